@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from radrm.core import applying, service
 from radrm.core import events as ev
@@ -82,9 +82,14 @@ class Scheduler:
         windows: Callable[[Device], Window] | None = None,
         limit: AbstractContextManager[object] | None = None,
     ) -> None:
-        self._rules = rules
+        self._windows = windows
         self._limit = limit or nullcontext()
-        self.state = State(settings or CoreSettings(), rules.order, windows)
+        self.renew(rules, settings or CoreSettings())
+
+    def renew(self, rules: Rules, settings: CoreSettings) -> None:
+        """Forget everything, as a restart does, and use these rules. `Restored` comes next."""
+        self._rules = rules
+        self.state = State(settings, rules.order, self._windows)
         self.state.waiting.judge = partial(service.judge, self.state)
         self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.state.waiting.barred = partial(classify, self.state)
@@ -232,9 +237,6 @@ class Scheduler:
 
     # ------------------------------------------------------------- handlers: users
 
-    def _on_tick(self, event: ev.Tick) -> None:
-        """Only time has passed."""
-
     def _on_request(self, event: Requested) -> None:
         found = self._requested(event)
         if isinstance(found, Proposal):
@@ -348,31 +350,28 @@ class Scheduler:
         self._planners.take_plan(event)
 
 
-_Handler: TypeAlias = Callable[[Scheduler, Any], None]
+def _by_state(handle: Callable[[State, Any], None]) -> Callable[[Scheduler, Any], None]:
+    return lambda scheduler, event: handle(scheduler.state, event)
 
 
-def _on_state(change: Callable[[State, Any], None]) -> _Handler:
-    return lambda scheduler, event: change(scheduler.state, event)
-
-
-_HANDLERS: dict[type[ev.Event], _Handler] = {
-    ev.Tick: Scheduler._on_tick,
+_HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
+    ev.Tick: lambda scheduler, event: None,
     ev.Restored: Scheduler._on_restored,
     ev.ActionsDelayed: Scheduler._on_delayed,
     ev.AttemptsAdopted: Scheduler._on_adopted,
-    ev.JobSubmitted: _on_state(edits.submit),
-    ev.CancelRequested: _on_state(edits.cancel),
-    ev.HoldRequested: _on_state(edits.hold),
-    ev.RequeueRequested: _on_state(edits.requeue),
+    ev.JobSubmitted: _by_state(edits.submit),
+    ev.CancelRequested: _by_state(edits.cancel),
+    ev.HoldRequested: _by_state(edits.hold),
+    ev.RequeueRequested: _by_state(edits.requeue),
     ev.CheckpointRequested: Scheduler._on_request,
     ev.MigrateRequested: Scheduler._on_request,
     ev.ResizeRequested: Scheduler._on_request,
-    ev.EditRequested: _on_state(edits.edit),
+    ev.EditRequested: _by_state(edits.edit),
     ev.DrainRequested: Scheduler._on_drain,
-    ev.ReserveRequested: _on_state(course.make),
-    ev.UnreserveRequested: _on_state(course.cancel),
-    ev.EstimateReady: _on_state(edits.estimated),
-    ev.PredictionsReady: _on_state(edits.predicted),
+    ev.ReserveRequested: _by_state(course.make),
+    ev.UnreserveRequested: _by_state(course.cancel),
+    ev.EstimateReady: _by_state(edits.estimated),
+    ev.PredictionsReady: _by_state(edits.predicted),
     ev.DevicesSeen: Scheduler._on_devices,
     ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,

@@ -46,4 +46,5 @@ The files, in the order in which they may import one another:
     install_service    `radrm install-service`
     install_slurm_names  `radrm install-slurm-names`
     uninstall_service  `radrm uninstall-service`
+    init        `radrm init`
 """
