@@ -63,7 +63,8 @@ class Session:
         try:
             self._listener = listen(path, backlog=4)
         except BaseException:
-            os.rmdir(self._folder)
+            with contextlib.suppress(OSError):
+                os.rmdir(self._folder)
             raise
         self._listener.setblocking(False)
         self.environment = {VARIABLE: path}
