@@ -85,7 +85,7 @@ def limits_page(answer: Document) -> list[Part]:
             Column("LIMIT", least=8),
             Column("VALUE", right=True),
             Column("USE", right=True),
-            Column("MEANING", rank=1, least=8),
+            Column("MEANING", rank=1, least=8, wrap=True),
         )
     )
     for each in answer["limits"]:
