@@ -38,7 +38,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
         "shares": "Show the recent GPU time of users, and whose job is next.",
         "limits": "Show your limits, and what counts for them now.",
-        "report": "Show the energy that users, jobs or GPUs have used, and its cost.",
+        "report": "Show what users, jobs or GPUs have used: GPU-hours, energy, cost.",
+        "usage": "Show what users have used, your own row first.",
+        "history": "List past jobs, with their sums.",
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
@@ -52,9 +54,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "replay": "Run the daemon's own past jobs under other policies.",
     },
     "The daemon": {
+        "init": "Set radrm up on your own machine: four questions at most.",
         "daemon": "Run the daemon until Ctrl-C or TERM; jobs go on without it.",
         "doctor": "Check this machine, the configuration and the daemon.",
-        "config": "Show or check the configuration, without a daemon.",
+        "config": "Show, check or reload the configuration.",
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
         "completion": "Print the completion of your shell: bash, zsh or fish.",
         "install-service": "Make the daemon a service of systemd.",
@@ -92,7 +95,7 @@ EVERYDAY = frozenset(
             "status",
             "top",
         ),
-        "wait",
+        *("history", "usage", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

@@ -11,6 +11,7 @@ The files, in the order in which they may import one another:
     follow      follow jobs: their states and logs
     jupyter     how to reach a Jupyter server that a job has started
     session     the user's end of `radrm run`
+    snapshots   the copies of code that jobs run in
     saving      wait for what comes of a request to save, or to move
     resizing    wait for what comes of a request for another size
 """

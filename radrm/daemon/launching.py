@@ -99,6 +99,9 @@ def plan_launch(
     environment = job_environment(
         action, job, envelope.environment, options, devices, site, progress
     )
+    if options.snapshot is not None:  # the logs stay outside
+        environment.setdefault("RADRM_SUBMIT_DIR", os.path.normpath(cwd))
+        cwd = os.path.join(cwd, options.snapshot)
     has_interpreter_line = (job_file.script or "").startswith("#!")
     return LaunchPlan(
         serial=action.serial,
@@ -112,6 +115,7 @@ def plan_launch(
         # The kernel reads a `#!` line itself, so its errors name the script's own interpreter.
         interpreter=None if has_interpreter_line else job_file.interpreter_words() or None,
         cwd=cwd,
+        snapshot=options.snapshot is not None,
         environment=environment,
         stdout=stdout,
         stderr=stderr,

@@ -8,6 +8,7 @@ The files, in the order in which they may import one another:
     notify      tells systemd how the daemon is doing
     sockets     AF_UNIX sockets at any path depth; the process at the other end
     storage     files of radrm on disk (a folder)
+    snapshots   copies of the code that jobs run in (a folder)
     processes   the identity of processes, and how to end them (a folder)
     node        the CPUs and the host memory that jobs can have
     progress    the sockets that take what jobs report (a folder)

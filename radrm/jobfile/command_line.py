@@ -30,6 +30,8 @@ RUN_FLAGS = {
 }
 LINES = "lines"
 """The option that names a file of command lines. It is the command line's only: it is the job."""
+HOSTS = "hosts"
+"""The option that names several servers. The command takes it away before it reads the others."""
 
 
 class SubmitRequest(Record):
@@ -157,7 +159,7 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
         raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
     if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: an array stays as it was submitted; submit another")
-    if "interactive" in raw:
-        raise UsageError(f"{where}: --interactive is for jobs that are submitted; leave it out")
+    for name in raw.keys() & {"interactive", "snapshot"}:
+        raise UsageError(f"{where}: --{name} is for jobs that are submitted; leave it out")
     typed(raw, where)
     return jobs, raw

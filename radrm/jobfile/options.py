@@ -28,7 +28,7 @@ class Option(Record):
     """One option. `parse` turns its text into a value, or raises ValueError.
 
     A flag has the `metavar` None. `unit` is the suffix of the option's field in `Options`.
-    The ends of a `range` are in two fields.
+    The ends of a `range` are in two fields. `bare` is the value of an option without `=`.
     An option that is not `available`, and each value in `later`, is parsed and then refused.
     """
 
@@ -41,6 +41,7 @@ class Option(Record):
     available: bool = True
     later: tuple[str, ...] = ()
     range: bool = False
+    bare: str | None = None
 
     @property
     def field(self) -> str:
@@ -55,7 +56,10 @@ class Option(Record):
     @property
     def usage(self) -> str:
         """The option as help shows it: `--NAME=METAVAR`."""
-        return f"--{self.name}" if self.metavar is None else f"--{self.name}={self.metavar}"
+        if self.metavar is None:
+            return f"--{self.name}"
+        value = f"={self.metavar}"
+        return f"--{self.name}" + (value if self.bare is None else f"[{value}]")
 
     def value(self, text: str, where: str) -> object:
         """Return the typed value of `text`. Raises `UsageError`, which names `where`."""
@@ -213,6 +217,9 @@ OPTIONS: tuple[Option, ...] = (
         v.choice("uuid", "index"),
         "how CUDA_VISIBLE_DEVICES names the job's GPUs",
     ),
+    Option(
+        "snapshot", "DIR", v.path, "run in a copy of DIR (default: the submit directory)", bare="."
+    ),
     Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
@@ -282,6 +289,7 @@ class Options(Record):
     begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
+    snapshot: str | None = None
     interactive: bool | None = None
 
     @property

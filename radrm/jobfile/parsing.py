@@ -81,6 +81,8 @@ def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> 
     if option.metavar is None:
         if equals:
             raise UsageError(f"{where}: --{name} takes no value; write --{name} alone")
+    elif not equals and option.bare is not None:
+        text = option.bare
     elif not equals:
         text = next(rest, "--")
         if text.startswith("--"):
@@ -135,6 +137,14 @@ def merged(low: RawOptions, high: RawOptions) -> RawOptions:
         first, last = low[name], high[name]
         if isinstance(first, list) and isinstance(last, list):
             both[name] = _without_overridden(name, [*first, *last])
+    return both
+
+
+def edited(raw: RawOptions, changes: RawOptions) -> RawOptions:
+    """Return the options of a job after an edit."""
+    both = merged(raw, changes)
+    if "chdir" in changes:
+        both.pop("snapshot", None)  # it runs in that folder now
     return both
 
 

@@ -13,7 +13,7 @@ import re
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.options import Options, RawOptions
-from radrm.jobfile.parsing import dated, merged, parse_words, typed_whole
+from radrm.jobfile.parsing import dated, edited, merged, parse_words, typed_whole
 from radrm.jobfile.record import Record
 from radrm.jobfile.values import MAX_GPUS, shown
 
@@ -90,7 +90,7 @@ class JobFile(Record):
 
     def edited(self, changes: RawOptions) -> JobFile:
         """Return this job file with changed options. Raises `UsageError`."""
-        raw = merged(self.raw, changes)
+        raw = edited(self.raw, changes)
         options = typed_whole(raw, "edited options")
         named = {"name": options.name or self.name, "raw": raw, "options": options}
         return JobFile(**{**self.as_dict(), **named})._sized("edited options", {})

@@ -24,6 +24,7 @@ def test_the_parts_are_the_meter_also_after_a_kill(home: DaemonHome) -> None:
     home.settings = ["policy=magm", 'energy.price={"00:00"=1.0, "12:00"=1.0}', "energy.pue=2"]
     home.start()
     before_j, earlier_j = metered_j(home), home.ask("energy", by="user", since=0)["total"]["kwh"]
+    began_s = home.ask("ping")["now"]
     light, heavy = (
         home.submit("--gpu-memory=8G", f"--smact={smact}", "--", *simjob(6, smact, 200))
         for smact in (0.1, 0.5)
@@ -36,8 +37,21 @@ def test_the_parts_are_the_meter_also_after_a_kill(home: DaemonHome) -> None:
     assert of_job == {job["id"]: pytest.approx(job["energy_j"], rel=0.01) for job in ended}
     assert of_job[heavy] > 1.5 * of_job[light], "by their SM activity"
     assert answer["total"]["cost"] == pytest.approx(2 * answer["total"]["kwh"])
+    report = home.ask("report", by="job", since=0)
+    held = {row["job"]: row for row in report["rows"]}
+    assert {job_id: row["completed"] for job_id, row in held.items()} == {light: 1, heavy: 1}
+    first_s, last_s = min(j["started_at"] for j in ended), max(j["ended_at"] for j in ended)
+    assert report["total"]["gpu_s"] >= last_s - first_s - 1
+    assert report["total"]["gpu_s"] <= home.ask("ping")["now"] - began_s, "one GPU, shared"
     home.kill()
     home.start()
+    after = home.ask("report", by="job", since=0)
+    assert {row["job"]: row["gpu_s"] for row in after["rows"]} == {
+        job_id: row["gpu_s"] for job_id, row in held.items()
+    }
+    listed = home.ask("history", since=0)
+    assert sorted(job["id"] for job in listed["jobs"]) == [light, heavy]
+    assert listed["sums"]["gpu_s"] == pytest.approx(after["total"]["gpu_s"])
     again = home.ask("energy", by="job", since=0)
     assert {row["job"]: row["kwh"] * 3.6e6 for row in again["rows"]} == pytest.approx(of_job)
     wait_until(

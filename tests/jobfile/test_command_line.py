@@ -22,6 +22,13 @@ def test_files_options_and_flags_in_any_order() -> None:
     )
 
 
+def test_a_snapshot_is_of_the_submit_directory_unless_one_is_named() -> None:
+    assert parse_submit(["--snapshot", "a.rad"]).raw_options == {"snapshot": "."}
+    assert parse_submit(["--snapshot=code", "a.rad"]).raw_options == {"snapshot": "code"}
+    with pytest.raises(UsageError, match="given twice"):
+        parse_submit(["--snapshot", "--snapshot=code", "a.rad"])
+
+
 def test_a_command_is_left_as_it_is() -> None:
     argv = ["python", "train.py", "--gpus=9", "--", "a b", "", "--help", "$HOME;'\""]
     request = parse_submit(["--parsable", "--name=x", "--", *argv])
@@ -88,6 +95,7 @@ def test_an_edit_names_jobs_and_what_is_to_be_different() -> None:
         (["12", "--mig-profile=1g.5gb", "--collocation=mps"], "does not go with"),
         (["12", "--elastic=1-2"], "unknown option '--elastic=1-2'; here it is --gpus=MIN-MAX"),
         (["12", "--gpus=4-2"], "--gpus: '4-2' has the larger value first; write 2-4"),
+        (["12", "--snapshot"], "--snapshot is for jobs that are submitted; leave it out"),
         (["12", "--weight=0"], "--weight: '0' is not a weight"),
         (["12", "--due=fri"], "--due: 'fri' has no time of day; write 2030-01-31T18:00"),
     ],

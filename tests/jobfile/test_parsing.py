@@ -9,11 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import UsageError
-from radrm.jobfile.options import OPTIONS, Options
-from radrm.jobfile.parsing import MAX_REPEATS, merged, parse_words, typed, typed_whole
+from radrm.jobfile.options import OPTIONS, Options, RawOptions
+from radrm.jobfile.parsing import MAX_REPEATS, edited, merged, parse_words, typed, typed_whole
 from radrm.jobfile.relations import AfterOption
 
 # ------------------------------------------------------------------ words
+
+
+def test_a_job_whose_folder_is_edited_leaves_its_copy() -> None:
+    raw: RawOptions = {"gpus": "2", "snapshot": "/copy"}
+    assert edited(raw, {"chdir": "/x"}) == {"gpus": "2", "chdir": "/x"}
+    assert edited(raw, {"gpus": "3"}) == {"gpus": "3", "snapshot": "/copy"}
 
 
 def test_both_spellings_and_flags() -> None:

@@ -3,77 +3,76 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import FLAG, JSON, TEXT, Parameter
-from radrm.cli.show.energy import energy_page
-from radrm.cli.show.styled import show
+from radrm.cli.show.past.energy import energy_page
+from radrm.cli.show.past.periods import SINCE, UNTIL, period
+from radrm.cli.show.past.report import report_page
+from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.text import print_json
-from radrm.core.units import parse_seconds
-from radrm.errors import UsageError
+from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from radrm.cli.show.styled import Part
+    from radrm.client.text import Document
+
 BY = ("user", "job", "gpu", "day", "group")
-_EXAMPLE = "write 7d, 12h, 2030-01-31 or 2030-01-31T18:00"
-_LAST_YEAR = 9998
 
 PARAMETERS = (
-    Parameter("energy", FLAG, "The energy that jobs used.", flags=("--energy",)),
-    Parameter("by", TEXT, f"Sum by {', '.join(BY)}.", "WHAT", ("--by",)),
-    Parameter("since", TEXT, "Start: 7d (ago; the default), or a date.", "WHEN", ("--since",)),
-    Parameter("until", TEXT, "End: 1d (ago), or a date; by default now.", "WHEN", ("--until",)),
+    Parameter("by", TEXT, f"Sum by {', '.join(BY)}; by user by default.", "WHAT", ("--by",)),
+    SINCE,
+    UNTIL,
+    Parameter("energy", FLAG, "Only energy, with its shares.", flags=("--energy",)),
+    Parameter("html", TEXT, "Write the report into an HTML file.", "FILE", ("--html",)),
     JSON,
 )
 
 
-def report(energy: bool, by: str, since: str, until: str, as_json: bool) -> None:
-    """Show the energy that users, jobs or GPUs have used, and its cost.
+def report(by: str, since: str, until: str, energy: bool, html: str, as_json: bool) -> None:
+    """Show what users, jobs or GPUs have used: GPU-hours, energy, cost.
 
-    Whole hours count, each at its price (energy.price, energy.pue). Idle energy has its own row:
-    no job was on the GPU. All rows add up to what the GPUs' meters show.
+    JOBS: jobs that ended in that time. OOM: out-of-memory deaths. WAITED: the mean. Jobs that share
+    a GPU divide its hours. Whole hours count.
 
     \b
     Examples:
-      radrm report --energy
-      radrm report --energy --by job --since 12h
-      radrm report --energy --by day --since 2030-01-01 --until 2030-02-01
+      radrm report
+      radrm report --by day --since 2030-01-01 --until 2030-02-01
+      radrm report --by job --since 12h --html report.html
+      radrm report --energy --by gpu
     """
-    if not energy:
-        raise UsageError("say what to report: radrm report --energy")
     what = by or "user"
     if what not in BY:
         raise UsageError(f"--by: {what!r} is none of {', '.join(BY)}; write --by user")
-    begin, end = _moment("--since", since or "7d"), _moment("--until", until or "0")
+    if html and as_json:
+        raise UsageError("--html and --json exclude each other; name one")
+    question, page = ("energy", energy_page) if energy else ("report", report_page)
+    times = period(since, until)
     with Client() as client:
-        now_s = client.ask("ping")["now"]
-        begin_s, end_s = begin(now_s), end(now_s)
-        if begin_s >= end_s:
-            text = f"--since {since or '7d'} is not before --until {until or 'now'}"
-            raise UsageError(f"{text}; {_EXAMPLE}")
-        answer = client.ask("energy", by=what, since=begin_s, until=end_s)
+        begin_s, end_s = times(client.ask("ping")["now"])
+        asked = [what] if by or not html else ["user", "gpu", "day"]
+        answers = [client.ask(question, by=each, since=begin_s, until=end_s) for each in asked]
     if as_json:
-        print_json(answer)
+        print_json(answers[0])
+    elif html:
+        _write(html, "Energy" if energy else "GPU use", answers, page)
     else:
-        show(*energy_page(answer))
+        show(*page(answers[0]))
 
 
-def _moment(option: str, text: str) -> Callable[[float], float]:
-    """Return the epoch second of a time span before now, or of a local date and time."""
-    if text == "0":
-        return lambda now_s: now_s
+def _write(
+    path: str, title: str, answers: list[Document], page: Callable[[Document], list[Part]]
+) -> None:
+    import os
+
+    from radrm.cli.show.past.web import web_page
+
+    sections = [(f"By {each['by']}", page(each)) for each in answers]
     try:
-        span_s = parse_seconds(text)
-        return lambda now_s: max(0.0, now_s - span_s)
-    except ValueError:
-        pass
-    from datetime import datetime
-
-    try:
-        found = datetime.fromisoformat(text)
-        if 1970 < found.year <= _LAST_YEAR:
-            epoch_s = found.timestamp()
-            return lambda now_s: epoch_s
-    except (ValueError, OverflowError, OSError):
-        pass
-    raise UsageError(f"{option}: {text!r} is neither a time span nor a date; {_EXAMPLE}")
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(web_page(f"{title} of {os.uname().nodename}", sections))
+    except OSError as error:
+        raise Refused(f"cannot write {plain(path)}: {error.strerror}; name another file") from None
+    show(Styled(f"Wrote {plain(path)}"))

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import FLAG, JSON, NUMBER, REFERENCES, TEXT, WORDS, Parameter
+from radrm.cli.parameters import (
+    FLAG,
+    FORMAT,
+    JSON,
+    NO_HEADER,
+    NUMBER,
+    REFERENCES,
+    TEXT,
+    WORDS,
+    Parameter,
+)
 from radrm.cli.show.jobs import PAGE, counts_line, job_rows, no_jobs
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client, every_job
@@ -18,6 +28,8 @@ _ALL = "Also jobs that have ended (the latest 10000)."
 _STATE = "Only jobs in these states, as running,pending."
 _FOLLOW = "Show changes until Ctrl-C; of one job its log too."
 _LAST_LINES = 5
+_MOST = 1000
+"""Rows that one request can ask for."""
 PARAMETERS = (
     Parameter("jobs", WORDS, _JOBS, "JOB..."),
     Parameter("every", FLAG, _ALL, flags=("--all",)),
@@ -27,6 +39,8 @@ PARAMETERS = (
     Parameter("limit", NUMBER, f"Rows on a page; {PAGE} by default.", "N", ("--limit",), 1, 1000),
     Parameter("follow", FLAG, _FOLLOW, flags=("--follow", "-f")),
     Parameter("hosts", TEXT, "The jobs of these servers, by ssh.", "HOST,...", ("--hosts",)),
+    FORMAT,
+    NO_HEADER,
     JSON,
 )
 
@@ -40,6 +54,8 @@ def status(
     limit: int | None,
     follow: bool,
     hosts: str,
+    layout: str,
+    no_header: bool,
     as_json: bool,
 ) -> None:
     """Show jobs: where they run, why they wait, how they ended. One job is shown in full.
@@ -52,7 +68,12 @@ def status(
       radrm status 12                      everything about job 12
       radrm status --all --state failed    jobs that failed
       radrm status 'sweep-*' --follow      live
+      radrm status --format '%i %T {reserved_mib}' --no-header
     """
+    if no_header and not layout:
+        raise UsageError("--no-header goes with --format")
+    if layout and (as_json or follow or hosts):
+        raise UsageError("--format does not go with --json, --follow or --hosts")
     words: Document = {"jobs": jobs, "all": every}
     words |= {"user": user or None, "state": state.replace(" ", "") or None}
     size = limit or PAGE
@@ -67,6 +88,8 @@ def status(
             from radrm.cli.show.follow import follow_jobs
 
             follow_jobs(client, words, first, size, as_json)
+        elif layout:
+            _show_rows(client, words, layout, not no_header, (first, size if limit else None))
         elif as_json:
             found = every_job(client.ask, **words)
             print_json(found[first : first + size] if page or limit else found)
@@ -94,6 +117,26 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
     left = total - first - len(jobs)
     if left > 0:
         show(Styled(f"... {left} more: {_next_page(words, first, size)}"))
+
+
+def _show_rows(
+    client: Client, words: Document, layout: str, header: bool, part: tuple[int, int | None]
+) -> None:
+    """Print a line for each row, laid out as the user asks: all rows, or those of a page."""
+    from radrm.cli.show.formats.template import heading, read_format, row
+
+    parts = read_format(layout)
+    if header:
+        print(heading(parts))
+    at, most = part
+    while True:
+        left = _MOST if most is None else most - (at - part[0])
+        found = client.ask("page", **words, offset=at, limit=min(_MOST, left))
+        for job in found["jobs"]:
+            print(row(parts, job, found["devices"], found["now"]))
+        at += len(found["jobs"])
+        if not found["jobs"] or at >= found["total"] or (most and at >= part[0] + most):
+            return
 
 
 def _show_card(client: Client, job: Document, page: Document) -> None:

@@ -15,7 +15,7 @@ from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
-from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
+from radrm.jobfile.command_line import HOSTS, STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
 from radrm.jobfile.radfile import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from radrm.client.snapshots import Copies
     from radrm.host.storage.paths import Paths
     from radrm.jobfile.moments import Here
     from radrm.jobfile.options import RawOptions
@@ -49,7 +50,13 @@ it."""
 
 def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
-    if "--slurm" in argv[: argv.index("--") if "--" in argv else None]:
+    before = argv[: argv.index("--") if "--" in argv else None]
+    on_hosts = any(word.partition("=")[0] == f"--{HOSTS}" for word in before)
+    if on_hosts and not {"--help", "-h"} & set(before):
+        from radrm.cli.remote.hosts import submit_on
+
+        return submit_on(argv)
+    if "--slurm" in before:
         from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
 
         argv = translated(argv)
@@ -90,7 +97,7 @@ def check(client: Client, request: SubmitRequest) -> tuple[list[dict[str, Any]],
     """Read the jobs of a request and ask the daemon whether they can run. Returns a result for
     each, where they are to be put, and whether a daemon runs."""
     paths, up = find_spool(client)
-    results = _read_all(request, client if up else None)
+    results = _read_all(request, client if up else None, paths)
     if up:
         _refuse_hopeless(client, results)
     return results, paths, up
@@ -99,9 +106,14 @@ def check(client: Client, request: SubmitRequest) -> tuple[list[dict[str, Any]],
 def put(client: Client, results: list[dict[str, Any]], paths: Paths, up: bool) -> None:
     """Submit the jobs that were found sound, and learn their ids from a daemon that runs. Raises
     `RadrmError` if it can submit nothing."""
+    copies = next((r["copies"] for r in results if "copies" in r), None)
+    if copies is not None:
+        copies.make([r for r in results if r["error"] is None])
     _spool(Spool(paths.spool), results)
     if up:
         _learn_ids(client, results)
+        if copies is not None:
+            copies.sweep(client)
 
 
 # ------------------------------------------------------------------ reading
@@ -121,12 +133,13 @@ def _refuse_program(files: Sequence[str]) -> None:
         raise UsageError(f"{files[0]} is a program, not a job file; write: {command}")
 
 
-def _read_all(request: SubmitRequest, client: Client | None) -> list[dict[str, Any]]:
+def _read_all(request: SubmitRequest, client: Client | None, paths: Paths) -> list[dict[str, Any]]:
     """One result per job; with `job_file` and `envelope` if the job can be read.
 
     `client`: of a running daemon.
     """
     known: list[Here] = []
+    copies: list[Copies] = []
 
     def here_now() -> Here:
         """This zone, and the daemon's time: with simulated GPUs its clock may run faster."""
@@ -134,12 +147,22 @@ def _read_all(request: SubmitRequest, client: Client | None) -> list[dict[str, A
             known.append(here(None if client is None else client.ask("ping")["now"]))
         return known[0]
 
+    def all_copies() -> Copies:
+        """The copies of the code of these jobs. Few submissions make any."""
+        if not copies:
+            from radrm.client.snapshots import Copies
+
+            copies.append(Copies(paths))
+        return copies[0]
+
     if not request.files:
-        return [_result(None, None, request, here_now)]
-    return [_result(name, load, request, here_now) for name in request.files]
+        return [_result(None, None, request, here_now, all_copies)]
+    return [_result(name, load, request, here_now, all_copies) for name in request.files]
 
 
-def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) -> dict[str, Any]:
+def _result(
+    name: str | None, load: Any, request: SubmitRequest, here_now: Any, all_copies: Any
+) -> dict[str, Any]:
     result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     try:
         data = load(name) if load is not None else None
@@ -160,6 +183,10 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
         result["job_file"] = job_file
         result["needs_s"] = job_file.options.duration_s
         raw = request.raw_options if data is not None else job_file.raw
+        if job_file.options.snapshot is not None:
+            result["copies"] = all_copies()
+            result["copy"] = result["copies"].of(job_file)
+            raw = {**raw, "snapshot": result["copy"].run_folder(job_file)}
         result["envelope"] = envelope_of(job_file, name, data, raw)
     except RadrmError as error:
         result["error"] = str(error)

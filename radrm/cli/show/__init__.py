@@ -6,9 +6,10 @@ The files, in the order in which they may import one another:
     amounts      amounts and times as people read them
     sizes        ranges, roles and tasks of a job
     jobs         rows of jobs, and the words that describe a job
+    formats      rows as `--format` lays them out (a folder)
     devices      rows of GPUs
     shares       rows of users with their recent GPU time, and of limits
-    energy       the energy report
+    past         reports and the history (a folder)
     parts        parts of a card (a folder)
     card         one job with all its facts
     explanation  why a job waits, device by device

@@ -75,23 +75,37 @@ _MEANING = {
 }
 
 
+_NEAR = 0.8
+"""The part of a limit from which on its use is marked."""
+
+
 def limits_page(answer: Document) -> list[Part]:
-    """A table of the limits; what applies to this user before it, if none do."""
+    """A table of the limits with their use; what applies to this user before it, if none do."""
     page: list[Part] = []
     if answer["note"] is not None:
         page.append(Styled(f"{plain(answer['user'])}: {plain(answer['note'])}"))
     table = Rows(
         (
             Column("LIMIT", least=8),
-            Column("VALUE", right=True),
             Column("USE", right=True),
+            Column("", rank=2),
             Column("MEANING", rank=1, least=8, wrap=True),
         )
     )
     for each in answer["limits"]:
-        limit = "none" if each["limit"] is None else _number(each["limit"])
-        use = "-" if each["use"] is None else _number(each["use"])
-        table.add(plain(each["name"]), limit, use, _MEANING.get(each["name"], ""))
+        limit, use = each["limit"], each["use"]
+        mark = Styled()
+        if limit is None:
+            text = "no limit" if use is None else f"{_number(use)}, no limit"
+        elif use is None:
+            text = f"at most {_number(limit)}"
+        else:
+            text = f"{_number(use)} of {_number(limit)}"
+            if use >= limit:
+                mark = Styled("reached", "bold red")
+            elif use >= _NEAR * limit:
+                mark = Styled("near", "yellow")
+        table.add(plain(each["name"]), text, mark, _MEANING.get(each["name"], ""))
     return [*page, table]
 
 

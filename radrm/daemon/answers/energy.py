@@ -16,7 +16,7 @@ from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.documents import Document
-from radrm.deadlines.costs import Costs
+from radrm.deadlines.costs import Costs, Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.energy import HOUR_S, EnergyBook, EnergyRow
 
@@ -36,28 +36,35 @@ Key: TypeAlias = "str | int | None"
 
 
 @dataclass(slots=True)
-class _Sum:
+class EnergySum:
+    """The energy of one row, what it cost, and what was idle of it."""
+
     joules: float = 0.0
     cost: float = 0.0
     idle_j: float = 0.0
     user: str | None = None
 
     def add(self, row: EnergyRow, costs: Costs) -> None:
+        """Add the energy of an hour, at its price."""
         self.joules += row.joules
         self.cost += costs.energy_cost(row.joules, row.hour_s, row.hour_s + HOUR_S)
 
-    def document(self, total: _Sum) -> Document:
+    def document(self, total: EnergySum) -> Document:
         share = self.joules / total.joules if total.joules else None
         return {"kwh": self.joules / _J_PER_KWH, "cost": self.cost, "share": share}
 
 
 @dataclass(slots=True)
-class _Report:
+class EnergySums:
+    """The energy of some hours, added up by a column of `COLUMNS`."""
+
     by: str
     costs: Costs
-    sums: dict[Key, _Sum] = field(default_factory=dict)
-    idle: _Sum = field(default_factory=_Sum)
-    total: _Sum = field(default_factory=_Sum)
+    first_s: int | None = None
+    """The first hour on record; None without one."""
+    sums: dict[Key, EnergySum] = field(default_factory=dict)
+    idle: EnergySum = field(default_factory=EnergySum)
+    total: EnergySum = field(default_factory=EnergySum)
     equally_j: float = 0.0
     metered: dict[str, dict[int, float]] = field(default_factory=dict)
     """Metered seconds of each hour, by device."""
@@ -75,7 +82,7 @@ class _Report:
             return
         self._sum(row).add(row, self.costs)
 
-    def _sum(self, row: EnergyRow) -> _Sum:
+    def _sum(self, row: EnergyRow) -> EnergySum:
         key: Key = {
             "user": row.user,
             "group": row.group,
@@ -90,13 +97,13 @@ class _Report:
                     f"more than {MOST_KEYS} jobs used energy in that time; take a shorter one, as "
                     "in --since 1d"
                 )
-            found = self.sums[key] = _Sum(user=row.user)
+            found = self.sums[key] = EnergySum(user=row.user)
         return found
 
     def _day(self, hour_s: int) -> str:
-        return time.strftime("%Y-%m-%d", time.gmtime(self.costs.zone.local_s(hour_s)))
+        return day_of(self.costs.zone, hour_s)
 
-    def rows(self) -> tuple[list[tuple[Key, _Sum]], list[_Sum]]:
+    def rows(self) -> tuple[list[tuple[Key, EnergySum]], list[EnergySum]]:
         """Return the rows of the answer, and those that it only adds up."""
         found = list(self.sums.items())
         if self.by == "day":
@@ -106,27 +113,19 @@ class _Report:
         return found[:MOST_ROWS], [each for _, each in found[MOST_ROWS:]]
 
 
+def day_of(zone: Zone, wall_s: float) -> str:
+    """Return the local date of an epoch second, as `2030-01-31`."""
+    return time.strftime("%Y-%m-%d", time.gmtime(zone.local_s(wall_s)))
+
+
 def energy(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """The energy that was used between two times, by user, group, job, GPU or day."""
     by = words.get("by")
     if not isinstance(by, str) or by not in COLUMNS:
         raise UsageError(f"the request takes one of {', '.join(COLUMNS)}")
-    now_s = loop.clock.now().wall_s
-    since_s, until_s = _moment(words, "since", now_s), _moment(words, "until", now_s)
-    if since_s >= until_s:
-        raise UsageError("the report begins before it ends")
-    loop.save_volatile()
-    book, report, pace = loop.store.energy, _Report(by, loop.parts.costs), Pace()
-    begin_s, end_s = book.hour_of(since_s), _end(book, until_s, now_s)
-    first_s = book.first_hour_s()
-    at_s = begin_s if first_s is None else max(begin_s, first_s)
-    while first_s is not None and at_s < end_s:
-        next_s = min(at_s + _SLICE_S, ceil(end_s))
-        for row in book.sums(at_s, next_s, COLUMNS[by]):
-            report.add(row)
-        at_s = next_s
-        if pace.spent:
-            yield from pace.rest()
+    begin_s, end_s = whole_hours(loop, words)
+    report = yield from energy_sums(loop, by, begin_s, end_s)
+    book, first_s = loop.store.energy, report.first_s
     shown, more = report.rows()
     names = {d.device.uuid: d.device for d in loop.scheduler.snapshot.devices}
     unread = _unread(book, report.metered, names, begin_s, end_s)
@@ -150,20 +149,47 @@ def energy(loop: Loop, words: Words, uid: int) -> Work[Document]:
     }
 
 
+def whole_hours(loop: Loop, words: Words) -> tuple[int, float]:
+    """Return the time that a request asks about, in whole hours: `since` and `until`, in epoch
+    seconds. Raises `UsageError`."""
+    now_s, book = loop.clock.now().wall_s, loop.store.energy
+    since_s, until_s = moment(words, "since", now_s), moment(words, "until", now_s)
+    if since_s >= until_s:
+        raise UsageError("the report begins before it ends")
+    return book.hour_of(since_s), _end(book, until_s, now_s)
+
+
+def energy_sums(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[EnergySums]:
+    """Return the energy between two times (epoch seconds, whole hours), by one of `COLUMNS`."""
+    loop.save_volatile()
+    book, pace = loop.store.energy, Pace()
+    report = EnergySums(by, loop.parts.costs, first_s=book.first_hour_s())
+    at_s = begin_s if report.first_s is None else max(begin_s, report.first_s)
+    while report.first_s is not None and at_s < end_s:
+        next_s = min(at_s + _SLICE_S, ceil(end_s))
+        for row in book.sums(at_s, next_s, COLUMNS[by]):
+            report.add(row)
+        at_s = next_s
+        if pace.spent:
+            yield from pace.rest()
+    return report
+
+
 def _end(book: EnergyBook, until_s: float, now_s: float) -> float:
     """Return the end of the last hour that begins before a time; now, if that is earlier."""
     hour_s = book.hour_of(until_s)
     return min(now_s, hour_s + HOUR_S if hour_s < until_s else until_s)
 
 
-def _moment(words: Words, name: str, now_s: float) -> float:
+def moment(words: Words, name: str, now_s: float) -> float:
+    """Return an argument in epoch seconds; now without one. Raises `UsageError`."""
     found = words.get(name, now_s)
     if type(found) not in (int, float) or not -_LAST_S < found < _LAST_S:
         raise UsageError(f"{name} is a time in epoch seconds")
     return float(found)
 
 
-def _row(loop: Loop, by: str, key: Key, each: _Sum, total: _Sum) -> Document:
+def _row(loop: Loop, by: str, key: Key, each: EnergySum, total: EnergySum) -> Document:
     found: dict[str, Any] = {by: key}
     if by == "job" and isinstance(key, int):
         job = loop.scheduler.snapshot.job(key) or loop.store.job(key)
@@ -181,8 +207,8 @@ def _row(loop: Loop, by: str, key: Key, each: _Sum, total: _Sum) -> Document:
     return {**found, **each.document(total)}
 
 
-def _added(sums: Iterable[_Sum]) -> _Sum:
-    found = _Sum()
+def _added(sums: Iterable[EnergySum]) -> EnergySum:
+    found = EnergySum()
     for each in sums:
         found.joules += each.joules
         found.cost += each.cost

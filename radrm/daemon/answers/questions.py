@@ -11,6 +11,8 @@ from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
 from radrm.daemon.answers.energy import energy
 from radrm.daemon.answers.limits import limits
+from radrm.daemon.answers.past.history import history
+from radrm.daemon.answers.past.report import report
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.estimation import SAME_RUNS
@@ -236,6 +238,8 @@ QUESTIONS: dict[str, Question] = {
     "mps": mps,
     "shares": shares,
     "energy": energy,
+    "report": report,
+    "history": history,
     "check": check,
     "limits": limits,
 }

@@ -29,7 +29,7 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[Document] | Document
     table = yield from loop.tables.get(loop.scheduler, loop.store, words, uid)
     lines, in_full = table.lines, bool(words.get("jobs"))
     if after is None:
-        documents, left = yield from _documents(loop, lines[:MOST_ROWS], in_full, 16 * BYTES)
+        documents, left = yield from documents_of(loop, lines[:MOST_ROWS], in_full, 16 * BYTES)
         if left or len(lines) > MOST_ROWS:
             raise Refused(
                 f"these are {len(lines)} jobs, more than one answer holds ({MOST_ROWS}); "
@@ -37,11 +37,11 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[Document] | Document
             )
         return documents
     if after == 0 and len(lines) <= ROWS:
-        documents, left = yield from _documents(loop, lines, in_full, BYTES)
+        documents, left = yield from documents_of(loop, lines, in_full, BYTES)
         if not left:
             return {"jobs": documents, "next": None}
     lines = table.after(after)
-    documents, _ = yield from _documents(loop, lines[:ROWS], in_full, BYTES)
+    documents, _ = yield from documents_of(loop, lines[:ROWS], in_full, BYTES)
     more = len(documents) < len(lines)
     return {"jobs": documents, "next": documents[-1]["id"] if more and documents else None}
 
@@ -53,7 +53,7 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
     lines = table.collapsed
     if words.get("all") and not words.get("jobs"):
         lines = lines[::-1]
-    documents, _ = yield from _documents(loop, lines[offset : offset + limit], False, 8 * BYTES)
+    documents, _ = yield from documents_of(loop, lines[offset : offset + limit], False, 8 * BYTES)
     snapshot = loop.scheduler.snapshot
     return {
         "jobs": documents,
@@ -65,7 +65,7 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
     }
 
 
-def _documents(
+def documents_of(
     loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
 ) -> Work[tuple[list[Document], bool]]:
     """The documents of as many lines as fit, at least one, and whether some are left out."""

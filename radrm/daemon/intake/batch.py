@@ -34,6 +34,10 @@ class Knows(Protocol):
     def known_at_once(self, job_file: JobFile, envelope: Envelope, uid: int) -> Knowledge: ...
 
 
+MOST_AT_ONCE = 1000
+"""The limit of an array with `--max-fails` that has no other: all that are in the queue leave it
+when the array stops, in one step."""
+
 Values: TypeAlias = "tuple[tuple[str, str], ...]"
 """The parameters of an element of a sweep, by name."""
 
@@ -92,11 +96,13 @@ class Batch:
         """The array's element at this place; None for a job that is no array."""
         if self.array is None:
             return None
-        fails = self.max_fails
+        fails, at_once = self.max_fails, self.array.at_once
+        if fails is not None and at_once is None:
+            at_once = MOST_AT_ONCE
         return ArrayElement(
             array_id,
             self.array.indices[place],
-            self.array.at_once,
+            at_once,
             () if self.sweep is None else self.sweep.values.values(place),
             None if fails is None else fails.count,
             None if fails is None else fails.within_s,

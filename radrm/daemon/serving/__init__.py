@@ -6,4 +6,5 @@ The files, in the order in which they may import one another:
     slots    limits of the connections
     server   the socket: clients and their requests
     turns    the requests under way, in pieces, fair over users
+    in_line  long questions one at a time, so that they need the memory of one
 """

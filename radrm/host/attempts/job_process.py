@@ -60,7 +60,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         else:
             _open_log(launch, "stdout", "--output", 1)
         os.write(errors, b"%s%d %d\n" % (LOGS_BEGIN, _size(2), _size(1)))
-        enter(launch["cwd"])
+        enter(launch["cwd"], launch.get("snapshot", False))
         if script is not None and not os.access(script, os.R_OK):
             raise CannotStart(
                 f"user {launch['user']} may not read the copy of the script, {script}; "
@@ -120,7 +120,9 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
         fd = os.open(_bytes(path), flags | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if not os.path.isdir(_bytes(launch["cwd"])):
-            enter(launch["cwd"])  # that is what is wrong, and it says so
+            enter(
+                launch["cwd"], launch.get("snapshot", False)
+            )  # that is what is wrong, and it says so
         folder = os.path.dirname(path)
         if error.errno == errno.ENOENT and not os.path.isdir(_bytes(folder)):
             cause, step = f"the folder {folder} does not exist", "make it"
@@ -140,11 +142,15 @@ def _size(log: int) -> int:
     return os.fstat(log).st_size
 
 
-def enter(folder: str) -> None:
-    """Raises `CannotStart`."""
+def enter(folder: str, snapshot: bool = False) -> None:
+    """Raises `CannotStart`. `snapshot`: the folder lies in a copy of the code."""
     try:
         os.chdir(_bytes(folder))
     except OSError as error:
+        if snapshot and error.errno == errno.ENOENT:
+            raise CannotStart(
+                f"the snapshot of the code is gone: {folder}; submit the job again"
+            ) from None
         raise CannotStart(
             f"cannot enter the folder {folder}: {error.strerror}; "
             "make it, or name another with --chdir"

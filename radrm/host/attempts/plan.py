@@ -29,7 +29,8 @@ class LaunchPlan:
     host) None: no limit; `memory_most_mib`: its limit may grow up to this while it runs; None: it
     may not. `cpu_weight` None: 1. `progress_pattern`
     and `progress_file` are the options of that name; `silent_s`, on the launcher's clock, is
-    `--silent-limit`. Strings may hold surrogate escapes, as paths and environments of Unix do.
+    `--silent-limit`. `snapshot`: `cwd` lies in a copy of the code. Strings may hold surrogate
+    escapes, as paths and environments of Unix do.
     """
 
     serial: int
@@ -56,6 +57,7 @@ class LaunchPlan:
     progress_pattern: str | None = None
     progress_file: str | None = None
     silent_s: float | None = None
+    snapshot: bool = False
 
 
 def launch_record(
@@ -91,6 +93,7 @@ def launch_record(
         "script": plan.script,
         "interpreter": None if plan.interpreter is None else list(plan.interpreter),
         "cwd": plan.cwd,
+        "snapshot": plan.snapshot,
         "environment": {TOKEN_VARIABLE: plan.token, **environment},
         "stdout": plan.stdout,
         "stderr": plan.stderr,

@@ -22,6 +22,7 @@ TEXT = """\
 {warning}
 
 state      {state}
+parameters {params}
 reason     {reason}
 elements   {elements}
 submitted  {submitted}
@@ -83,6 +84,7 @@ def fields_of(facts: Mapping[str, Any], host: str) -> dict[str, str]:
         "host": host,
         "exit_code": facts.get("exit_code"),
         "reason": facts.get("reason"),
+        "params": ", ".join(f"{k}={v}" for k, v in (facts.get("params") or {}).items())[:500],
         "elements": ", ".join(f"{count} {state}" for state, count in states.items()),
         "submitted": _date(facts.get("submitted_at")),
         "started": _date(facts.get("started_at")),
@@ -110,7 +112,7 @@ def _what(facts: Mapping[str, Any]) -> str:
     if states:
         parts = ", ".join(f"{count} {state}" for state, count in states.items())
         return f"{job} has ended: {parts}"
-    first = "; the array runs on" if event == "fail" else ""
+    first = "; its array goes on" if event == "fail" else ""
     return f"{job} {facts['state']}{first}"
 
 

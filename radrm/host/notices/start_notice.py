@@ -91,8 +91,7 @@ def main() -> None:
 
 def _send(wanted: Wanted) -> None:
     confine(LIMIT_S, wanted.cgroup)
-    for name in _NEEDED[wanted.kind]:
-        import_module(name)
+    _import_all(wanted)
     home = _home(os.getuid() if wanted.uid is None else wanted.uid)
     drop_rights({"uid": wanted.uid, "gid": wanted.gid, "user": wanted.user})
     os.umask(0o077)
@@ -108,12 +107,13 @@ def _send(wanted: Wanted) -> None:
         _command(wanted, home)
 
 
-_NEEDED = {
-    "mail": ("email.message", "email.policy", "encodings.idna"),
-    "webhook": ("urllib.request", "http.client", "ssl", "encodings.idna"),
-    "command": (),
-}
-"""What Python would import only when it sends."""
+def _import_all(wanted: Wanted) -> None:
+    """Import what Python would import only while it sends: a dummy shows what a mail needs."""
+    if wanted.kind == "webhook":
+        for name in ("urllib.request", "http.client", "ssl", "encodings.idna", "stringprep"):
+            import_module(name)
+    elif wanted.kind == "mail":
+        _mail_of("me@example.org", "me@example.org", "\u00e4 " * 60, "\u00e4 " * 200)
 
 
 def _home(uid: int) -> str:
@@ -127,23 +127,27 @@ def _home(uid: int) -> str:
 
 
 def _mail(wanted: Wanted, home: str) -> None:
+    domain = f"@{wanted.mail_domain}" if wanted.mail_domain else ""
+    to = wanted.address or f"{wanted.user}{domain}"
+    mail = _mail_of(to, wanted.mail_from, wanted.subject, wanted.text)
+    sender = ["-f", wanted.mail_from] if wanted.mail_from else []
+    # The parser lets no address begin with a hyphen.
+    _run([wanted.sendmail, "-i", *sender, to], mail, _environment(wanted, home))
+
+
+def _mail_of(to: str, sender: str, subject: str, text: str) -> bytes:
     from email.message import EmailMessage
     from email.policy import SMTP
 
-    domain = f"@{wanted.mail_domain}" if wanted.mail_domain else ""
-    to = wanted.address or f"{wanted.user}{domain}"
     mail = EmailMessage(policy=SMTP.clone(linesep="\n"))
     mail["To"] = to
-    if wanted.mail_from:
-        mail["From"] = wanted.mail_from
-    mail["Subject"] = wanted.subject
+    if sender:
+        mail["From"] = sender
+    mail["Subject"] = subject
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Mailer"] = "radrm"
-    mail.set_content(wanted.text)
-    sender = ["-f", wanted.mail_from] if wanted.mail_from else []
-    # The parser lets no address begin with a hyphen.
-    command = [wanted.sendmail, "-i", *sender, to]
-    _run(command, mail.as_bytes(), _environment(wanted, home))
+    mail.set_content(text)
+    return mail.as_bytes()
 
 
 # ------------------------------------------------------------------ webhook
@@ -174,9 +178,15 @@ def _post(wanted: Wanted) -> None:
         final = 400 <= error.code < 500 and error.code not in _PASSING
         raise Failed(f"it answers {error.code} {error.reason}", final) from None
     except urllib.error.URLError as error:
-        raise Failed(f"no answer: {error.reason}") from None
+        raise Failed(f"no answer: {_cause(error.reason)}") from None
     except (OSError, ValueError, RuntimeError) as error:
-        raise Failed(f"no answer: {error or type(error).__name__}") from None
+        raise Failed(f"no answer: {_cause(error)}") from None
+
+
+def _cause(error: object) -> str:
+    """Return the cause of a failed request in words, without the number of an error."""
+    words = error.strerror if isinstance(error, OSError) else None
+    return words or str(error) or type(error).__name__
 
 
 # ------------------------------------------------------------------ programs

@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     submitted   envelope, parsed job file and edits of a job
     runs        past runs, for the estimators
     energy      the energy book: what jobs used in each hour
+    ended       jobs and attempts in small pieces, for sums
     notices     what users are told, until it is sent (a folder)
     retention   what goes when it is old (a folder)
     store       everything that must survive, in SQLite

@@ -141,6 +141,20 @@ def client_paths(environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
     return (own, system) if own else (system,)
 
 
+def own_state(paths: Paths, environ: Mapping[str, str]) -> str:
+    """The folder for what this user keeps beside a daemon of these paths: the daemon's, if it is
+    this user's. Raises `StoreError` for a user without a home folder."""
+    try:
+        if os.stat(paths.state).st_uid == os.geteuid():
+            return paths.state
+    except OSError:
+        pass
+    own = _user_paths(environ, os.geteuid())
+    if own is None:
+        raise StoreError(f"user {os.geteuid()} has no home folder; set HOME or XDG_STATE_HOME")
+    return own.state
+
+
 def _user_paths(environ: Mapping[str, str], uid: int) -> Paths | None:
     state_home = _absolute(environ, "XDG_STATE_HOME")
     if state_home is None:

@@ -25,6 +25,7 @@ from radrm.core.decision import Decision, Record
 from radrm.core.records import Attempt, DeviceStatus, Job, Kept, Reservation, RuleState
 from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
+from radrm.host.storage.ended import EndedJobs
 from radrm.host.storage.energy import EnergyBook
 from radrm.host.storage.notices.book import Notices
 from radrm.host.storage.retention.rows import Rows
@@ -69,6 +70,7 @@ class Store:
         self.energy = EnergyBook(self._db)
         self.notices = Notices(self._db)
         self.rows = Rows(self._db)
+        self.ended = EndedJobs(self._db)
         self._volatile: Volatile = {}
 
     def close(self) -> None:

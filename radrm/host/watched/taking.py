@@ -177,6 +177,8 @@ class Look:
         data = self._folder.read(claim, seen)
         job_file = self._parsed(data, name)
         self._enter_home(job_file.options.chdir)
+        if job_file.options.snapshot is not None:
+            raise BadFile("--snapshot is for the command line of radrm submit; leave it out")
         job_file = with_table(job_file)
         if self._login is None:
             self._login = self._log_in()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.records import Job
-from radrm.core.words import JobState
+from radrm.core.decision import Warned
+from radrm.core.records import Dependency, Job
+from radrm.core.words import Condition, JobState
 from tests.world import GIB, World, gpus
 
 PENDING, RUNNING = JobState.PENDING, JobState.RUNNING
@@ -19,14 +22,14 @@ def test_the_rest_is_held_after_so_many_failures_and_a_release_counts_anew() -> 
     world.end(jobs[0], 1)
     assert world.state(jobs[2]) is RUNNING, "one failure is not too many"
     world.end(jobs[1], 1)
-    told = [warned for decision in world.decisions for warned in decision.warned]
+    told = _told(world)
     assert [world.state(j) for j in jobs[2:5]] == [RUNNING, PENDING, PENDING]
     assert world.why(jobs[3]) == ["max-fails"] and world.state(other) is RUNNING
     assert len(told) == 1 and told[0].kind == "held"
     assert "2 elements failed (--max-fails=2)" in told[0].text
     assert f"radrm release {jobs[0].id}" in told[0].text
-    world.end(jobs[2])
-    assert world.state(jobs[3]) is PENDING
+    world.end(jobs[2], 1)
+    assert world.state(jobs[3]) is PENDING and _told(world) == told, "its user is told once"
     world.hold(jobs[5], False)
     assert [world.state(j) for j in jobs[3:6]] == [RUNNING, RUNNING, PENDING]
     world.end(jobs[3], 1)
@@ -58,13 +61,36 @@ def test_cancels_and_retries_do_not_count() -> None:
 
 def test_an_element_that_runs_again_brings_no_failures_with_it() -> None:
     world = World(gpus(1))
-    jobs = world.submit_array(2, GIB, at_once=1, max_fails=2, smact=0.1)
-    world.end(jobs[0], 1)
-    world.end(jobs[1])  # it had the count
-    world.requeue(jobs[1])
-    world.end(jobs[1], 1)
-    world.requeue(jobs[0])
-    assert world.state(jobs[0]) is RUNNING
+    first, second = world.submit_array(2, GIB, max_fails=1, smact=0.1)
+    world.end(first, 1)
+    world.end(second)  # it had the count
+    world.requeue(second)
+    assert world.state(second) is RUNNING
+
+
+def test_elements_that_never_ran_do_not_count() -> None:
+    world = World(gpus(1))
+    first = world.submit(GIB, smact=0.1)
+    after = (Dependency(first.id, Condition.OK),)
+    jobs = world.submit_array(3, GIB, max_fails=1, after=after)
+    world.end(first, 1)
+    assert all(world.state(job) is JobState.FAILED for job in jobs) and not _told(world)
+
+
+def test_failures_count_although_the_next_elements_come_later() -> None:
+    world = World(gpus(1))
+    (first,) = world.submit_array(1, GIB, max_fails=2, smact=0.1)
+    assert first.array is not None
+    for index in (1, 2):
+        world.end(world.next_id - 1, 1)
+        last = world.submit(GIB, array=replace(first.array, index=index), smact=0.1)
+    assert world.why(last) == ["max-fails"]
+    world.hold(last, False)
+    assert world.state(last) is RUNNING
+
+
+def _told(world: World) -> list[Warned]:
+    return [warned for decision in world.decisions for warned in decision.warned]
 
 
 def _fails(world: World, job: Job) -> int:

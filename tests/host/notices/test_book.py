@@ -9,6 +9,7 @@ import pytest
 
 from radrm.config import NotifyConfig
 from radrm.core.decision import Warned
+from radrm.core.records import ArrayElement
 from radrm.core.words import JobState, Outcome
 from radrm.errors import StoreError
 from radrm.host.storage.retention.rows import Place
@@ -127,6 +128,20 @@ def test_an_array_is_not_over_before_all_of_it_is_taken_in(store: Store) -> None
     assert told(store) == []
 
 
+def test_a_sweep_is_an_array(store: Store) -> None:
+    elements = [
+        pending(i, ticket="T1", array=ArrayElement(1, i - 1, params=(("lr", str(i)),)))
+        for i in (1, 2, 3)
+    ]
+    submitted(store, elements[0], A, param=["lr=1,2,3"])
+    store.save([decided(elements[1])])
+    store.save([decided(*map(ended, elements[:2]))])
+    assert told(store) == [], "the third is not taken in yet"
+    store.save([decided(elements[2])])
+    store.save([decided(ended(elements[2]))])
+    assert told(store) == [("1", "end", f"mail {A}")]
+
+
 def test_a_job_that_is_refused_at_once_is_told_of(store: Store) -> None:
     """Its end is in the transaction of its submission."""
     submitted(store, ended(pending(), JobState.FAILED, reason="never"), A)
@@ -147,8 +162,9 @@ def test_the_sites_default_and_its_kinds(store: Store) -> None:
     submitted(store, pending(1))
     submitted(store, pending(2), "none")
     submitted(store, pending(3), "/bin/tell")
-    store.save([decided(*(ended(pending(i), JobState.FAILED) for i in (1, 2, 3)))])
-    assert told(store) == [("1", "end", "mail")]
+    submitted(store, pending(4), "mail", "none", A)
+    store.save([decided(*(ended(pending(i), JobState.FAILED) for i in (1, 2, 3, 4)))])
+    assert told(store) == [("1", "end", "mail"), ("4", "end", f"mail {A}")]
     (problem,) = store.notices.problems(3, None)
     assert problem["given_up"] and "not among the targets of this site" in str(problem["error"])
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from radrm.config import NotifyConfig
 from radrm.config.notify import FIELDS
+from radrm.core.records import ArrayElement
 from radrm.core.words import JobState
 from radrm.host.notices.message import fields_of, message_of
 from radrm.host.storage.notices.facts import Facts, facts_of, facts_of_array
@@ -26,7 +27,7 @@ def failed(**changes: Any) -> Facts:
 
 def test_the_usual_text() -> None:
     found = message_of(USUAL, failed(), "box")
-    assert found.subject == "radrm: job 1 (train) FAILED on box"
+    assert found.subject == "radrm on box: job 1 (train) FAILED"
     lines = found.text.splitlines()
     assert lines[:3] == ["job 1 (train) FAILED", "", "state      FAILED"]
     assert "reason     exit code 3" in lines and "ran        1m03s" in lines
@@ -44,18 +45,24 @@ def test_the_usual_text() -> None:
             facts_of_array(ended(pending()), {JobState.FAILED: 1, JobState.COMPLETED: 8}),
             "array 1 (train) has ended: 1 FAILED, 8 COMPLETED",
         ),
-        ({**failed(), "event": "fail"}, "job 1 (train) FAILED; the array runs on"),
+        ({**failed(), "event": "fail"}, "job 1 (train) FAILED; its array goes on"),
     ],
 )
 def test_what_has_happened(facts: Facts, subject: str) -> None:
     found = message_of(USUAL, facts, "box")
-    assert found.subject.startswith(f"radrm: {subject}")
+    assert found.subject.startswith(f"radrm on box: {subject}")
     assert (facts["text"] or "") in found.text
 
 
 def test_a_warning_is_in_the_text() -> None:
     found = message_of(USUAL, facts_of(pending(), "idle", None, "GPU 0 shows 0.01"), "box")
     assert found.text.splitlines()[:2] == ["job 1 (train) leaves its GPUs idle", "GPU 0 shows 0.01"]
+
+
+def test_the_values_of_a_sweep_are_in_the_text() -> None:
+    element = ArrayElement(1, 0, params=(("lr", "1e-3"), ("seed", "4")))
+    facts = facts_of(ended(pending(array=element), JobState.FAILED), "fail")
+    assert "parameters lr=1e-3, seed=4\n" in message_of(USUAL, facts, "box").text
 
 
 def test_a_sites_own_texts() -> None:

@@ -6,6 +6,8 @@ import email
 import email.policy
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +26,7 @@ from radrm.host.storage.notices.facts import facts_of
 from radrm.host.storage.store import Store
 from radrm.jobfile.targets import target_of
 from tests.host.notices.notes import ended, pending
+from tests.paths import REPOSITORY
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 NOBODY = 65534
@@ -93,7 +96,10 @@ def test_a_program_that_fails(
 
 
 def test_what_a_program_leaves_behind_is_ended(sender: Sender, tmp_path: Path) -> None:
-    tell = program(tmp_path / "tell", f"sleep 1000 & echo $! > {tmp_path}/pid")
+    left = (
+        f"setsid sh -c 'echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000' &"
+    )
+    tell = program(tmp_path / "tell", f"{left}\nuntil [ -e {tmp_path}/pid ]; do sleep 0.01; done")
     assert sender(notice(tell)) == Result()
     pid = int((tmp_path / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists() or "zombie" in Path(f"/proc/{pid}/status").read_text()
@@ -112,6 +118,40 @@ def test_each_user_is_told_as_that_user(sender: Sender, tmp_path: Path) -> None:
     (tmp_path / "tell").chmod(0o700)
     refused = become(notice(tell, uid=61001, user="61001"))
     assert refused.final and refused.error == f"cannot run {tell}: Permission denied"
+
+
+_NO_IMPORT = """
+import sys
+sys.path.insert(0, {code!r})
+from radrm.host.notices import start_notice
+
+class Refuse:
+    def find_spec(self, name, *_):
+        raise RuntimeError("imports " + name)
+
+start_notice.drop_rights = lambda _: sys.meta_path.insert(0, Refuse())
+start_notice.main()
+"""
+
+
+@pytest.mark.parametrize("target", ["a@x.org", "mail", "{hook}/200", "{hook}/404", "{tell}"])
+def test_nothing_is_imported_after_the_change_of_user(
+    sender: Sender, tmp_path: Path, hook: str, target: str
+) -> None:
+    """The user may have no right to read this Python installation."""
+    fake_sendmail(sender, tmp_path, mail_from="r@x.org")
+    tell = program(tmp_path / "tell", "cat > /dev/null")
+    wanted = sender.wanted(notice(target.format(hook=hook, tell=tell), name="größe" * 30))
+    code = _NO_IMPORT.format(code=str(REPOSITORY))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code],
+        input=json.dumps(wanted.as_dict()).encode(),
+        capture_output=True,
+        timeout=60,
+    )
+    answer = json.loads(done.stdout or b"null")
+    refused = "it answers 404 Not Found" if "404" in target else None
+    assert answer == {"error": refused, "final": refused is not None}, done.stderr.decode()
 
 
 # ------------------------------------------------------------------ mail
@@ -142,7 +182,7 @@ def test_a_mail(
     assert sender(notice(target, name="größe")) == Result()
     assert (tmp_path / "args").read_text().split() == words
     found = email.message_from_bytes((tmp_path / "mail").read_bytes(), policy=email.policy.default)
-    assert found["Subject"] == "radrm: job 1 (größe) FAILED on box" and found["To"] == words[-1]
+    assert found["Subject"] == "radrm on box: job 1 (größe) FAILED" and found["To"] == words[-1]
     assert found["From"] == settings.get("mail_from")
     assert found["Auto-Submitted"] == "auto-generated"
     assert found.get_content().startswith("job 1 (größe) FAILED\n")  # type: ignore[attr-defined]
@@ -199,7 +239,7 @@ def hook() -> Iterator[str]:
 def test_a_webhook_gets_json(sender: Sender, hook: str) -> None:
     assert sender(notice(f"{hook}/T0/204")) == Result()
     ((path, body),) = Hook.got
-    assert path == "/T0/204" and body["text"].startswith("radrm: job 1 (train) FAILED on box\n")
+    assert path == "/T0/204" and body["text"].startswith("radrm on box: job 1 (train) FAILED\n")
     assert body["state"] == "FAILED" and body["exit_code"] == 3
 
 
@@ -218,7 +258,7 @@ def test_a_redirect_is_not_followed(sender: Sender, hook: str, code: int) -> Non
 
 def test_nobody_listens(sender: Sender) -> None:
     found = sender(notice("http://127.0.0.1:9/x"))
-    assert found == Result("no answer: [Errno 111] Connection refused", False)
+    assert found == Result("no answer: Connection refused", False)
 
 
 # ------------------------------------------------------------------ the answer

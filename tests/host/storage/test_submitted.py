@@ -143,11 +143,19 @@ def test_every_option_of_the_table_can_be_stored() -> None:
         "precision": "amp", "comment": "x", "device-ids": "index", "cpus": "2.5-4",
         "memory": "8G-16G", "role": ["ps:1-2,cpus=4", "worker:1-8,cpus=1-2,gpus=1"],
         "due": "2030-01-31T18:00:00+01:00", "weight": "3", "notify": ["mail"],
+        "begin": "2030-01-30T18:00:00+01:00", "retry-on": "1,75-80,KILL", "expect-idle": True,
+        "silent-limit": "30m", "interactive": True, "snapshot": ".", "at-once": "3",
+        "max-fails": "3@60s",
     }  # fmt: skip
-    assert options.keys() == {option.name for option in OPTIONS if option.available}
-    sent = envelope(script="#!/bin/sh\nradrun train.py\n", options=options)
-    parsed = parse_envelope(sent)
-    assert submitted._decoded(submitted._encoded(parsed, sent) or "", sent) == parsed
+    sweep: RawOptions = {"param": ["lr=1,2"], "params": "-"}
+    named = {option.name for option in OPTIONS if option.available}
+    assert options.keys() | sweep.keys() == named, "an array has numbers or values"
+    for each in (options, {**options, **sweep}):
+        if "param" in each:
+            del each["array"]
+        sent = envelope(script="#!/bin/sh\nradrun train.py\n", options=each, table="a\n1\n")
+        parsed = parse_envelope(sent)
+        assert submitted._decoded(submitted._encoded(parsed, sent) or "", sent) == parsed
 
 
 def test_a_job_file_from_before_the_ranges_is_as_it_was() -> None:

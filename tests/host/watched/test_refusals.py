@@ -89,6 +89,14 @@ def test_a_name_that_cannot_be_shown_is_refused(place: Place, name: bytes) -> No
     assert not place.jobs
 
 
+def test_code_is_not_copied_from_a_spool_folder(place: Place) -> None:
+    """It would be the whole home folder."""
+    place.put("a.rad", SCRIPT.replace("--gpus=0", "--gpus=0 --snapshot"))
+    place.look()
+    place.ingest()
+    assert "--snapshot is for the command line" in place.reasons()["a.rad"] and not place.jobs
+
+
 def test_a_home_that_is_not_there_can_be_done_without(place: Place) -> None:
     place.put("a.rad")
     place.put("b.rad", SCRIPT.replace("--gpus=0", "--gpus=0 --chdir=/"))

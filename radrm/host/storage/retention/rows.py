@@ -83,6 +83,17 @@ class Rows:
         row = self._db.execute(query, (job_id,)).fetchone()
         return row is not None and job_id <= row[0]
 
+    def removed_until(self) -> float | None:
+        """When the latest of all removed jobs ended (epoch seconds); None if none is removed.
+
+        Of times after that everything is still there.
+        """
+        row = self._db.execute("SELECT record FROM marks WHERE name = 'removed'").fetchone()
+        try:
+            return msgspec.json.decode(row[0], type=float) if row is not None else None
+        except DAMAGE:
+            return None
+
     def users(self) -> Iterator[int]:
         """The users who have finished jobs."""
         query = f"SELECT {OWNER} FROM jobs WHERE final AND {OWNER} > ? ORDER BY {OWNER} LIMIT 1"
@@ -120,7 +131,7 @@ class Rows:
         end. The whole of an array counts as ended when its last element did."""
         begin = place.ended_s, before_s, place.job_id
         found = self._db.execute(_OLDEST, (uid, *begin, AT_ONCE)).fetchall()
-        count, last_serial = 0, 0
+        count, last_serial, until_s = 0, 0, float("-inf")
         if not found:
             return 0, None
         with self._db.not_synced(), self._db.writing("retention"):
@@ -130,18 +141,27 @@ class Rows:
                 elif self._array_stays(array_id, before_s):
                     serial = None
                 else:
+                    (last_s,) = self._db.execute(_ARRAY_END, (array_id,)).fetchone()
                     removed, serial = self._remove_elements(array_id, ticket, spent)
+                    until_s = max(until_s, last_s) if removed else until_s
                     count, last_serial = count + removed, max(last_serial, serial)
                     if removed:
                         break  # from the same place again, until no element is left
                     serial = None
                 count += serial is not None
+                until_s = max(until_s, ended_s) if serial is not None else until_s
                 last_serial = max(last_serial, serial or 0)
                 place = Place(ended_s, job_id)
                 if spent():
                     break
             self._keep_sequence(last_serial)
+            self._note_until(until_s)
         return count, place
+
+    def _note_until(self, ended_s: float) -> None:
+        if ended_s > (self.removed_until() or float("-inf")):
+            query = "INSERT OR REPLACE INTO marks VALUES ('removed', ?)"
+            self._db.execute(query, (encoded(ended_s),))
 
     def _array_stays(self, array_id: int, before_s: float) -> bool:
         if self._db.execute(_ARRAY_LIVES, (array_id, *_UNFINISHED)).fetchone() is not None:

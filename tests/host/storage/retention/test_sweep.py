@@ -151,6 +151,16 @@ def test_an_array_goes_as_a_whole_once_its_last_element_is_old(site: Site) -> No
     ]  # fmt: skip
 
 
+def test_it_is_known_from_when_on_all_jobs_are_there(site: Site) -> None:
+    site.save([site.job(1, 179), site.job(2, 200), site.job(3, 185, uid=7)])
+    assert site.store.rows.removed_until() is None
+    site.sweep()
+    assert site.store.rows.removed_until() == NOW_S - 185 * DAY_S
+    site.save([site.job(4, 300), *array(site, 10, [300, 190]), *array(site, 20, [300, 184, 250])])
+    site.sweep()
+    assert site.ids() == [1] and site.store.rows.removed_until() == NOW_S - 184 * DAY_S
+
+
 def test_an_array_that_goes_in_pieces_is_known_to_go(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import radrm.cli.commands.report
 from radrm.cli.app import make_app
-from radrm.cli.show.energy import energy_page
+from radrm.cli.show.past.energy import energy_page
 from tests.cli.fakes import ESC, NOW, Script, shown
 
 DAY = 86_400.0
@@ -77,7 +77,7 @@ def test_times(
 
 
 MISTAKES = [
-    ([], "say what to report: radrm report --energy"),
+    (["--html", "x", "--json"], "--html and --json exclude each other"),
     (["--energy", "--by", "colour"], "--by: 'colour' is none of user, job, gpu, day, group"),
     (["--energy", "--since", "1d", "--until", "2d"], "--since 1d is not before --until 2d"),
     (["--energy", "--since", "soon"], "neither a time span nor a date; write 7d, 12h, 2030-01"),

@@ -1,0 +1,203 @@
+"""Sums over what has been, by user, group, job, GPU or day: `radrm report`.
+
+Every user sees the sums of all users, as in `radrm shares`, and every job, as in `radrm status`.
+All figures are of the same time, in whole hours, as the prices of energy are.
+
+Each row and the total are added up on their own. The rows add up to the total, but by GPU the
+counts of jobs do not: a job with two GPUs counts on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeAlias
+
+from radrm.core.words import Outcome
+from radrm.daemon.answers.energy import (
+    COLUMNS,
+    MOST_ROWS,
+    EnergySums,
+    day_of,
+    energy_sums,
+    whole_hours,
+)
+from radrm.daemon.answers.past.figures import Figures
+from radrm.daemon.answers.past.gather import gather
+from radrm.daemon.loop import Loop
+from radrm.daemon.serving.turns import Pace, Work
+from radrm.daemon.views.arguments import Words
+from radrm.daemon.views.documents import Document
+from radrm.deadlines.costs import Zone
+from radrm.errors import UsageError
+from radrm.host.storage.ended import PastAttempt, PastJob
+
+_DAY_S = 86_400.0
+_SOME = 1000
+"""Rows that are looked at in a moment."""
+
+Key: TypeAlias = "str | int | None"
+
+
+@dataclass(slots=True)
+class _Sums:
+    """The sums of the time from `begin_s` until before `end_s` (epoch seconds)."""
+
+    by: str
+    zone: Zone
+    begin_s: float
+    end_s: float
+    rows: dict[Key, Figures] = field(default_factory=dict)
+    total: Figures = field(default_factory=Figures)
+
+    def row(self, key: Key) -> Figures:
+        found = self.rows.get(key)
+        if found is None:
+            found = self.rows[key] = Figures()
+        return found
+
+    def visit(self, job: PastJob, attempts: Sequence[PastAttempt]) -> Figures | None:
+        """Count a job and its deaths; return what adds up its GPU time."""
+        ended = job.ended is not None and self._has(job.ended.wall_s)
+        deaths = [
+            each
+            for each in attempts
+            if each.outcome is Outcome.OOM and each.ended and self._has(each.ended.wall_s)
+        ]
+        self.total.oom += len(deaths)
+        if ended:
+            self.total.end(job)
+        if self.by == "day":
+            if ended and job.ended is not None:
+                self.row(day_of(self.zone, job.ended.wall_s)).end(job)
+            for each in deaths:
+                if each.ended is not None:
+                    self.row(day_of(self.zone, each.ended.wall_s)).oom += 1
+            return None
+        if self.by == "gpu":
+            if ended:
+                for device in {device for each in attempts for device in each.devices}:
+                    self.row(device).end(job)
+            for device in (device for each in deaths for device in each.devices):
+                self.row(device).oom += 1
+            return None
+        key: Key = {"user": job.spec.user, "group": job.spec.group, "job": job.id}[self.by]
+        row = self.row(key)
+        row.user = job.spec.user
+        row.oom += len(deaths)
+        if ended:
+            row.end(job)
+        return row
+
+    def held(self, device: str, at_s: float, seconds: float) -> None:
+        """Add the time for which some job held a device."""
+        self.total.gpu_s += seconds
+        if self.by == "gpu":
+            self.row(device).gpu_s += seconds
+        elif self.by == "day":
+            self.row(day_of(self.zone, at_s)).gpu_s += seconds
+
+    def next_day_s(self, at_s: float) -> float:
+        """Return when the next local day begins, or the clock changes for the summer."""
+        local_s = self.zone.local_s(at_s)
+        return min(at_s + _DAY_S - local_s % _DAY_S, self.zone.next_change_s(at_s))
+
+    def add_energy(self, found: EnergySums) -> Work[None]:
+        """Add the energy to the same rows."""
+        pace = Pace()
+        for key, each in found.sums.items():
+            row = self.row(key)
+            row.joules, row.cost, row.idle_j = each.joules, each.cost, each.idle_j
+            row.user = row.user or each.user
+            if pace.spent:
+                yield from pace.rest()
+        self.total.joules, self.total.cost = found.total.joules, found.total.cost
+
+    def _has(self, wall_s: float) -> bool:
+        return self.begin_s <= wall_s < self.end_s
+
+
+def report(loop: Loop, words: Words, uid: int) -> Work[Document]:
+    """What was used between two times, by user, group, job, GPU or day."""
+    by = words.get("by")
+    if not isinstance(by, str) or by not in COLUMNS:
+        raise UsageError(f"the request takes one of {', '.join(COLUMNS)}")
+    begin_s, end_s = whole_hours(loop, words)
+    return (yield from loop.past.do(_report(loop, by, begin_s, end_s)))
+
+
+def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
+    costs = loop.parts.costs
+    found = _Sums(by, costs.zone, begin_s, end_s)
+    held = yield from gather(loop, begin_s, end_s, loop.clock.now(), found.visit)
+    yield from held.divide(found.next_day_s, found.held)
+    energy = yield from energy_sums(loop, by, begin_s, end_s)
+    yield from found.add_energy(energy)
+    shown, more, left = yield from _largest(by, found.rows)
+    documents: list[Document] = []
+    pace = Pace()
+    for key, each in shown:
+        documents.append(_row(loop, by, key, each))
+        if pace.spent:
+            yield from pace.rest()
+    idle = energy.idle
+    return {
+        "by": by,
+        "since": float(begin_s),
+        "until": end_s,
+        "removed_until": loop.store.rows.removed_until(),
+        "energy_since": energy.first_s,
+        "currency": costs.currency,
+        "pue": costs.pue,
+        "gpus": len(loop.scheduler.snapshot.devices),
+        "rows": documents,
+        "more": {"rows": left, **more.document()},
+        "idle": {"kwh": Figures(joules=idle.joules).document()["kwh"], "cost": idle.cost},
+        "total": found.total.document(),
+    }
+
+
+def _largest(
+    by: str, rows: dict[Key, Figures]
+) -> Work[tuple[list[tuple[Key, Figures]], Figures, int]]:
+    """Return the rows to show, the sum of the others, and how many they are.
+
+    The latest days in their order; else the rows with the most GPU time first.
+    """
+    pace, more, left = Pace(), Figures(), 0
+    best: list[tuple[Key, Figures]] = []
+    rows_left = iter(rows.items())
+    while some := list(islice(rows_left, _SOME)):
+        best += [each for each in some if not each[1].empty]
+        if by == "day":
+            best.sort(key=lambda each: str(each[0]), reverse=True)
+        else:
+            best.sort(key=lambda each: (-each[1].gpu_s, -each[1].joules, -each[1].jobs))
+        for _, each in best[MOST_ROWS:]:
+            more.add(each)
+        left += len(best[MOST_ROWS:])
+        del best[MOST_ROWS:]
+        if pace.spent:
+            yield from pace.rest()
+    return (best[::-1] if by == "day" else best), more, left
+
+
+def _row(loop: Loop, by: str, key: Key, each: Figures) -> Document:
+    """One row with what it is called. What is unknown of a job that was removed is null."""
+    snapshot = loop.scheduler.snapshot
+    found: dict[str, Any] = {by: key, **each.document()}
+    if by == "job" and isinstance(key, int):
+        job = snapshot.job(key) or loop.store.job(key)
+        if job is None:
+            found |= dict.fromkeys(set(found) - {by, "kwh", "cost"})
+        label, name = (str(key), None) if job is None else (job.label, job.spec.name)
+        found |= {"label": label, "name": name, "user": each.user}
+        found["state"] = None if job is None else job.state.value
+    if by == "gpu":
+        device = next((d.device for d in snapshot.devices if d.device.uuid == key), None)
+        found |= {
+            "index": device.index if device else None,
+            "name": device.name if device else None,
+        }
+    return found

@@ -1,0 +1,135 @@
+"""Jobs and their attempts in small pieces, with only the facts that sums need.
+
+Ended jobs come user by user, in the order of their ends: the index `jobs_ended` has them so. A
+piece is one query, so that the daemon's loop can do something else in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from radrm.core.records import Instant
+from radrm.core.words import JobState, Outcome
+from radrm.host.storage.database import DAMAGE, Database
+from radrm.host.storage.schema import ENDED, OWNER
+
+AT_ONCE = 50
+"""Jobs of one piece: about 1 ms."""
+ATTEMPTS_AT_ONCE = 200
+
+_T = TypeVar("_T")
+
+_NEXT = f"""
+SELECT {ENDED}, id, record FROM jobs WHERE final AND {OWNER} = ?1 AND {ENDED} >= ?2
+    AND {ENDED} < ?3 AND ({ENDED} > ?2 OR id > ?4) ORDER BY {ENDED}, id LIMIT {AT_ONCE}
+"""
+
+
+class PastSpec(msgspec.Struct, frozen=True):
+    """Whose job it was."""
+
+    name: str
+    user: str
+    group: str | None = None
+
+
+class PastJob(msgspec.Struct, frozen=True):
+    """A job; `started` is the first start since it was submitted or requeued."""
+
+    id: int
+    spec: PastSpec
+    submitted: Instant
+    state: JobState
+    started: Instant | None = None
+    ended: Instant | None = None
+
+    @property
+    def waited_s(self) -> float | None:
+        """Seconds until the start; None for a job that never started, and across a reboot."""
+        return None if self.started is None else self.started.since(self.submitted)
+
+
+class _Share(msgspec.Struct, frozen=True):
+    device: str | None
+
+
+class _Placement(msgspec.Struct, frozen=True):
+    shares: tuple[_Share, ...]
+
+
+class PastAttempt(msgspec.Struct, frozen=True):
+    """An attempt. Of one whose size was changed, the placement is the last one."""
+
+    job_id: int
+    serial: int
+    placement: _Placement
+    launched: Instant
+    ended: Instant | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Its devices, each once."""
+        return tuple(dict.fromkeys(s.device for s in self.placement.shares if s.device is not None))
+
+    @property
+    def void(self) -> bool:
+        """True for a launch that never began."""
+        return self.ended is not None and self.outcome is None
+
+    def stay(self, now: Instant) -> tuple[float, float]:
+        """Return when it held its devices, in epoch seconds; until now if it is live.
+
+        Its length is measured by time since boot where that is known, so that a clock that was
+        set does not change it.
+        """
+        end = self.ended or now
+        lasting_s = end.since(self.launched)
+        if lasting_s is None:
+            lasting_s = end.wall_s - self.launched.wall_s
+        return end.wall_s - max(0.0, lasting_s), end.wall_s
+
+
+_JOB = msgspec.json.Decoder(PastJob)
+_ATTEMPT = msgspec.json.Decoder(PastAttempt)
+
+
+class EndedJobs:
+    """Reads of the tables `jobs` and `attempts`. A record that is damaged raises `StoreError`."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def of_user(self, uid: int, begin_s: float, end_s: float) -> Iterator[list[PastJob]]:
+        """Yield the jobs of a user that ended in this time (epoch seconds), oldest first.
+
+        Each piece is read when it is asked for.
+        """
+        at_s, job_id = begin_s, -1
+        while rows := self._db.execute(_NEXT, (uid, at_s, end_s, job_id)).fetchall():
+            at_s, job_id = rows[-1][0], rows[-1][1]
+            yield [self._read(_JOB, text, "a job") for _, _, text in rows]
+
+    def attempts(self, job_ids: Sequence[int]) -> Iterator[list[PastAttempt]]:
+        """Yield the attempts of these jobs that were really made, by job, oldest first."""
+        given = ",".join("?" * len(job_ids))
+        query = (
+            f"SELECT job_id, serial, record FROM attempts WHERE job_id IN ({given}) "
+            "AND (job_id, serial) > (?, ?) ORDER BY job_id, serial LIMIT ?"
+        )
+        place = (-1, -1)
+        while rows := self._db.execute(query, (*job_ids, *place, ATTEMPTS_AT_ONCE)).fetchall():
+            place = rows[-1][:2]
+            found = [self._read(_ATTEMPT, text, "an attempt") for _, _, text in rows]
+            yield [each for each in found if not each.void]
+            if len(rows) < ATTEMPTS_AT_ONCE:
+                return
+
+    def _read(self, decoder: msgspec.json.Decoder[_T], text: str, what: str) -> _T:
+        try:
+            return decoder.decode(text)
+        except DAMAGE as error:
+            raise self._db.damaged(f"the record of {what}", error) from None

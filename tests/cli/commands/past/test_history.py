@@ -1,0 +1,80 @@
+"""`radrm report`, `usage` and `history`: what they ask for and what they write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import radrm.cli.commands.history
+import radrm.cli.commands.report
+import radrm.cli.commands.usage
+from radrm.cli.app import make_app
+from tests.cli.fakes import NOW, Script, job
+from tests.cli.show.test_past import DAY, past, report, sums
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, command: str, *words: str, **answers: Any
+) -> tuple[Any, Script]:
+    client = Script(ping=[{"now": NOW}], **{op: [answer] for op, answer in answers.items()})
+    monkeypatch.setattr(getattr(radrm.cli.commands, command), "Client", lambda: client)
+    return CliRunner().invoke(make_app(command), [command, *words]), client
+
+
+USERS = report("user", *({"user": name, **sums()} for name in ("bob", "ada", "<b>eve")))
+
+
+def test_usage_has_ones_own_row_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(radrm.cli.commands.usage, "_my_name", lambda: "ada")
+    done, client = run(monkeypatch, "usage", report=USERS | {})
+    assert [line.split()[0] for line in done.output.splitlines()[1:4]] == ["ada", "bob", "<b>eve"]
+    assert client.asked[1] == ("report", {"by": "user", "since": NOW - 7 * DAY, "until": NOW})
+
+
+def test_usage_of_some_users_adds_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, _ = run(monkeypatch, "usage", "bob", "--json", report=USERS | {})
+    answer = json.loads(done.output)
+    assert [row["user"] for row in answer["rows"]] == ["bob"]
+    assert (answer["more"]["rows"], answer["more"]["jobs"], answer["more"]["waited_s"]) == (
+        *(2, 9),
+        None,
+    )
+    done, _ = run(monkeypatch, "usage", "zoe", report=USERS | {})
+    assert "zoe used nothing in that time" in str(done.exception)
+
+
+def test_a_report_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    done, client = run(monkeypatch, "report", "--html", str(file), report=USERS)
+    assert done.output == f"Wrote {file}\n"
+    assert [words["by"] for op, words in client.asked if op == "report"] == ["user", "gpu", "day"]
+    page = file.read_text()
+    assert "&lt;b&gt;eve" in page and "<b>eve" not in page and page.count("<table>") == 3
+    _, client = run(monkeypatch, "report", "--html", str(file), "--by", "user", report=USERS)
+    assert client.ops() == ["ping", "report"]
+    done, _ = run(monkeypatch, "report", "--html", str(tmp_path), report=USERS)
+    assert "cannot write" in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_the_history_asks_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--user", "ada", "--state", "failed, timeout", "--name", "sweep *", "--gpu", "0"]
+    answer = past(*(job(n, "FAILED") for n in (1, 2)), total=9)
+    done, client = run(
+        monkeypatch, "history", *words, "--limit", "2", "--page", "2", history=answer
+    )
+    filters = {"user": "ada", "state": "failed,timeout", "name": "sweep *", "gpu": "0"}
+    times = {"since": NOW - 7 * DAY, "until": NOW}
+    assert client.asked[1] == ("history", {**filters, **times, "offset": 2, "limit": 2})
+    next_page = (
+        "earlier jobs: radrm history --user ada --state failed,timeout --name 'sweep *' --gpu 0 "
+        "--limit 2 --page 3"
+    )
+    assert next_page in done.output
+    done, _ = run(
+        monkeypatch, "history", "--page", "3", "--limit", "2", history=past(total=3, sums=sums())
+    )
+    assert "there is no page 3; there are 2" in str(done.exception)

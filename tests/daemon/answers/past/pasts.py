@@ -1,0 +1,130 @@
+"""A past of jobs, and a daemon's loop as far as the questions about it use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from radrm.core.records import (
+    Attempt,
+    Device,
+    Instant,
+    Job,
+    JobSpec,
+    Placement,
+    Share,
+)
+from radrm.core.words import Collocation, JobState, Outcome
+from radrm.daemon.answers.past.history import history
+from radrm.daemon.answers.past.report import report
+from radrm.daemon.serving.in_line import InLine
+from radrm.daemon.serving.turns import finish
+from radrm.deadlines.costs import Costs, Zone
+from radrm.host.storage.ended import PastAttempt, PastJob
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+MIDNIGHT = 400 * DAY_S
+
+
+def at(seconds: float) -> Instant:
+    return Instant(seconds, MIDNIGHT + seconds, "boot")
+
+
+def job(number: int, state: JobState = JobState.COMPLETED, **changed: Any) -> Job:
+    """A job of `user` and `group`, submitted at midnight; `started` and `ended` in seconds."""
+    spec = JobSpec(f"j{number}", changed.pop("user", "ada"), 1000, group=changed.pop("group", None))
+    times = {key: at(value) for key, value in changed.items()}
+    found = Job(number, f"T{number}", spec, at(0), state, attempts=1)
+    return replace(found, **times)
+
+
+def attempt(
+    job_id: int,
+    serial: int,
+    begin_s: float,
+    end_s: float | None,
+    *gpus: str,
+    outcome: Outcome | None = Outcome.COMPLETED,
+) -> Attempt:
+    shares = tuple(Share(gpu) for gpu in gpus) or (Share(None),)
+    return Attempt(
+        *(job_id, serial, serial, Placement(shares, Collocation.MPS), at(begin_s), at(begin_s)),
+        ended=None if end_s is None else at(end_s),
+        outcome=None if end_s is None else outcome,
+    )
+
+
+@dataclass
+class Past:
+    """The jobs with their attempts, at `now_s` seconds after midnight."""
+
+    jobs: Sequence[Job]
+    attempts: Sequence[Attempt] = ()
+    now_s: float = 4 * DAY_S
+    costs: Costs = field(default_factory=Costs)
+    gpus: tuple[str, ...] = ("A", "B")
+    removed_until: float | None = None
+
+    def of_user(self, uid: int, begin_s: float, end_s: float) -> Iterator[list[PastJob]]:
+        found = [
+            each
+            for each in self.jobs
+            if each.spec.uid == uid and each.ended and begin_s <= each.ended.wall_s < end_s
+        ]
+        yield [
+            msgspec.convert(msgspec.to_builtins(each), PastJob)
+            for each in sorted(found, key=lambda each: (each.ended.wall_s, each.id))  # type: ignore[union-attr]
+        ]
+
+    def attempts_of(self, ids: Sequence[int]) -> Iterator[list[PastAttempt]]:
+        yield [
+            msgspec.convert(msgspec.to_builtins(each), PastAttempt)
+            for each in self.attempts
+            if each.job_id in ids
+        ]
+
+    @property
+    def loop(self) -> Any:
+        known = {each.id: each for each in self.jobs}
+        devices = [
+            SimpleNamespace(device=Device(gpu, n, "A100", 1)) for n, gpu in enumerate(self.gpus)
+        ]
+        return SimpleNamespace(
+            clock=SimpleNamespace(now=lambda: at(self.now_s)),
+            past=InLine(),
+            parts=SimpleNamespace(costs=self.costs),
+            save_volatile=lambda: None,
+            scheduler=SimpleNamespace(
+                snapshot=SimpleNamespace(
+                    devices=devices,
+                    jobs=[each for each in self.jobs if not each.state.final],
+                    job=known.get,
+                )
+            ),
+            store=SimpleNamespace(
+                job=known.get,
+                ended=SimpleNamespace(of_user=self.of_user, attempts=self.attempts_of),
+                rows=SimpleNamespace(
+                    users=lambda: iter(sorted({each.spec.uid for each in self.jobs})),
+                    removed_until=lambda: self.removed_until,
+                ),
+                energy=SimpleNamespace(
+                    first_hour_s=lambda: None, hour_of=lambda s: int(s - s % HOUR_S)
+                ),
+            ),
+        )
+
+    def report(self, by: str = "user", since: float = MIDNIGHT, **words: Any) -> Any:
+        return finish(report(self.loop, {"by": by, "since": since, **words}, 1000))
+
+    def history(self, since: float = MIDNIGHT, **words: Any) -> Any:
+        return finish(history(self.loop, {"since": since, **words}, 1000))
+
+
+BERLIN_LIKE = Zone((0.0, MIDNIGHT + 30 * HOUR_S), (3600.0, 7200.0))
+"""The clock goes forward at 7:00 of the second day."""

@@ -1,0 +1,83 @@
+"""`radrm history`: which jobs it lists, in which order, and their sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from radrm.core.words import JobState, Outcome
+from radrm.daemon.answers.past import history as answers
+from radrm.errors import Refused, UsageError
+from tests.daemon.answers.past.pasts import DAY_S, HOUR_S, MIDNIGHT, Past, attempt, job
+
+JOBS = [
+    job(1, started=0, ended=9 * HOUR_S),
+    job(2, JobState.FAILED, started=0, ended=HOUR_S, user="bob"),
+    job(3, JobState.TIMEOUT, started=0, ended=5 * HOUR_S),
+    job(4, JobState.RUNNING, started=0),
+    job(12, JobState.CANCELLED, ended=HOUR_S, user="bob"),
+]
+ATTEMPTS = [
+    attempt(1, 1, 0, HOUR_S, "A", outcome=Outcome.OOM),
+    attempt(1, 2, HOUR_S, 9 * HOUR_S, "B"),
+    attempt(2, 3, 0, HOUR_S, "A"),
+    attempt(3, 4, 0, 5 * HOUR_S, "A"),
+    attempt(4, 5, 0, None, "B"),
+]
+
+
+@pytest.fixture
+def past(monkeypatch: pytest.MonkeyPatch) -> Past:
+    def documents(loop: Any, ids: Any, *_: Any) -> Any:
+        yield
+        return list(ids), False
+
+    monkeypatch.setattr(answers, "documents_of", documents)
+    return Past(JOBS, ATTEMPTS)
+
+
+FILTERS: list[tuple[dict[str, Any], list[int]]] = [
+    ({}, [2, 12, 3, 1]),
+    ({"user": "bob"}, [2, 12]),
+    ({"state": "failed,timeout"}, [2, 3]),
+    ({"name": "j1*"}, [12, 1]),
+    ({"gpu": "0"}, [2, 3, 1]),
+    ({"gpu": "1", "user": "ada"}, [1]),
+    ({"until": MIDNIGHT + 5 * HOUR_S}, [2, 12]),
+    ({"since": MIDNIGHT + 2 * HOUR_S}, [3, 1]),
+    ({"limit": 2}, [3, 1]),
+    ({"limit": 2, "offset": 2}, [2, 12]),
+    ({"limit": 3, "offset": 3}, [2]),
+    ({"offset": 9}, []),
+]
+
+
+@pytest.mark.parametrize(("words", "ids"), FILTERS)
+def test_the_newest_is_last(past: Past, words: dict[str, Any], ids: list[int]) -> None:
+    assert past.history(**words)["jobs"] == ids
+
+
+def test_the_sums_are_those_of_all_pages(past: Past) -> None:
+    sums = past.history(limit=1)["sums"]
+    assert (sums["jobs"], sums["failed"], sums["timeout"], sums["oom_deaths"]) == (4, 1, 1, 1)
+    # In the first hour three jobs share GPU A; from the second on job 1 shares B with job 4.
+    assert sums["gpu_s"] / HOUR_S == pytest.approx(1 + 4 + 4)
+    assert past.history(user="bob")["sums"]["gpu_s"] / HOUR_S == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ({"state": "running"}, "RUNNING is not the end of a job"),
+        ({"state": "asleep"}, "is not a state"),
+        ({"gpu": "7"}, "there is no GPU '7'"),
+        ({"name": 7}, "name as a text"),
+        ({"name": "x" * 300}, "at most 256"),
+        ({"since": MIDNIGHT + 9 * DAY_S}, "begins before it ends"),
+        ({"limit": 0}, "a page has"),
+    ],
+)
+def test_a_mistake_is_refused(past: Past, words: dict[str, Any], error: str) -> None:
+    with pytest.raises((UsageError, Refused), match=error):
+        past.history(**words)

@@ -1,0 +1,58 @@
+"""Long questions one at a time: none waits for ever, none stops another."""
+
+from __future__ import annotations
+
+import pytest
+
+from radrm.daemon.serving.in_line import InLine
+from radrm.daemon.serving.turns import Work, finish
+from radrm.errors import Refused
+
+
+class Works:
+    def __init__(self) -> None:
+        self.line = InLine()
+        self.steps: list[str] = []
+
+    def work(self, name: str, pieces: int) -> Work[str]:
+        try:
+            for _ in range(pieces):
+                self.steps.append(name)
+                yield
+            if name == "bad":
+                raise Refused("no")
+        finally:
+            self.steps.append(f"{name} over")
+        return name
+
+    def begin(self, name: str, pieces: int = 2) -> Work[str]:
+        return self.line.do(self.work(name, pieces))
+
+
+def test_one_after_the_other_whoever_has_the_turn() -> None:
+    works = Works()
+    first, second = works.begin("a"), works.begin("b")
+    next(first)
+    assert finish(second) == "b"
+    assert works.steps == ["a", "a", "a over", "b", "b", "b over"]
+    assert finish(first) == "a"
+
+
+def test_a_client_that_leaves_stops_nothing() -> None:
+    works = Works()
+    first, second = works.begin("a"), works.begin("b")
+    next(first)
+    next(second)
+    first.close()
+    assert finish(second) == "b"
+    assert works.steps == ["a", "a", "a over", "b", "b", "b over"]
+    assert finish(works.begin("c", 0)) == "c"
+
+
+def test_an_error_is_that_of_its_own_request() -> None:
+    works = Works()
+    bad, good = works.begin("bad"), works.begin("good")
+    next(bad)
+    assert finish(good) == "good"
+    with pytest.raises(Refused, match="no"):
+        finish(bad)

@@ -1,0 +1,81 @@
+"""Ended jobs and their attempts, in pieces: each once, in the order of their ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from radrm.core.records import Instant
+from radrm.core.words import JobState, Outcome
+from radrm.errors import StoreError
+from radrm.host.storage import ended
+from radrm.host.storage.store import Store
+from radrm.host.storage.submitted import Submission
+from tests.host.storage.pasts import BEGIN, at, attempt, decided, envelope, job
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "store"))
+
+
+def save(store: Store, number: int, ended_s: float, uid: int = 1000) -> None:
+    made = job(number, 0)
+    made = replace(
+        made,
+        spec=replace(made.spec, uid=uid),
+        state=JobState.COMPLETED,
+        started=at(4),
+        ended=at(ended_s),
+    )
+    sent = Submission(uid=uid, gid=1, envelope=envelope(ticket=made.ticket))
+    store.save([decided(made, attempt(number, number, Outcome.COMPLETED))], [sent])
+
+
+def test_each_job_comes_once_by_its_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended, "_NEXT", ended._NEXT.replace(f"LIMIT {ended.AT_ONCE}", "LIMIT 2"))
+    ends = {1: 50, 2: 10, 3: 50, 4: 50, 5: 50, 6: 90, 7: 100}
+    for number, ended_s in ends.items():
+        save(store, number, ended_s)
+    save(store, 8, 60, uid=7)
+    pieces = list(store.ended.of_user(1000, BEGIN + 20, BEGIN + 100))
+    assert [[found.id for found in some] for some in pieces] == [[1, 3], [4, 5], [6]]
+    first = pieces[0][0]
+    assert (first.spec.name, first.spec.user, first.waited_s) == ("j1", "ada", 4)
+
+
+def test_attempts_come_in_pieces_without_void_ones(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended, "ATTEMPTS_AT_ONCE", 2)
+    for number in (1, 2, 3):
+        save(store, number, 50)
+    more = [attempt(1, serial, Outcome.OOM) for serial in (11, 12, 13)]
+    store.save([decided(*more, attempt(2, 14, None))])
+    found = [each.serial for some in store.ended.attempts([1, 2]) for each in some]
+    assert found == [1, 11, 12, 13, 2]
+    assert list(store.ended.attempts([])) == []
+
+
+def test_a_stay_is_as_long_as_by_the_time_since_boot(store: Store) -> None:
+    save(store, 1, 50)
+    ((found,),) = store.ended.attempts([1])
+    assert found.stay(at(100)) == (BEGIN, BEGIN + 9) and found.devices == ("gpu",)
+    live = ended.msgspec.structs.replace(found, ended=None)
+    assert live.stay(at(100)) == (BEGIN, BEGIN + 100)
+    set_back = Instant(9.0, BEGIN - 500, "boot")
+    moved = ended.msgspec.structs.replace(
+        found, launched=Instant(0.0, BEGIN, "boot"), ended=set_back
+    )
+    assert moved.stay(at(0)) == (BEGIN - 509, BEGIN - 500)
+    rebooted = ended.msgspec.structs.replace(moved, ended=Instant(1.0, BEGIN - 500, "later"))
+    assert rebooted.stay(at(0)) == (BEGIN - 500, BEGIN - 500)
+
+
+def test_a_damaged_record_is_one_clear_line(store: Store) -> None:
+    save(store, 1, 50)
+    store._db.execute("UPDATE attempts SET record = '{}'")
+    with pytest.raises(StoreError, match="holds the record of an attempt"):
+        list(store.ended.attempts([1]))
