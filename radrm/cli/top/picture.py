@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from radrm.cli.show.styled import Part
 
 _WIDE, _NARROW = 100, 70
+_LEAST_W = 250.0
+"""A full bar is the largest power seen, but not less: an idle GPU has a low bar."""
 
 
 def gpu_lines(devices: Sequence[Document], history: History, width: int) -> list[Styled]:
     """The header and a line for each GPU, with bars of its recent memory, SM activity, power."""
-    most_w = history.most("power_w")
+    most_w = max(_LEAST_W, history.most("power_w"))
     room = 16 if width >= _WIDE else 8 if width >= _NARROW else 5
     table = Rows(
         (

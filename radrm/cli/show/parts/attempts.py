@@ -71,7 +71,7 @@ _OF_LIVE = ("reserved_mib", "peak_mib", "energy_j")
 _OUTCOME_STYLE = {
     "completed": "green",
     "failed": "bold red",
-    "oom": "bold yellow",
+    "oom": "magenta",
     "timeout": "red",
     "lost": "bold red",
     "cancelled": "dim",
