@@ -1,4 +1,4 @@
-"""Write systemd/: copies of what `radrm install-service` installs, for radrm in /opt/radrm.
+"""Write systemd/: what `radrm install-service` installs, for radrm in /opt/radrm or ~/.local.
 
 python -m tools.units
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from radrm.host.service.files import files_of
+from radrm.host.service.files import files_of, own_unit
 
 RADRMD = "/opt/radrm/bin/radrmd"
 FOLDER = Path(__file__).parents[1] / "systemd"
@@ -16,7 +16,10 @@ FOLDER = Path(__file__).parents[1] / "systemd"
 def copies() -> dict[str, str]:
     """The text of each file in systemd/ that is a copy, by its name."""
     files = files_of(RADRMD)
-    return {Path(file.path).name: file.text for file in files if file.text is not None}
+    found = {Path(file.path).name: file.text for file in files if file.text is not None}
+    own = own_unit("%h/.local/bin/radrmd", "").text
+    assert own is not None
+    return found | {"radrmd-user.service": own}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,14 +13,29 @@ from typing import Annotated
 import typer
 
 from radrm.errors import Refused, StoreError, plain
-from radrm.host.service.files import File, State, under
-from radrm.host.service.steps import Site, command_text, is_ours
+from radrm.host.service.code import script
+from radrm.host.service.files import File, State, difference, own_unit, under
+from radrm.host.service.steps import (
+    Site,
+    command_text,
+    install_commands,
+    is_ours,
+    own_site,
+    remove,
+    run_all,
+    states_of,
+    uninstall_commands,
+    write,
+)
 
 Root = Annotated[
     str | None,
     typer.Option(
         "--root", metavar="DIR", help="Change the system whose files are in DIR: an image."
     ),
+]
+User = Annotated[
+    bool, typer.Option("--user", help="A service of your own, without root: systemctl --user.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the steps, and change nothing.")]
 
@@ -77,6 +93,71 @@ def shown_source(package: str) -> str:
     caller."""
     above = os.path.dirname(os.path.abspath(package))
     return above if os.path.isfile(f"{above}/pyproject.toml") else "."
+
+
+# ------------------------------------------------------------------ one user's own service
+
+
+def install_own(
+    gpus: str | None = None, dry_run: bool = False, start: bool = True, replace: bool = False
+) -> None:
+    """Make the daemon a service of this user alone. `gpus`: simulated ones.
+
+    Raises `Refused` for root, without a systemd of the user, and for a unit that was changed.
+    """
+    where, files = _own(gpus)
+    with one_line("cannot look at"):
+        ((file, state),) = states = states_of(files, where)
+        commands = install_commands(where, start)
+        show(install_lines(states, commands, where))
+        if state is State.EDITED:
+            show(difference(file, where.root))
+            if not replace:
+                raise Refused(
+                    f"{file.path} is not as radrm writes it (see above), and nothing is done; put "
+                    "your changes into: systemctl --user edit radrmd; then overwrite it: --replace"
+                )
+    if dry_run:
+        return
+    if state is not State.SAME:
+        with one_line(f"cannot write {file.path}: at"):
+            write(file, where)
+    run_all(commands, journal=where.journal)
+    if not _lingers():
+        show(["To keep it and its jobs running when you log out: loginctl enable-linger"])
+
+
+def uninstall_own(dry_run: bool = False) -> None:
+    """Stop this user's own service and remove its unit. Jobs and the configuration stay."""
+    where, files = _own(None)
+    with one_line("cannot look at"):
+        ((file, state),) = states = states_of(files, where)
+    before, after = uninstall_commands(states, where)
+    show(removal_lines(states, before, after, where))
+    if dry_run:
+        return
+    run_all(before, journal=where.journal)
+    with one_line(f"cannot remove {file.path}: at"):
+        remove(file, where)
+    run_all(after, journal=where.journal)
+    if state is State.EDITED:
+        by_hand = f"systemctl --user disable --now radrmd && rm {shlex.quote(file.path)}"
+        show([f"{file.path} is not as radrm writes it, and stays. To remove it: {by_hand}"])
+    show(["Running jobs go on. Kept are the queue (~/.local/state/radrm) and the configuration."])
+
+
+def _own(gpus: str | None) -> tuple[Site, list[File]]:
+    """The site and the files of this user's service."""
+    if os.geteuid() == 0:
+        raise Refused("root's daemon serves the whole server; leave out --user")
+    home = os.path.expanduser("~")
+    runtime = os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
+    config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return own_site(runtime), [own_unit(script(), config, gpus)]
+
+
+def _lingers() -> bool:
+    return os.path.exists(f"/var/lib/systemd/linger/{pwd.getpwuid(os.geteuid()).pw_name}")
 
 
 def _commands(commands: Iterable[Sequence[str]]) -> list[str]:

@@ -293,6 +293,7 @@ _IDLE: dict[str, v.Check] = {
     "smact_below": v.between(0.001, 1),
     **dict.fromkeys(("for_s", "warn_s"), v.between(60, 31_536_000)),
     "warmup_s": v.between(0, 31_536_000),
+    "interactive_for_s": v.none_or(v.between(60, 31_536_000)),
 }
 _CORE: dict[str, v.Check] = {
     each.name: v.switch for each in fields(CoreSettings) if isinstance(each.default, bool)
@@ -314,6 +315,7 @@ _LIMITS: dict[str, v.Check] = {
     "spool_files": v.none_or_from(50_000),
     "spool_mib": v.none_or_from(1024),
     "priority_max": v.whole(-1000, 1000),
+    "reserved_gpu_hours": v.between(0, 1e6),
     "requests_per_s": v.between(0, 1e6),
 }
 _CHECKS: dict[str, v.Check] = {

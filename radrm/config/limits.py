@@ -11,6 +11,7 @@ NO_LIMITS = LimitsConfig(
     queued_jobs=0,
     running_jobs=0,
     gpus=0,
+    reserved_gpu_hours=0.0,
     array_size=0,
     environment_kib=0,
     spool_files=0,
@@ -20,9 +21,12 @@ NO_LIMITS = LimitsConfig(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UserLimits:
-    """The limits of each user. `shared`: of a daemon of the whole server; else nobody has any."""
+    """The limits of each user. `shared`: of a daemon of the whole server; else nobody has any.
+
+    A reloaded configuration replaces `limits`, which several threads read.
+    """
 
     limits: LimitsConfig
     exempt: frozenset[int] = frozenset()

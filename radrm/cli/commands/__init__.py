@@ -24,6 +24,7 @@ The files, in the order in which they may import one another:
     report      `radrm report`
     usage       `radrm usage`
     history     `radrm history`
+    reserve     `radrm reserve`
     drain       `radrm drain`
     resume      `radrm resume`
     mps         `radrm mps`
@@ -45,4 +46,5 @@ The files, in the order in which they may import one another:
     install_service    `radrm install-service`
     install_slurm_names  `radrm install-slurm-names`
     uninstall_service  `radrm uninstall-service`
+    init        `radrm init`
 """

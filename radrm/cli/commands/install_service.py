@@ -8,8 +8,18 @@ from typing import Annotated
 import typer
 
 import radrm
-from radrm.cli.service import DryRun, Root, be_root, install_lines, one_line, show, shown_source
-from radrm.errors import Refused
+from radrm.cli.service import (
+    DryRun,
+    Root,
+    User,
+    be_root,
+    install_lines,
+    install_own,
+    one_line,
+    show,
+    shown_source,
+)
+from radrm.errors import Refused, UsageError
 from radrm.host.service.code import code_of, fault_of, script
 from radrm.host.service.files import State, difference, files_of
 from radrm.host.service.ownership import Ownership
@@ -33,6 +43,11 @@ def install_service(
         bool, typer.Option("--replace", help="Overwrite files that were changed by hand.")
     ] = False,
     root: Root = None,
+    user: User = False,
+    gpus: Annotated[
+        str | None,
+        typer.Option("--gpus", metavar="sim:SPEC", help="With --user: simulated GPUs."),
+    ] = None,
 ) -> None:
     """Make the daemon a service of systemd.
 
@@ -44,7 +59,15 @@ def install_service(
     Examples:
       sudo "$(command -v radrm)" install-service
       radrm install-service --dry-run
+      radrm install-service --user
     """
+    if user:
+        if root is not None:
+            raise UsageError("--user and --root exclude each other; use one of them")
+        install_own(gpus, dry_run, not no_start, replace)
+        return
+    if gpus is not None:
+        raise UsageError("--gpus goes with --user: a server's daemon serves its real GPUs")
     where = site(root)
     be_root(dry_run)
     radrmd = script()

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from radrm.cli.service import DryRun, Root, be_root, one_line, removal_lines, show
+from radrm.cli.service import (
+    DryRun,
+    Root,
+    User,
+    be_root,
+    one_line,
+    removal_lines,
+    show,
+    uninstall_own,
+)
+from radrm.errors import UsageError
 from radrm.host.service.code import script
 from radrm.host.service.files import UNIT_PATH, State, files_of
 from radrm.host.service.steps import remove, run_all, site, states_of, uninstall_commands
@@ -14,16 +24,22 @@ _KEPT = (
 )
 
 
-def uninstall_service(dry_run: DryRun = False, root: Root = None) -> None:
+def uninstall_service(dry_run: DryRun = False, root: Root = None, user: User = False) -> None:
     """Stop the service and remove its files; jobs stay.
 
     The command shows its steps, then takes them. The jobs' data and the configuration stay, and
     so does a file that was changed by hand.
 
     \b
-    Example:
+    Examples:
       sudo radrm uninstall-service
+      radrm uninstall-service --user
     """
+    if user:
+        if root is not None:
+            raise UsageError("--user and --root exclude each other; use one of them")
+        uninstall_own(dry_run)
+        return
     where = site(root)
     be_root(dry_run)
     with one_line("cannot look at"):

@@ -7,12 +7,14 @@ The files, in the order in which they may import one another:
     device_commands  the commands about devices and MPS
     past             what has been: sums over past jobs, and their list (a folder)
     limits           the limits of a user, and what counts for them
+    reservations     who has reserved GPUs, and the commands that reserve and cancel
     questions        all questions
     followers        which jobs can never start once others are cancelled, or run again with others
     each_job         a command, carried out job by job
     saving           the commands that ask running jobs to save, or to move
     resizing         the command that gives running jobs another size
     edit             the command that changes what jobs ask for
+    reload           the command that reads the configuration again
     commands         the other commands about jobs; all commands
     requests         who answers which request
 """

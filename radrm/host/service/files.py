@@ -25,9 +25,19 @@ _ON_EVERY_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _TEMPLATES = Path(__file__).parent / "templates"
 _LARGEST = 1 << 20
 _MARK = "# Written by radrm install-service. To change it: sudo systemctl edit radrmd. sha256:"
-_MARKED = re.compile(re.escape(_MARK) + r"([0-9a-f]{64})\n")
-_EARLIER = frozenset({"232211cd6f52dfa07c3f650ec588eeed120191b4a7d3fe692f46645082bb54cc"})
-"""Digests of units without a mark: that of release 0.1.0, which was copied by hand."""
+_OWN_MARK = (
+    "# Written by radrm install-service --user. To change it: systemctl --user edit radrmd. sha256:"
+)
+_MARKED = re.compile(f"(?:{re.escape(_MARK)}|{re.escape(_OWN_MARK)})([0-9a-f]{{64}})\n")
+_EARLIER = frozenset(
+    {
+        "232211cd6f52dfa07c3f650ec588eeed120191b4a7d3fe692f46645082bb54cc",
+        "9a8e80717d94c965a3b60c1312305b8366f4d1786cf93aae1205e7b13505e02b",
+    }
+)
+"""Digests of units without a mark, which were copied by hand: root's of release 0.1.0, a user's."""
+_SIMULATED = re.compile(r"sim:[A-Za-z0-9:.,+x-]+")
+"""Simulated GPUs that a unit file holds as they are."""
 
 
 class State(str, Enum):
@@ -68,8 +78,20 @@ def unit(radrmd: str) -> str:
     return _marked((_TEMPLATES / UNIT).read_text().replace("@RADRMD@", radrmd))
 
 
-def _marked(text: str) -> str:
-    return f"{_MARK}{_digest(text)}\n{text}"
+def own_unit(radrmd: str, config_home: str, gpus: str | None = None) -> File:
+    """The unit of one user's own daemon, in the folder of the user's configuration.
+
+    `gpus`: simulated ones. Raises `Refused` for some that a unit cannot hold.
+    """
+    if gpus is not None and not _SIMULATED.fullmatch(gpus):
+        raise Refused(f"--gpus={gpus[:60]!r} is not sim:SPEC, as sim:2xA100-40GB")
+    command = radrmd if gpus is None else f"{radrmd} --gpus {gpus}"
+    text = (_TEMPLATES / "radrmd-user.service").read_text().replace("@RADRMD@", command)
+    return File(f"{config_home}/systemd/user/{UNIT}", text=_marked(text, _OWN_MARK))
+
+
+def _marked(text: str, mark: str = _MARK) -> str:
+    return f"{mark}{_digest(text)}\n{text}"
 
 
 def _digest(text: str) -> str:

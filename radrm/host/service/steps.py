@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from radrm.errors import Refused
-from radrm.host.service.files import TMPFILES_PATH, UNIT, UNIT_PATH, File, State, state_of, under
+from radrm.host.service.files import TMPFILES_PATH, UNIT, File, State, state_of, under
 from radrm.host.service.ownership import Fault, Ownership
 from radrm.host.storage.files import fsync_folder, write_durably
 
@@ -28,13 +28,21 @@ Run = Callable[[Sequence[str]], int]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The system whose files are below `root`. If `offline`, it does not run now."""
+    """The system whose files are below `root`. If `offline`, it does not run now. `own`: the
+    services of one user."""
 
     root: str = "/"
     offline: bool = False
+    own: bool = False
 
     def systemctl(self, *words: str) -> Command:
-        return ["systemctl", *([f"--root={self.root}"] if self.offline else []), *words]
+        where = [f"--root={self.root}"] if self.offline else ["--user"] if self.own else []
+        return ["systemctl", *where, *words]
+
+    @property
+    def journal(self) -> str:
+        """The command that shows what the service says."""
+        return f"journalctl {'--user ' if self.own else ''}-u {UNIT} -n 50"
 
 
 def site(root: str | None, booted: str = BOOTED) -> Site:
@@ -49,6 +57,17 @@ def site(root: str | None, booted: str = BOOTED) -> Site:
     if not os.path.isdir(root):
         raise Refused(f"--root={root} is not a folder; give the top folder of a system's files")
     return Site(os.path.realpath(root), offline=True)
+
+
+def own_site(runtime: str) -> Site:
+    """The services of the user whose runtime folder this is. Raises `Refused` without a systemd
+    of that user."""
+    if not os.path.exists(f"{runtime}/systemd/private"):
+        raise Refused(
+            f"no systemd runs for you ({runtime}/systemd/private does not exist); start the daemon "
+            "yourself: nohup radrm daemon > ~/radrmd.log 2>&1 &"
+        )
+    return Site(own=True)
 
 
 def states_of(files: Iterable[File], where: Site) -> list[tuple[File, State]]:
@@ -81,7 +100,7 @@ def install_commands(where: Site, start: bool) -> list[Command]:
     if where.offline:
         return [where.systemctl("enable", UNIT)]
     return [
-        ["systemd-tmpfiles", "--create", TMPFILES_PATH],
+        *([] if where.own else [["systemd-tmpfiles", "--create", TMPFILES_PATH]]),
         where.systemctl("daemon-reload"),
         where.systemctl("enable", *(["--now"] if start else []), UNIT),
     ]
@@ -124,7 +143,7 @@ def uninstall_commands(
     states: Iterable[tuple[File, State]], where: Site
 ) -> tuple[list[Command], list[Command]]:
     """What runs before the files are removed, and after. Nothing if there is no unit of ours."""
-    if not any(file.path == UNIT_PATH and is_ours(state) for file, state in states):
+    if not any(os.path.basename(file.path) == UNIT and is_ours(s) for file, s in states):
         return [], []
     if where.offline:
         return [where.systemctl("disable", UNIT)], []
@@ -163,12 +182,15 @@ def run(command: Sequence[str]) -> int:
     return done.returncode
 
 
-def run_all(commands: Iterable[Sequence[str]], run: Run = run) -> None:
-    """Run commands in their order. Raises `Refused` for the first that fails."""
+def run_all(
+    commands: Iterable[Sequence[str]], run: Run = run, *, journal: str = Site().journal
+) -> None:
+    """Run commands in their order. Raises `Refused` for the first that fails; `journal` tells
+    why."""
     for command in commands:
         code = run(command)
         if code != 0:
             raise Refused(
-                f"{command_text(command)} failed with exit code {code}; see why: journalctl -u "
-                f"{UNIT} -n 50; then run this command again"
+                f"{command_text(command)} failed with exit code {code}; see why: {journal}; "
+                "then run this command again"
             )

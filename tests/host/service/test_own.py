@@ -1,0 +1,122 @@
+"""A service of one user's own: its unit, its commands, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from radrm.cli.app import make_app
+from radrm.errors import Refused, UsageError
+from radrm.host.service import steps
+from radrm.host.service.files import UNIT, own_unit
+
+FIRST = Path(__file__).parents[3] / "systemd" / "radrmd-user.service"
+
+
+class Desk:
+    """A user with a systemd, below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.unit = folder / "config" / "systemd" / "user" / UNIT
+        self.ran: list[str] = []
+        self.code = 0
+
+    def radrm(self, *words: str) -> Result:
+        return CliRunner().invoke(make_app(words[0]), list(words))
+
+    def error(self, *words: str) -> str:
+        error = self.radrm(*words).exception
+        assert isinstance(error, (Refused, UsageError)), error
+        return str(error)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    found = Desk(tmp_path)
+    (tmp_path / "run" / "systemd").mkdir(parents=True)
+    (tmp_path / "run" / "systemd" / "private").touch()
+
+    def run(command: list[str]) -> int:
+        found.ran.append(" ".join(command))
+        return found.code
+
+    monkeypatch.setattr(steps.run_all, "__defaults__", (run,))
+    monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 1000)
+    monkeypatch.setattr("radrm.cli.service._lingers", lambda: False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return found
+
+
+def test_install_again_and_uninstall(desk: Desk) -> None:
+    done = desk.radrm("install-service", "--user")
+    assert done.exit_code == 0, done.output
+    assert f"write   {desk.unit}" in done.stdout and "loginctl enable-linger" in done.stdout
+    assert "ExecStart=/" in desk.unit.read_text()
+    begun = ["systemctl --user daemon-reload", f"systemctl --user enable --now {UNIT}"]
+    assert desk.ran == begun
+    assert f"same    {desk.unit}" in desk.radrm("install-service", "--user").stdout
+    desk.ran.clear()
+    assert "Running jobs go on" in desk.radrm("uninstall-service", "--user").stdout
+    assert not desk.unit.exists()
+    ended = [f"systemctl --user disable --now {UNIT}", "systemctl --user daemon-reload"]
+    assert desk.ran == ended
+
+
+def test_a_dry_run_changes_nothing(desk: Desk) -> None:
+    assert "run     systemctl --user" in desk.radrm("install-service", "--user", "--dry-run").stdout
+    assert not desk.unit.exists() and not desk.ran
+
+
+def test_simulated_gpus_stand_in_the_unit(desk: Desk) -> None:
+    assert desk.radrm("install-service", "--user", "--gpus", "sim:2xA100-40GB").exit_code == 0
+    assert "/radrmd --gpus sim:2xA100-40GB\n" in desk.unit.read_text()
+    for wrong in ("0,1", "sim:x y", "sim:a%h", "sim:a\nExecStart=/bin/sh"):
+        assert "is not sim:SPEC" in desk.error("install-service", "--user", "--gpus", wrong)
+
+
+def test_a_unit_that_was_changed_stays(desk: Desk) -> None:
+    desk.unit.parent.mkdir(parents=True)
+    desk.unit.write_text("[Service]\nExecStart=/mine\n")
+    assert "systemctl --user edit radrmd" in desk.error("install-service", "--user")
+    assert "rm " in desk.radrm("uninstall-service", "--user").stdout
+    assert desk.unit.read_text().endswith("/mine\n") and not desk.ran
+    assert desk.radrm("install-service", "--user", "--replace").exit_code == 0
+    assert "/mine" not in desk.unit.read_text()
+
+
+def test_the_unit_that_was_copied_by_hand_is_replaced(desk: Desk) -> None:
+    """Its text is that of the present copy, but for the mark and the first lines."""
+    text = own_unit("%h/.local/bin/radrmd", "").text
+    assert text == FIRST.read_text()
+    by_hand = f"{HEAD}{text.partition(chr(10))[2].split(chr(10), 2)[2]}"
+    desk.unit.parent.mkdir(parents=True)
+    desk.unit.write_text(by_hand)
+    assert f"update  {desk.unit}" in desk.radrm("install-service", "--user").stdout
+
+
+HEAD = """\
+# radrm for one user, on a machine where root runs no radrm. To install it:
+#
+#   cp radrmd-user.service ~/.config/systemd/user/radrmd.service
+#   systemctl --user daemon-reload && systemctl --user enable --now radrmd
+#   loginctl enable-linger        # else all jobs end when you log out
+#
+"""
+
+
+def test_a_command_that_fails_names_the_user_s_own_journal(desk: Desk) -> None:
+    desk.code = 1
+    assert f"journalctl --user -u {UNIT}" in desk.error("install-service", "--user")
+
+
+def test_what_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "exclude each other" in desk.error("install-service", "--user", "--root", "/x")
+    assert "--gpus goes with --user" in desk.error("install-service", "--gpus", "sim:1xA100-40GB")
+    os.unlink(Path(os.environ["XDG_RUNTIME_DIR"], "systemd", "private"))
+    assert "no systemd runs for you" in desk.error("install-service", "--user")
+    monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 0)
+    assert "root's daemon serves the whole server" in desk.error("install-service", "--user")
