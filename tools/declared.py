@@ -11,6 +11,7 @@ from typing import Any
 from typer.main import get_command
 
 from radrm.cli.app import make_app
+from radrm.cli.commands.report import BY
 from radrm.cli.listing import COMMANDS
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.settings import RULE_TABLES, registry_of
@@ -78,12 +79,13 @@ _BY_FLAG: dict[str, str | list[str]] = {
     "--user": "users",
     "--state": [state.value.lower() for state in JobState],
     "--set": "settings",
+    "--by": list(BY),
     "--after": "jobs",
     "--prefer-gpus": "gpus",
     "--avoid-gpus": "gpus",
     **{f"--{kind}": _rules(kind) for kind in tuple(RULE_TABLES.values())},
 }
-_LISTS = {*_BY_FLAG} - {"--user", "--set", "--after"}
+_LISTS = {*_BY_FLAG} - {"--user", "--set", "--after", "--by"}
 _BY_METAVAR = {
     **dict.fromkeys(("JOB", "ID"), "jobs"),
     **dict.fromkeys(("DEVICE", "GPU"), "gpus"),

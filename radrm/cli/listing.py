@@ -56,7 +56,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "init": "Set radrm up on your own machine: four questions at most.",
         "daemon": "Run the daemon until Ctrl-C or TERM; jobs go on without it.",
         "doctor": "Check this machine, the configuration and the daemon.",
-        "config": "Show or check the configuration, without a daemon.",
+        "config": "Show, check or reload the configuration.",
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
         "completion": "Print the completion of your shell: bash, zsh or fish.",
         "install-service": "Make the daemon a service of systemd.",

@@ -293,6 +293,7 @@ _IDLE: dict[str, v.Check] = {
     "smact_below": v.between(0.001, 1),
     **dict.fromkeys(("for_s", "warn_s"), v.between(60, 31_536_000)),
     "warmup_s": v.between(0, 31_536_000),
+    "interactive_for_s": v.none_or(v.between(60, 31_536_000)),
 }
 _CORE: dict[str, v.Check] = {
     each.name: v.switch for each in fields(CoreSettings) if isinstance(each.default, bool)

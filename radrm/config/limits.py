@@ -20,9 +20,12 @@ NO_LIMITS = LimitsConfig(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UserLimits:
-    """The limits of each user. `shared`: of a daemon of the whole server; else nobody has any."""
+    """The limits of each user. `shared`: of a daemon of the whole server; else nobody has any.
+
+    A reloaded configuration replaces `limits`, which several threads read.
+    """
 
     limits: LimitsConfig
     exempt: frozenset[int] = frozenset()

@@ -204,6 +204,8 @@ class IdleConfig:
     """Time after a job's start that does not count, 0 to 31536000."""
     warn_s: float = 600.0
     """Time from the warning to the action, 60 to 31536000."""
+    interactive_for_s: float = 0.0
+    """`for_s` of sessions of `radrm run`, 60 to 31536000; 0: `for_s`."""
 
 
 @dataclass(frozen=True, slots=True)

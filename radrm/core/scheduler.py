@@ -80,9 +80,14 @@ class Scheduler:
         windows: Callable[[Device], Window] | None = None,
         limit: AbstractContextManager[object] | None = None,
     ) -> None:
-        self._rules = rules
+        self._windows = windows
         self._limit = limit or nullcontext()
-        self.state = State(settings or CoreSettings(), rules.order, windows)
+        self.renew(rules, settings or CoreSettings())
+
+    def renew(self, rules: Rules, settings: CoreSettings) -> None:
+        """Forget everything, as a restart does, and use these rules. `Restored` comes next."""
+        self._rules = rules
+        self.state = State(settings, rules.order, self._windows)
         self.state.waiting.judge = partial(service.judge, self.state)
         self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)
@@ -223,34 +228,13 @@ class Scheduler:
     def _on_tick(self, event: ev.Tick) -> None:
         """Only time has passed."""
 
-    def _on_submitted(self, event: ev.JobSubmitted) -> None:
-        edits.submit(self.state, event)
-
-    def _on_cancel(self, event: ev.CancelRequested) -> None:
-        edits.cancel(self.state, event)
-
-    def _on_hold(self, event: ev.HoldRequested) -> None:
-        edits.hold(self.state, event)
-
-    def _on_requeue(self, event: ev.RequeueRequested) -> None:
-        edits.requeue(self.state, event)
-
     def _on_request(self, event: Requested) -> None:
         found = self._requested(event)
         if isinstance(found, Proposal):
             applying.request(self.state, found, event.by)
 
-    def _on_edit(self, event: ev.EditRequested) -> None:
-        edits.edit(self.state, event)
-
     def _on_drain(self, event: ev.DrainRequested) -> None:
         self.state.put_drained(event.device, event.reason)
-
-    def _on_estimate(self, event: ev.EstimateReady) -> None:
-        edits.estimated(self.state, event)
-
-    def _on_predictions(self, event: ev.PredictionsReady) -> None:
-        edits.predicted(self.state, event)
 
     # ------------------------------------------------------------- handlers: devices
 
@@ -357,22 +341,26 @@ class Scheduler:
         self._planners.take_plan(event)
 
 
+def _by_state(handle: Callable[[State, Any], None]) -> Callable[[Scheduler, Any], None]:
+    return lambda scheduler, event: handle(scheduler.state, event)
+
+
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: Scheduler._on_tick,
     ev.Restored: Scheduler._on_restored,
     ev.ActionsDelayed: Scheduler._on_delayed,
     ev.AttemptsAdopted: Scheduler._on_adopted,
-    ev.JobSubmitted: Scheduler._on_submitted,
-    ev.CancelRequested: Scheduler._on_cancel,
-    ev.HoldRequested: Scheduler._on_hold,
-    ev.RequeueRequested: Scheduler._on_requeue,
+    ev.JobSubmitted: _by_state(edits.submit),
+    ev.CancelRequested: _by_state(edits.cancel),
+    ev.HoldRequested: _by_state(edits.hold),
+    ev.RequeueRequested: _by_state(edits.requeue),
     ev.CheckpointRequested: Scheduler._on_request,
     ev.MigrateRequested: Scheduler._on_request,
     ev.ResizeRequested: Scheduler._on_request,
-    ev.EditRequested: Scheduler._on_edit,
+    ev.EditRequested: _by_state(edits.edit),
     ev.DrainRequested: Scheduler._on_drain,
-    ev.EstimateReady: Scheduler._on_estimate,
-    ev.PredictionsReady: Scheduler._on_predictions,
+    ev.EstimateReady: _by_state(edits.estimated),
+    ev.PredictionsReady: _by_state(edits.predicted),
     ev.DevicesSeen: Scheduler._on_devices,
     ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,

@@ -12,6 +12,7 @@ The files, in the order in which they may import one another:
     elastic      attempts whose tasks change while they run (a folder)
     watching     a thread that submits the `.rad` files of watched folders
     probing      measure the CUDA context, by a job
+    reload       a changed configuration, while the daemon runs (a folder)
     wakeups      what wakes the loop's thread
     rule_limit   a time limit for rules in the daemon's own thread
     attempts     convert what attempts' folders prove into events

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,7 +21,9 @@ from radrm.config import UserLimits
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
+from radrm.core.rules import Rules
 from radrm.core.scheduler import Scheduler
+from radrm.core.settings import CoreSettings
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.decisions import RETRY_S, Decisions
 from radrm.daemon.effects import ClientsEnded, Effects
@@ -30,6 +33,8 @@ from radrm.daemon.intake.scan import Scan
 from radrm.daemon.launching import Site
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
+from radrm.daemon.reload.changes import Change
+from radrm.daemon.reload.reloading import Reloading
 from radrm.daemon.serving.in_line import InLine
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Turns
@@ -37,6 +42,7 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.wakeups import Wakeups
 from radrm.deadlines.costs import Costs
+from radrm.errors import RadrmError, Refused
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
@@ -88,6 +94,7 @@ class Parts:
     """Seconds between two looks at what jobs have used of the server."""
     manager: ServiceManager
     users: UserLimits
+    reloading: Reloading
 
 
 class Loop:
@@ -143,6 +150,7 @@ class Loop:
         self._count_at = 0.0
         self._emptied = False
         self.stopping = False
+        self._reload = False
         self.connections_of: Callable[[int], int] = lambda uid: 0
         """Returns the number of a user's open connections; `main` sets it."""
 
@@ -156,6 +164,11 @@ class Loop:
     def stop(self) -> None:
         """End after the current round; jobs run on. Safe in a signal handler."""
         self.stopping = True
+        self._wakeups.wake()
+
+    def reload_soon(self) -> None:
+        """Reload the configuration after the current round. Safe in a signal handler."""
+        self._reload = True
         self._wakeups.wake()
 
     def read_soon(self) -> None:
@@ -194,6 +207,30 @@ class Loop:
     ) -> None:
         """Step, save, act. While an earlier decision is not on disk, events wait for it."""
         self._decisions.process(events, submissions, edits)
+
+    def reload(self) -> tuple[Change, ...]:
+        """Read the configuration again. Returns what has changed; raises `RadrmError`."""
+        self.parts.manager.reloading()
+        try:
+            return self.parts.reloading.reload_and_log(self)
+        finally:
+            self.parts.manager.ready()
+
+    def renew(self, rules: Rules, core: CoreSettings, costs: Costs, foresight: Foresight) -> None:
+        """Let the scheduler begin anew from the store, with other rules and settings."""
+        if self.unsaved:
+            raise Refused("the store cannot be written now; try again when it can")
+        self.save_volatile()
+        devices = tuple(each.device for each in self.scheduler.snapshot.devices)
+        kept = self.store.kept()  # it can fail, and from the next line on nothing may
+        self.scheduler.renew(rules, core)
+        self.tables, self.parts.costs, self.parts.foresight = Tables(), costs, foresight
+        now = self.clock.now()
+        nodes = ev.NodesSeen(at=now, nodes=(self.parts.node.look(),))
+        self.process([ev.Restored(at=now, kept=kept)])
+        seen = ev.DevicesSeen(at=now, devices=devices)
+        self.process([nodes, seen, ev.AttemptsAdopted(at=self.clock.now())])
+        self.read_soon()
 
     def scan_again(self) -> None:
         """Look into the spool again in the next round."""
@@ -277,6 +314,10 @@ class Loop:
             self.process([*self.reports.events(), *self.reports.last_of(ends), *ends])
             self._resizes.look_soon(self.reports.resized())
             self.process(self._resizes.events())
+        if self._reload and not self.unsaved:
+            self._reload = False
+            with suppress(RadrmError):  # it is logged
+                self.reload()
         # Drain only what is queued now, so that a busy client cannot starve events.
         for _ in range(self._inbox.qsize()):
             self._take(self._inbox.get_nowait())

@@ -34,6 +34,7 @@ from radrm.config import (
 )
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
+from radrm.core.settings import CoreSettings
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.estimation import Estimation
@@ -42,6 +43,7 @@ from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
 from radrm.daemon.progress import Reports
+from radrm.daemon.reload.reloading import Makers, Reloading
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
@@ -114,14 +116,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     manager = ServiceManager(os.environ)  # before anything is started that would inherit
     system = system_mode(os.environ, os.getuid())
     paths = paths_for(os.environ, os.getuid())
-    config = load_config(os.environ, system)
-    for setting in settings:
-        config = with_set(config, setting)
-    config = resolved(config)
+    config = read_configuration(system, settings)
     limits = limits_of(config, system, os.getuid())
-    config = with_limits(config, limits)
-    for cause in contradictions(config):
-        log.warning("%s", cause)
     zone = site_zone()
     rules, costs = make_rules(config, zone), make_costs(config, zone)
     Asking(config)  # raises for a bad setting, before anything is locked or made
@@ -144,15 +140,18 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         manager.begins("looks for the GPUs")
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
-        core = make_settings(
-            config,
-            interval_s * devices.clock.scale,
-            os.cpu_count(),
-            patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
-            exempt=tuple(limits.exempt),
-        )
-        core = core.with_real_limits(devices.clock.scale)
-        limit = RuleLimit()
+
+        def core_of(config: Config) -> CoreSettings:
+            scale = devices.clock.scale
+            return make_settings(
+                config,
+                interval_s * scale,
+                os.cpu_count(),
+                patience_s=SHORTEST_PATIENCE_S * scale,
+                exempt=tuple(limits.exempt),
+            ).with_real_limits(scale)
+
+        core, limit = core_of(config), RuleLimit()
         scheduler = Scheduler(rules, core, limit=limit)
         manager.begins("opens the store")
         store = home.open_store(manager.alive)
@@ -160,8 +159,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         store.notices.site = config.notify
         store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
         store.rows.has_envelope = lambda ticket: has_envelope(paths.spool, ticket)
-        # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
-        account = not set(config.planner) <= {"default", "backfill", "deadline"}
+        account = needs_accounting(config)
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
@@ -170,6 +168,25 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         simulated_s = None if gpus is None else interval_s * devices.clock.scale
         driver = driver_version() if gpus is None else SIMULATED_DRIVER
         estimation = Estimation(config, store, service, scheduler.device_kind, driver)
+        makers = Makers(
+            lambda: read_configuration(system, settings),
+            lambda config: (make_rules(config, zone), make_costs(config, zone)),
+            core_of,
+            lambda rules, costs: Foresight(scheduler, rules.planners, costs, limit),
+        )
+
+        def applied(config: Config) -> None:
+            launcher.account = needs_accounting(config)
+            store.notices.site = config.notify
+            about.update(policy=config.policy, order=config.order)
+
+        retention = Retention(
+            config.retention,
+            store.rows,
+            store.energy,
+            paths,
+            every_s=devices.clock.real_s(EVERY_S),
+        )
         parts = Parts(
             clock=devices.clock,
             scheduler=scheduler,
@@ -204,14 +221,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
             costs=costs,
             limits=devices.limits,
-            foresight=Foresight(scheduler, rules.planners, costs, limit),
-            retention=Retention(
-                config.retention,
-                store.rows,
-                store.energy,
-                paths,
-                every_s=devices.clock.real_s(EVERY_S),
-            ),
+            foresight=makers.foresight(rules, costs),
+            retention=retention,
             sender=Sender(
                 store.notices, os.uname().nodename, os.getuid() == 0, variables_of_home(system)
             ),
@@ -219,6 +230,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             count_every_s=config.progress.interval_s,
             manager=manager,
             users=limits,
+            reloading=Reloading(config, makers, limits, retention, applied),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
@@ -239,6 +251,13 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         loop.connections_of = server.connections_of
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
+        attended = _has_terminal()
+
+        def hang_up(*_: object) -> None:
+            """A terminal that is closed ends the daemon; any other HUP reloads."""
+            (loop.stop if attended and not _has_terminal() else loop.reload_soon)()
+
+        signal.signal(signal.SIGHUP, hang_up)
         server.start()
         service.begin()
         watching.start()
@@ -273,6 +292,33 @@ class _OneLine(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return plain(super().formatMessage(record))
+
+
+def read_configuration(system: bool, settings: Sequence[str]) -> Config:
+    """Return the configuration in force, with each `--set`. Raises `BadConfig`."""
+    config = load_config(os.environ, system)
+    for setting in settings:
+        config = with_set(config, setting)
+    config = resolved(config)
+    config = with_limits(config, limits_of(config, system, os.getuid()))
+    for cause in contradictions(config):
+        log.warning("%s", cause)
+    return config
+
+
+def needs_accounting(config: Config) -> bool:
+    """Return whether control groups must count what jobs use: on version 1 that costs 12 ms a
+    launch, and only planners of running jobs need it."""
+    return not set(config.planner) <= {"default", "backfill", "deadline"}
+
+
+def _has_terminal() -> bool:
+    """Return whether this process has a controlling terminal that has not hung up."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def set_up_logging() -> None:

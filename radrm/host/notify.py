@@ -71,6 +71,12 @@ class ServiceManager:
         self._due_s = -math.inf
         self.alive()
 
+    def reloading(self) -> None:
+        """Say that the daemon reads its configuration again; `ready` ends it."""
+        usec = str(time.monotonic_ns() // 1000)
+        self._unsent |= {"RELOADING": "1", "MONOTONIC_USEC": usec}
+        self._send()
+
     def alive(self, status: Callable[[], str] | None = None) -> None:
         """Say that the loop's thread makes progress. Sends nothing before the next message is
         due, so it may be called often. `status` gives the line that `systemctl` shows."""

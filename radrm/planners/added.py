@@ -26,7 +26,9 @@ def added(config: Config, policy: Policy, zone: Zone) -> Iterator[Planner]:
         yield _slots(config, policy, zone)
     if config.idle.action != OFF:
         its = config.idle
-        yield Idle(its.action, its.smact_below, its.for_s, its.warmup_s, its.warn_s)
+        yield Idle(
+            its.action, its.smact_below, its.for_s, its.warmup_s, its.warn_s, its.interactive_for_s
+        )
 
 
 def _slots(config: Config, policy: Policy, zone: Zone) -> Slots:

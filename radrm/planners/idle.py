@@ -60,13 +60,17 @@ class _Track:
 
 @dataclass(frozen=True, slots=True)
 class Idle(Planner):
-    """Warn the users of idle jobs, and stop these. The settings are those of the table `[idle]`."""
+    """Warn the users of idle jobs, and stop these. The settings are those of the table `[idle]`.
+
+    `interactive_for_s` takes the place of `for_s` for sessions of `radrm run`, unless it is 0.
+    """
 
     action: str
     smact_below: float
     for_s: float
     warmup_s: float
     warn_s: float
+    interactive_for_s: float = 0.0
     name: str = NAME
     version: int = 1
     starts_jobs: bool = False
@@ -169,7 +173,7 @@ class Idle(Planner):
             yield from self._stop(view, job, track, why, plan)
 
     def _for_s(self, job: Job) -> float:
-        return self.for_s
+        return self.interactive_for_s or self.for_s if job.spec.interactive else self.for_s
 
     def _act(self, job: Job, plan: Plan) -> str:
         """Return what follows for a job: its times are over, or it can do something else."""

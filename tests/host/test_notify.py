@@ -178,3 +178,13 @@ def test_no_child_inherits_the_variables() -> None:
     environ = {"NOTIFY_SOCKET": "", "WATCHDOG_USEC": "1", "WATCHDOG_PID": "2", "HOME": "/root"}
     ServiceManager(environ, PID)
     assert environ == {"HOME": "/root"}
+
+
+def test_a_reload_is_told_with_its_time_and_ends_with_ready(systemd: Systemd) -> None:
+    manager = systemd.manager()
+    manager.ready()
+    manager.reloading()
+    manager.ready()
+    _, begins, ends = systemd.heard()
+    assert begins["RELOADING"] == "1" and int(begins["MONOTONIC_USEC"]) > 0
+    assert ends["READY"] == "1" and "RELOADING" not in ends

@@ -14,6 +14,7 @@ import typer
 from radrm.cli.options import Json
 from radrm.cli.settings import filled, find_errors, meant_by_auto
 from radrm.cli.toml_text import toml_text, toml_value
+from radrm.client.connection import Client
 from radrm.client.text import print_json
 from radrm.config import (
     Config,
@@ -32,7 +33,7 @@ Keys = tuple[str, ...]
 
 config = typer.Typer(
     name="config",
-    help="Show or check the configuration, without a daemon.",
+    help="Show, check or reload the configuration.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -198,3 +199,24 @@ def _where(file: ConfigFile) -> str:
     if file.path is None:
         return "no configuration file: you have no home folder to keep one in; defaults are used"
     return f"no configuration file; it would be {file.path}; defaults are used"
+
+
+# ------------------------------------------------------------------ reload
+
+
+@config.command()
+def reload(as_json: Json = False) -> None:
+    """Let the running daemon read its configuration again. Jobs run on.
+
+    Each setting that has changed is one line: it applies now, or needs a restart. A file with a
+    mistake changes nothing. `kill -HUP` and `systemctl reload radrmd` do the same.
+    """
+    with Client() as client:
+        found = client.ask("reload")
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        print(plain(each["line"]))
+    if not found:
+        print("No setting has changed.")

@@ -18,6 +18,7 @@ from radrm.daemon.answers.device_commands import drain, mps_start, mps_stop, res
 from radrm.daemon.answers.each_job import JobResult, for_each_job
 from radrm.daemon.answers.edit import edit
 from radrm.daemon.answers.followers import EndedFollowers, Followers
+from radrm.daemon.answers.reload import reload
 from radrm.daemon.answers.resizing import resize
 from radrm.daemon.answers.saving import checkpoint, migrate
 from radrm.daemon.answers.selection import Selection, select_jobs
@@ -226,6 +227,7 @@ COMMANDS: dict[str, Command] = {
     "resize": resize,
     "edit": edit,
     "drain": drain,
+    "reload": reload,
     "resume": resume,
     "mps-start": mps_start,
     "mps-stop": mps_stop,
