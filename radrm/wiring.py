@@ -85,14 +85,14 @@ READINGS_MISSED = 5
 """A reading is stale after this many missed rounds of readings."""
 
 # Fields of the core's settings that follow from other settings, and where these are.
+_OF_USERS = "running_jobs", "gpus", "reserved_gpu_hours"
 _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
     "checkpoint_limit_s": "write [checkpoint] patience_s = ...",
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
     "gpu_order": "write [gpus] order = [...]",
     "honours_slowdown": "it follows from the policy",
-    "user_running_jobs": "write [limits] running_jobs = ...",
-    "user_gpus": "write [limits] gpus = ...",
+    **{f"user_{name}": f"write [limits] {name} = ..." for name in _OF_USERS},
     "exempt_users": "root and the daemon's user have no limits",
     "whole_devices": 'it follows from the policy: policy = "exclusive"',
 }
@@ -315,8 +315,7 @@ def make_settings(
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
         "gpu_order": config.gpus.order,
         "checkpoint_limit_s": config.checkpoint.patience_s,
-        "user_running_jobs": config.limits.running_jobs,
-        "user_gpus": config.limits.gpus,
+        **{f"user_{name}": getattr(config.limits, name) for name in _OF_USERS},
         "exempt_users": exempt,
     }
     settings = CoreSettings(**{**given, **follows})

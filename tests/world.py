@@ -35,6 +35,7 @@ from radrm.core.records import (
     ReservationKey,
     Role,
     RuleState,
+    UserReservation,
 )
 from radrm.core.rules import Order, Planner, Policy, Recovery, SlowPlanner
 from radrm.core.scheduler import Rules, Scheduler
@@ -111,8 +112,8 @@ class World:
         self.jobs: dict[int, Job] = {}
         self.attempts: dict[tuple[int, int], Attempt] = {}
         self.stored: dict[ReservationKey, Reservation] = {}
-        """The reservations in the store."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
+        self.for_users: dict[int, UserReservation] = {}
         self.statuses: dict[str, DeviceStatus] = {}
         self.obey = True
         self.next_id = 1
@@ -166,6 +167,8 @@ class World:
                 self.stored[record.key] = record
             elif isinstance(record, RuleState):
                 self.rule_states[record.kind, record.name] = record
+            elif isinstance(record, UserReservation):
+                self.for_users[record.id] = record
             else:
                 self.statuses[record.uuid] = record
         for key in decision.dropped:
@@ -216,6 +219,8 @@ class World:
             devices=list(self.statuses.values()),
             rule_states=list(self.rule_states.values()),
             next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
+            user_reservations=[r for r in self.for_users.values() if r.ended_s is None],
+            next_reservation=max(self.for_users, default=0) + 1,
         )
 
     # ------------------------------------------------------------- readings

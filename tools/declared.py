@@ -11,12 +11,13 @@ from typing import Any
 from typer.main import get_command
 
 from radrm.cli.app import make_app
+from radrm.cli.commands.report import BY
 from radrm.cli.listing import COMMANDS
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.core.words import JobState
-from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
-from radrm.jobfile.option_help import LINES_HELP, meaning_of
+from radrm.jobfile.command_line import HOSTS, LINES, RUN_FLAGS, SUBMIT_FLAGS
+from radrm.jobfile.option_help import HOSTS_HELP, LINES_HELP, meaning_of
 from radrm.jobfile.options import OPTIONS
 from radrm.jobfile.relations import OF_ARRAYS
 from radrm.wiring import REGISTRIES
@@ -78,12 +79,13 @@ _BY_FLAG: dict[str, str | list[str]] = {
     "--user": "users",
     "--state": [state.value.lower() for state in JobState],
     "--set": "settings",
+    "--by": list(BY),
     "--after": "jobs",
     "--prefer-gpus": "gpus",
     "--avoid-gpus": "gpus",
     **{f"--{kind}": _rules(kind) for kind in tuple(RULE_TABLES.values())},
 }
-_LISTS = {*_BY_FLAG} - {"--user", "--set", "--after"}
+_LISTS = {*_BY_FLAG} - {"--user", "--set", "--after", "--by"}
 _BY_METAVAR = {
     **dict.fromkeys(("JOB", "ID"), "jobs"),
     **dict.fromkeys(("DEVICE", "GPU"), "gpus"),
@@ -160,6 +162,7 @@ _WITHOUT = {"submit": frozenset(), "run": OF_ARRAYS | {"interactive"}, "edit": O
 _ARGUMENTS = {
     "submit": (
         Declared((f"--{LINES}",), "FILE", LINES_HELP),
+        Declared((f"--{HOSTS}",), "HOST,...", HOSTS_HELP),
         Declared((), "FILE...", "job files", True),
         _COMMAND,
     ),

@@ -61,6 +61,14 @@ STATE = Parameter(
     *("state", TEXT, "Only jobs in these states, as running,pending.", "STATE,..."),
     flags=("--state",),
 )
+FORMAT = Parameter(
+    "layout",
+    *(TEXT, "Rows as squeue's --format: '%.10i %j %T', or '{id} {name}' (docs/slurm.md)."),
+    *("FORMAT", ("--format", "-o")),
+)
+NO_HEADER = Parameter(
+    "no_header", FLAG, "With --format: without the line of headings.", flags=("--no-header",)
+)
 DEVICES = Parameter("devices", WORDS, "GPU indices or UUIDs; all GPUs by default.", "DEVICE...")
 
 

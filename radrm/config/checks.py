@@ -315,6 +315,7 @@ _LIMITS: dict[str, v.Check] = {
     "spool_files": v.none_or_from(50_000),
     "spool_mib": v.none_or_from(1024),
     "priority_max": v.whole(-1000, 1000),
+    "reserved_gpu_hours": v.between(0, 1e6),
     "requests_per_s": v.between(0, 1e6),
 }
 _CHECKS: dict[str, v.Check] = {

@@ -11,6 +11,7 @@ NO_LIMITS = LimitsConfig(
     queued_jobs=0,
     running_jobs=0,
     gpus=0,
+    reserved_gpu_hours=0.0,
     array_size=0,
     environment_kib=0,
     spool_files=0,

@@ -13,8 +13,8 @@ from radrm.jobfile.targets import KINDS, Target, target_of
 FIELDS = frozenset(
     {
         *("what", "warning", "event", "host", "job", "name", "user", "comment", "state"),
-        *("exit_code", "reason", "elements", "submitted", "started", "ended", "waited", "ran"),
-        *("gpus", "peak", "attempts", "ooms"),
+        *("exit_code", "reason", "elements", "params", "submitted", "started", "ended", "waited"),
+        *("ran", "gpus", "peak", "attempts", "ooms"),
     }
 )
 """What `{...}` may name in a subject or text."""

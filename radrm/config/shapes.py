@@ -267,8 +267,9 @@ class NotifyConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """What each user may have of the daemon of the whole server. `0`: no limit. Root has none, and
-    a user's own daemon applies none. A changed limit stops nothing that runs."""
+    """What each user may have of the daemon of the whole server. `0`: no limit, but for
+    `reserved_gpu_hours`. Root has none, and a user's own daemon applies none. A changed limit stops
+    nothing that runs."""
 
     queued_jobs: int = 100_000
     """Jobs that wait, held ones included; each element of an array counts. Further submissions wait
@@ -279,6 +280,9 @@ class LimitsConfig:
     gpus: int = 0
     """GPUs that all running jobs have together. Each job counts its GPUs: one that two jobs share
     counts twice. A MIG instance counts as one."""
+    reserved_gpu_hours: float = 8.0
+    """GPU-hours that a user has reserved for itself at a time (`radrm reserve`). `0`: only root
+    reserves."""
     array_size: int = 100_000
     """Elements of an array."""
     environment_kib: int = 512

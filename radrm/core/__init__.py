@@ -11,6 +11,7 @@ Events go in, decisions come out. The files, in the order in which they may impo
     transitions  the table of all state changes of a job
     settings     the settings of the table `[core]`
     state        what `step` remembers (a folder)
+    reservations  devices that are reserved for users, or for nobody (a folder)
     snapshot     what code outside the core can see of the state
     constraints  what a placement or proposal must satisfy (a folder)
     view         what a rule can see of the state

@@ -77,6 +77,9 @@ class Adoption:
             for attempt in kept.attempts:
                 state.put_attempt(attempt)
         self._waiting = list(kept.reservations)
+        state.for_users.next_id = kept.next_reservation
+        for reserved in kept.user_reservations:
+            state.put_for_users(reserved)
         state.step.changed.clear()  # all of it is in the store
         state.timers.clear()
 

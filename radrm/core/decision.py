@@ -22,9 +22,10 @@ from radrm.core.records import (
     Reservation,
     ReservationKey,
     RuleState,
+    UserReservation,
 )
 
-Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
+Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState | UserReservation
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from radrm.core.records import (
     Progress,
     Reading,
     Share,
+    UserReservation,
 )
 
 
@@ -162,6 +163,21 @@ class DrainRequested(Event):
 
     device: str
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveRequested(Event):
+    """A user reserves devices. `reservation` gets its id from the core (`UserReservations`)."""
+
+    reservation: UserReservation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreserveRequested(Event):
+    """A user ends a reservation. `by`: the user's name."""
+
+    reservation_id: int
+    by: str
 
 
 # ------------------------------------------------------------------ from estimators

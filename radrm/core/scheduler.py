@@ -55,7 +55,9 @@ from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
 from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
-from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal
+from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal, UserReservation
+from radrm.core.reservations import course, making
+from radrm.core.reservations.barred import classify
 from radrm.core.rules import Rules as Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
@@ -90,6 +92,7 @@ class Scheduler:
         self.state = State(settings, rules.order, self._windows)
         self.state.waiting.judge = partial(service.judge, self.state)
         self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
+        self.state.waiting.barred = partial(classify, self.state)
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
         self._adoption = Adoption(self.state)
@@ -116,6 +119,8 @@ class Scheduler:
             # A job past its limit may have ended before it; the host has not reported that yet.
             self._adoption.defer(event)
             return self.state.finish()
+        for wish in course.update(self.state):
+            applying.request(self.state, wish, "a reservation")
         woken = self._act_on_timers()
         self._end_planned()
         self._planners.call(event, woken)
@@ -144,6 +149,8 @@ class Scheduler:
             return True
         if what == timers.RESERVATION_OVER:
             return True  # `end_planned` removes it before the planners are called
+        if what == timers.CLOSING:
+            return course.sort_again(state, timer)
         if what == timers.RULES_AGAIN:
             state.queue.retry_keys()
             return True
@@ -196,6 +203,11 @@ class Scheduler:
         """Return why a job cannot be changed like this; None if it can."""
         return edits.refuse(self.state, event)
 
+    def refuse_reservation(self, wanted: UserReservation, now: Instant) -> str | None:
+        """Return why this cannot be reserved; None if it can."""
+        self.state.begin(now)
+        return making.refuse(self.state, wanted)
+
     def refuse_request(self, event: Requested) -> Refusal | None:
         """Return why a running job cannot do what a user asks for; None if it can."""
         self.state.begin(event.at)  # constraints and policies read its time
@@ -224,9 +236,6 @@ class Scheduler:
         return names.pop() if len(names) == 1 else None
 
     # ------------------------------------------------------------- handlers: users
-
-    def _on_tick(self, event: ev.Tick) -> None:
-        """Only time has passed."""
 
     def _on_request(self, event: Requested) -> None:
         found = self._requested(event)
@@ -346,7 +355,7 @@ def _by_state(handle: Callable[[State, Any], None]) -> Callable[[Scheduler, Any]
 
 
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
-    ev.Tick: Scheduler._on_tick,
+    ev.Tick: lambda scheduler, event: None,
     ev.Restored: Scheduler._on_restored,
     ev.ActionsDelayed: Scheduler._on_delayed,
     ev.AttemptsAdopted: Scheduler._on_adopted,
@@ -359,6 +368,8 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.ResizeRequested: Scheduler._on_request,
     ev.EditRequested: _by_state(edits.edit),
     ev.DrainRequested: Scheduler._on_drain,
+    ev.ReserveRequested: _by_state(course.make),
+    ev.UnreserveRequested: _by_state(course.cancel),
     ev.EstimateReady: _by_state(edits.estimated),
     ev.PredictionsReady: _by_state(edits.predicted),
     ev.DevicesSeen: Scheduler._on_devices,

@@ -9,7 +9,8 @@ then an administrator may change the MIG layout, or the driver may start.
 
 Invariants:
 - A verdict depends only on the job's need and on the devices in service, so jobs of one need
-  share it (`core/state/queue/waiting.py`).
+  share it (`core/state/queue/waiting.py`). The devices that are reserved for others, now or before
+  the job would end, are a part of the need (`core/reservations/barred.py`).
 - A device is out of service only after `core.out_of_service_s`: one failed reading moves no job.
 
 What may interleave: a device may leave or enter service at any reading. `update` compares the
@@ -27,6 +28,7 @@ from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.records import Job, Refusal, Role
+from radrm.core.reservations.barred import RULE, reserved_for_others
 from radrm.core.state.queue.waiting import Aside
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
@@ -83,7 +85,12 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
         what += f" with more than {show_mib(smaller[-1])}"
     out = _out_of_service(state, idle)
     more = f" ({'; '.join(out)})" if out else ""
-    why = f"needs {what}, {available} {'is' if available == 1 else 'are'} in service{more}"
+    are = "is" if available == 1 else "are"
+    reserved = reserved_for_others(state, job) if state.for_users.every else ""
+    if reserved:
+        why = f"{reserved}; needs {what}, {available} {are} left{more}"
+        return Aside(Refusal(RULE, why, None, wanted, available))
+    why = f"needs {what}, {available} {are} in service{more}"
     return Aside(Refusal("service", why, None, wanted, available))
 
 

@@ -86,11 +86,16 @@ class CoreSettings:
     sets this."""
     gpu_order: tuple[str, ...] = ()
     """GPUs that jobs use rather than others, best first. `wiring` sets this from `[gpus]`."""
+    reservation_unused_s: float = 1800.0
+    """A reservation that a user has made for itself ends if none of its jobs runs there or waits
+    for so long; 0: never."""
     user_running_jobs: int = 0
-    """The most jobs that a user may run at a time; 0: any number. `wiring` sets these three from
+    """The most jobs that a user may run at a time; 0: any number. `wiring` sets these four from
     `[limits]`."""
     user_gpus: int = 0
     """The most GPUs that the running jobs of a user may have together; 0: any number."""
+    user_reserved_gpu_hours: float = 8.0
+    """The most GPU-hours that a user may have reserved for itself at a time; 0: none."""
     exempt_users: tuple[int, ...] = ()
     """The users (uids) without limits."""
     collocation: Collocation = Collocation.AUTO

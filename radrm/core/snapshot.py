@@ -38,6 +38,7 @@ from radrm.core.records import (
     RecentUses,
     Reservation,
     Usage,
+    UserReservation,
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
@@ -152,6 +153,7 @@ class Snapshot:
     __slots__ = (
         *("version", "jobs_version", "now", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
         *("_gpuless", "_nodes", "_uses", "_devices", "_in_order", "_every_job", "_detached"),
+        "for_users",
         "__weakref__",
     )
 
@@ -163,6 +165,7 @@ class Snapshot:
         self.now = state.step.now
         """The time of the last step."""
         self.settings: CoreSettings = state.settings
+        self.for_users: tuple[UserReservation, ...] = tuple(state.for_users.every.values())
         self._jobs = state.jobs
         self._attempts = state.attempts
         self._ledgers = state.ledgers
@@ -215,6 +218,7 @@ class Snapshot:
         found.now, found.settings = data.now, data.settings
         found._jobs = {job.id: job for job in data.jobs}
         found._attempts = {attempt.job_id: attempt for attempt in data.attempts}
+        found.for_users = ()  # planners ask the scheduler's own view
         found._ledgers = {}
         found._gpu, found._gpuless = _SentLine(data.gpu), _SentLine(data.gpuless)
         found._devices = {each.device.uuid: each for each in data.devices}

@@ -32,7 +32,10 @@ from radrm.core.records import (
     Refusal,
     Reservation,
     Role,
+    UserReservation,
 )
+from radrm.core.reservations.barred import free_from_s
+from radrm.core.reservations.course import current, first_of
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.queue.by_due import ByDue
@@ -207,8 +210,7 @@ class View:
         """Return `free_mib` if live attempts end at their latest. So much can be reserved."""
         start_s = self.now.boot_s if start_s is None else start_s
         end_s = FOREVER if end_s is None else end_s
-        ledger, owner = self._state.ledgers[device], None if job is None else owner_of(job.id)
-        return expected_free_mib(self._state, ledger, owner, start_s, end_s)
+        return expected_free_mib(self._state, self._state.ledgers[device], job, start_s, end_s)
 
     def earliest_s(
         self, device: str, mib: int | None, length_s: float | None = None, job: Job | None = None
@@ -218,9 +220,29 @@ class View:
         A boot-time second, not before now; `length_s` None: without an end. None if that is not
         foreseeable: a live attempt has no time limit, or the free memory is unknown.
         """
-        ledger, owner = self._state.ledgers[device], None if job is None else owner_of(job.id)
         length_s = FOREVER if length_s is None else length_s
-        return earliest_free_s(self._state, ledger, owner, mib, length_s)
+        return earliest_free_s(self._state, self._state.ledgers[device], job, mib, length_s)
+
+    # ------------------------------------------------------------- reservations for users
+
+    def reserved_for_users(self) -> Sequence[UserReservation]:
+        """Return the reservations of devices for users that count now."""
+        return current(self._state) if self._state.for_users.every else ()
+
+    def first_of(self, reserved: UserReservation) -> Job | None:
+        """Return the first job of the line for GPUs that may use such devices; None without one."""
+        return first_of(self._state, reserved)
+
+    def reservations_change_s(self) -> Sequence[float]:
+        """Return when reservations for users begin and end from now on, in boot-time seconds."""
+        ahead_s = self.now.wall_s - self.now.boot_s
+        every = self._state.for_users.every.values()
+        return [at - ahead_s for r in every for at in (r.start_s, r.end_s) if at > self.now.wall_s]
+
+    def free_from_s(self, job: Job, device: str, at_s: float) -> float:
+        """Return the first moment from `at_s` (boot-time seconds) at which no reservation for other
+        users keeps a job from starting on a device."""
+        return free_from_s(self._state, job, device, at_s)
 
     # ------------------------------------------------------------- jobs, devices and nodes
 

@@ -12,8 +12,9 @@ Jobs that share a GPU slow one another down (`radrm/interference/model.py`); the
 divided anew whenever a job comes or leaves. A time limit ends a job in any case.
 
 With exact run times and GPUs of their own the play is exact, as long as no job comes. What it does
-not know: jobs that are submitted later, orders whose keys change, times in which a GPU's SM
-activity is measured, and CPUs and host memory that become free.
+not know: jobs that are submitted later, or stand aside because GPUs are reserved for others; orders
+whose keys change; times in which a GPU's SM activity is measured; and CPUs and host memory that
+become free.
 
 It plays the first `MOST_JOBS` jobs, for `MOST_WORK` steps of work at most. What it needs of the
 devices is read at the beginning, so the view may change between two pieces of the play.
@@ -37,8 +38,8 @@ from radrm.interference.model import joint_speed
 from radrm.planners.backfill import Backfill, noted_until, rank_of
 from radrm.planners.forecast import (
     BY_ITS_JOBS,
+    PASSES,
     SLOWEST,
-    SOON_OVER,
     Stay,
     end_s,
     offer_with,
@@ -77,10 +78,11 @@ class _Run:
 
 
 class _Scene:
-    """Which jobs are on which device, at one moment. `later`: not as it is now."""
+    """Which jobs are on which device, at the moment `at_s`. `later`: not as it is now."""
 
-    def __init__(self, runs: Sequence[_Run], later: bool) -> None:
+    def __init__(self, runs: Sequence[_Run], later: bool, at_s: float = 0.0) -> None:
         self.later = later
+        self.at_s = at_s
         self._on: dict[str, list[_Run]] = {}
         for run in runs:
             for uuid in run.devices:
@@ -131,6 +133,7 @@ class Ahead:
         for job in self._waiting:
             for number in range(len(job.spec.roles)):
                 self._offers_of(job, number)
+        self._changes = view.reservations_change_s()
         self._before_mib: dict[str, int] = {}
         """What the jobs on each device have reserved at the beginning."""
         self._have(self._running())
@@ -141,10 +144,11 @@ class Ahead:
         return next(jobs, None)
 
     def play(self) -> Iterator[None]:
-        """Play on from one expected end to the next. Yields often."""
+        """Play on from one expected end, or change of a reservation, to the next. Yields often."""
         while not self.over:
             yield from self._start_all()
-            then_s = min((run.end_s(self.now_s) for run in self._runs), default=inf)
+            changes = [each for each in self._changes if each > self.now_s]
+            then_s = min(changes + [run.end_s(self.now_s) for run in self._runs], default=inf)
             if not self._waiting or then_s == inf or self._work >= MOST_WORK:
                 self.over = True
                 return
@@ -156,7 +160,7 @@ class Ahead:
     def _have(self, runs: list[_Run]) -> None:
         """Go on with these jobs."""
         self._runs = runs
-        self._scene = _Scene(runs, self.now_s > self._now.boot_s)
+        self._scene = _Scene(runs, self.now_s > self._now.boot_s, self.now_s)
         _pace(runs, self._scene)
 
     # ------------------------------------------------------------- the beginning
@@ -266,7 +270,7 @@ class Ahead:
         ends = [(run.end_s(self.now_s), run) for run in runs]
         for at_s in sorted({each_s for each_s, _ in ends} - {inf}):
             left = [run for each_s, run in ends if each_s > at_s + _ROUNDING_S]
-            if self._search(job, _Scene(left, True)) is not None:
+            if self._search(job, _Scene(left, True, at_s)) is not None:
                 return at_s
         return inf
 
@@ -318,6 +322,8 @@ class Ahead:
 
     def _accepted(self, job: Job, number: int, offer: Offer, scene: _Scene) -> Offer | None:
         """Return the device as the job finds it in this scene; None if it is refused there."""
+        if self._view.free_from_s(job, offer.device.uuid, scene.at_s) > scene.at_s + _ROUNDING_S:
+            return None  # reserved for others
         key = (self._kinds[job.id], number, offer.device.uuid, scene.look(offer.device.uuid))
         if key not in self._accepts:
             self._work += _REFUSE
@@ -348,7 +354,7 @@ class Ahead:
         """Return the device as the job finds it in this scene; None if the core refuses it."""
         refused = offer.refusal.rule if offer.refusal is not None else None
         by_jobs = refused in BY_ITS_JOBS
-        if offer.free_mib is None or not (by_jobs or refused in (None, SOON_OVER)):
+        if offer.free_mib is None or not (by_jobs or refused is None or refused in PASSES):
             return None
         here = scene.on(offer.device.uuid)
         if not scene.later and [r.job.id for r in here] == [h.job.id for h in offer.holders]:

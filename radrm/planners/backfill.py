@@ -67,6 +67,7 @@ class Backfill(OrderPolicy):
     name: str = "backfill"
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
+        yield from self._by_reservation(view, plan)
         for gpuless in (False, True):
             yield from self._by_head(view, plan, gpuless)
             head = view.head(gpuless)

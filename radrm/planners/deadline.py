@@ -130,6 +130,7 @@ class Deadline(OrderPolicy):
     def _by_rank(self, view: View, plan: Plan, seen: Seen, weighs: bool) -> Iterator[Proposal]:
         call = Call(self, view, plan, seen)
         if len(seen.ranking):
+            yield from self._by_reservation(view, plan)
             yield from call.proposals(weighs)
             yield from self._by_head(view, plan, gpuless=True)
         else:

@@ -9,10 +9,10 @@ that joins them slows it down from there. Its time limit bounds both.
 
 The jobs of a device are then taken away in the order of these ends, until the policy of the waiting
 job accepts what is left. So the forecast works with any policy, by the policy's own conditions. A
-device that the core refuses because of its jobs counts from the last end; one that is out of
-service never. A job whose memory has not settled reserves more than its need (`core.stretch`);
-later it is expected to reserve its need. What planners reserve for later, CPUs and host memory are
-not looked at.
+device that the core refuses because of its jobs counts from the last end; one that is reserved for
+other users from the end of that; one that is out of service never. A job whose memory has not
+settled reserves more than its need (`core.stretch`); later it is expected to reserve its need. What
+planners reserve for later, CPUs and host memory are not looked at.
 
 With exact durations, and neighbours that stay, the forecast is exact. Otherwise it is an estimate:
 what is promised by it needs a bound of its own.
@@ -36,8 +36,8 @@ SLOWEST = 0.05
 _UNKNOWN_SMACT = 0.7
 BY_ITS_JOBS = frozenset({"taken", "recovering", "not idle", "mode", "cohort", "turn"})
 """The core's refusals that end when a device's jobs have left."""
-SOON_OVER = "reading"
-"""The core's refusal that ends with the next reading."""
+PASSES = frozenset({"reading", "reserved"})
+"""Those that end by themselves: `View.free_from_s` says when a reservation does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Forecast:
     def _ready(self, uuid: str, joining: Sequence[Stay], leaving: int | None = None) -> float:
         """Return when a device is ready for a task of any role of the job."""
         ready = (self._ready_for(role, uuid, joining, leaving) for role in self._roles)
-        return max(ready, default=inf)
+        return self._view.free_from_s(self._job, uuid, max(ready, default=inf))
 
     def _ready_for(
         self, role: Role, uuid: str, joining: Sequence[Stay], leaving: int | None
@@ -111,7 +111,7 @@ class Forecast:
         view, offer = self._view, self._view.offer(self._job, role, uuid)
         refused = offer.refusal.rule if offer.refusal is not None else None
         if offer.free_mib is None or (
-            refused is not None and refused not in BY_ITS_JOBS and refused != SOON_OVER
+            refused is not None and refused not in BY_ITS_JOBS and refused not in PASSES
         ):
             return inf
         ask = Ask(self._job, role.count_min * role.needs.gpus, view.need_mib(self._job, role))

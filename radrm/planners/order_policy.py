@@ -6,7 +6,7 @@ the view changes between two of them: another job may have started, or be the he
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class OrderPolicy(Planner):
     """Start the first job of each line: first the recovery queue.
 
     Jobs that recovery starts on idle devices go by `recovery_policy`. No job passes the head of
-    its line, but by its turn on an MPS server.
+    its line, but by its turn on an MPS server, or on devices that are reserved for its user.
     """
 
     policy: Policy
@@ -62,8 +62,17 @@ class OrderPolicy(Planner):
         return plan
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
+        yield from self._by_reservation(view, plan)
         for gpuless in (False, True):
             yield from self._by_head(view, plan, gpuless)
+
+    def _by_reservation(self, view: View, plan: Plan) -> Iterator[Proposal]:
+        """Start jobs on devices that are reserved for their users: no other job may use them."""
+        for reserved in view.reserved_for_users():
+            tried, first = None, view.first_of(reserved)
+            while first is not None and first is not tried:
+                yield from self._start(view, first, plan, reserved.devices)
+                tried, first = first, view.first_of(reserved)
 
     def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
         tried, head = None, view.head(gpuless)
@@ -74,7 +83,7 @@ class OrderPolicy(Planner):
             tried, head = head, view.head(gpuless)
 
     def _start(
-        self, view: View, job: Job, plan: Plan, only: str | None = None
+        self, view: View, job: Job, plan: Plan, only: Collection[str] | None = None
     ) -> Iterator[Proposal]:
         policy = self._policy_for(job)
         found = self._find(view, job, plan.state.get(policy.name), only)
@@ -96,13 +105,14 @@ class OrderPolicy(Planner):
         """Start the job that has the turn on a device's MPS server, on that device only."""
         following = view.next_by_turn(device)
         if following is not None:
-            yield from self._start(view, following, plan, device)
+            yield from self._start(view, following, plan, (device,))
 
-    def _find(self, view: View, job: Job, policy_state: Any, only: str | None = None) -> Found:
+    def _find(
+        self, view: View, job: Job, policy_state: Any, only: Collection[str] | None = None
+    ) -> Found:
         """Ask the job's policy, or the recovery queue's policy if the first one fails."""
         policy = self._policy_for(job)
-        devices = None if only is None else (only,)
-        return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, devices)
+        return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, only)
 
     def _policy_for(self, job: Job) -> Policy:
         return self.recovery_policy if job.recovers_idle else self.policy

@@ -82,6 +82,7 @@ configs = st.builds(
     limits=st.builds(
         LimitsConfig,
         running_jobs=st.integers(0, 10**9),
+        reserved_gpu_hours=st.floats(0, 1e6),
         requests_per_s=st.floats(0, 1e6),
         priority_max=st.integers(-1000, 1000),
     ),

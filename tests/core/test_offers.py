@@ -14,7 +14,7 @@ from radrm.core.events import Event
 from radrm.core.planning.assembly import find_placement
 from radrm.core.planning.fallback import find_with_fallback
 from radrm.core.proposals import Migrate, Proposal, Reserve
-from radrm.core.records import Checkpoint, Device, Job, Refusal, Role
+from radrm.core.records import Checkpoint, Device, Job, Refusal, Role, UserReservation
 from radrm.core.rules import Plan
 from radrm.core.settings import CoreSettings
 from radrm.core.view import Offer, Offers, View
@@ -89,6 +89,7 @@ SEARCHED = (Magm(timeslice_max_smact=0.3), Packing(), Exclusive())
 KINDS = (
     *("smact", "unmanaged", "broken", "vanish", "report", "grow", "read", "later", "saving"),
     *("reserve", "migrate", "nothing", "multiuser", "until"),
+    *("users", "users", "users", "timed"),
 )
 more = st.builds(
     Move,
@@ -138,6 +139,16 @@ def also_play(world: World, mover: Mover, server: tuple[Device, ...], move: Move
     elif move.kind == "saving":
         saves = Checkpoint(CheckpointKind.SIGNAL)
         world.submit(move.memory_mib, smact=move.smact, checkpoint=saves)
+    elif move.kind == "users" and world.scheduler.state.for_users.every and move.pick % 4 == 0:
+        first = min(world.scheduler.state.for_users.every)
+        world.step(ev.UnreserveRequested(at=world.now, reservation_id=first, by="root"))
+    elif move.kind == "users":
+        start_s = world.now.wall_s + move.seconds
+        uids = ((), (1000,), (1001,))[move.pick % 3]
+        asks = UserReservation(0, (at.uuid,), start_s, start_s + 100.0, uids=uids)
+        world.step(ev.ReserveRequested(at=world.now, reservation=asks))
+    elif move.kind == "timed":
+        world.submit(move.memory_mib, smact=move.smact, time_limit_s=move.seconds)
     elif move.kind in ("reserve", "migrate", "nothing"):
         mover.wish, mover.reserved_mib = move.kind, move.memory_mib or None
         world.pass_time(1.0)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.records import Estimate, Job
+from radrm.core.records import Estimate, Job, UserReservation
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState, Quantity
 from radrm.planners import ahead
@@ -148,3 +148,16 @@ def test_a_job_that_ends_at_its_limit_counts_as_running_until_then() -> None:
     waiting = world.submit(GIB, duration_s=10.0)
     world.pass_time(100.0)
     assert played(world, rule).starts == {waiting.id: pytest.approx(world.boot_s + 500.0)}
+
+
+@pytest.mark.parametrize("uid, starts_s", [(2, 1200.0), (7, 300.0)])
+def test_a_reservation_for_others_is_waited_out(uid: int, starts_s: float) -> None:
+    rule = RULES["backfill"]
+    world = World(gpus(1), planners=(rule,), settings=EXACT)
+    world.submit(GIB, uid=2, duration_s=300.0)
+    from_s = world.now.wall_s + 600.0
+    wanted = UserReservation(0, ("GPU-0",), from_s, from_s + 600.0, uids=(7,))
+    world.step(ev.ReserveRequested(at=world.now, reservation=wanted))
+    job = world.submit(GIB, uid=uid, duration_s=400.0)
+    (found,) = played(world, rule).starts.items()
+    assert found == (job.id, pytest.approx(world.boot_s + starts_s))

@@ -24,6 +24,7 @@ The files, in the order in which they may import one another:
     report      `radrm report`
     usage       `radrm usage`
     history     `radrm history`
+    reserve     `radrm reserve`
     drain       `radrm drain`
     resume      `radrm resume`
     mps         `radrm mps`

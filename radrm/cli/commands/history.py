@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import JSON, NUMBER, TEXT, Parameter
+from radrm.cli.parameters import FORMAT, JSON, NO_HEADER, NUMBER, TEXT, Parameter
 from radrm.cli.show.jobs import PAGE
 from radrm.cli.show.past.history import history_page
 from radrm.cli.show.past.periods import SINCE, UNTIL, period
 from radrm.cli.show.styled import show
 from radrm.client.connection import Client
 from radrm.client.text import print_json
-from radrm.errors import Refused, plain
+from radrm.errors import Refused, UsageError, plain
 
 _STATE = "Only jobs that ended so, as failed,timeout."
 PARAMETERS = (
@@ -21,6 +21,8 @@ PARAMETERS = (
     Parameter("gpu", TEXT, "Only jobs that ran on this GPU: its index or UUID.", "GPU", ("--gpu",)),
     Parameter("limit", NUMBER, f"Rows on a page; {PAGE} by default.", "N", ("--limit",), 1, 1000),
     Parameter("page", NUMBER, "Which page; 1 has the newest jobs.", "N", ("--page",), 1),
+    FORMAT,
+    NO_HEADER,
     JSON,
 )
 
@@ -34,6 +36,8 @@ def history(
     gpu: str,
     limit: int | None,
     page: int | None,
+    layout: str,
+    no_header: bool,
     as_json: bool,
 ) -> None:
     """List past jobs, with their sums.
@@ -46,6 +50,8 @@ def history(
       radrm history --state failed --since 30d
       radrm history --user ada --name 'sweep-*' --gpu 0
     """
+    if (no_header and not layout) or (layout and as_json):
+        raise UsageError("--no-header goes with --format, and --format does not go with --json")
     times, size = period(since, until), limit or PAGE
     filters = {"user": user, "state": state.replace(" ", ""), "name": name, "gpu": gpu}
     asked = {key: value for key, value in filters.items() if value}
@@ -57,6 +63,14 @@ def history(
         )
     if as_json:
         print_json(answer)
+        return
+    if layout:
+        from radrm.cli.show.formats.template import heading, read_format, row
+
+        parts = read_format(layout)
+        head = [] if no_header else [heading(parts)]
+        rows = [row(parts, job, answer["devices"], end_s) for job in answer["jobs"]]
+        print("".join(f"{line}\n" for line in (*head, *rows)), end="")
         return
     total = answer["total"]
     if first >= total > 0:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import FLAG, JSON, NUMBER, REFERENCES, TEXT, WORDS, Parameter
+from radrm.cli.parameters import (
+    FLAG,
+    FORMAT,
+    JSON,
+    NO_HEADER,
+    NUMBER,
+    REFERENCES,
+    TEXT,
+    WORDS,
+    Parameter,
+)
 from radrm.cli.show.jobs import PAGE, counts_line, job_rows, no_jobs
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client, every_job
@@ -17,7 +27,6 @@ _JOBS = f"{REFERENCES}; all jobs that have not ended by default."
 _ALL = "Also jobs that have ended (the latest 10000)."
 _STATE = "Only jobs in these states, as running,pending."
 _FOLLOW = "Show changes until Ctrl-C; of one job its log too."
-_FORMAT = "Rows as squeue's --format: '%.10i %j %T', or '{id} {name}' (docs/slurm.md)."
 _LAST_LINES = 5
 _MOST = 1000
 """Rows that one request can ask for."""
@@ -30,8 +39,8 @@ PARAMETERS = (
     Parameter("limit", NUMBER, f"Rows on a page; {PAGE} by default.", "N", ("--limit",), 1, 1000),
     Parameter("follow", FLAG, _FOLLOW, flags=("--follow", "-f")),
     Parameter("hosts", TEXT, "The jobs of these servers, by ssh.", "HOST,...", ("--hosts",)),
-    Parameter("layout", TEXT, _FORMAT, "FORMAT", ("--format", "-o")),
-    Parameter("no_header", FLAG, "Without the line of headings.", flags=("--no-header",)),
+    FORMAT,
+    NO_HEADER,
     JSON,
 )
 

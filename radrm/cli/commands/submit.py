@@ -15,7 +15,7 @@ from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
-from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
+from radrm.jobfile.command_line import HOSTS, STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
 from radrm.jobfile.radfile import (
@@ -50,7 +50,13 @@ it."""
 
 def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
-    if "--slurm" in argv[: argv.index("--") if "--" in argv else None]:
+    before = argv[: argv.index("--") if "--" in argv else None]
+    on_hosts = any(word.partition("=")[0] == f"--{HOSTS}" for word in before)
+    if on_hosts and not {"--help", "-h"} & set(before):
+        from radrm.cli.remote.hosts import submit_on
+
+        return submit_on(argv)
+    if "--slurm" in before:
         from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
 
         argv = translated(argv)

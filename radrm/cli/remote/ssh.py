@@ -17,13 +17,16 @@ import sys
 
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.submission import load
-from radrm.jobfile.command_line import STDIN, SUBMIT_FLAGS, SubmitRequest, parse_submit
+from radrm.jobfile.command_line import STDIN, SUBMIT_FLAGS, parse_submit
 from radrm.jobfile.radfile import read_job_file
+from radrm.jobfile.record import Record
 from radrm.jobfile.values import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from radrm.jobfile.options import RawOptions
 
 SSH, REMOTE = "RADRM_SSH", "RADRM_REMOTE"
 _LONGEST_HOST = 255
@@ -38,21 +41,15 @@ def on_host(words: Sequence[str]) -> int:
         raise UsageError("-H takes a host and a command, as: radrm -H ada@box status")
     host, command = words[0], list(words[1:])
     if command[0] == "submit":
-        words = command[1 : command.index("--") if "--" in command else None]
-        if "--slurm" in words:
-            raise UsageError("-H: a script for Slurm is not sent; copy it, and submit it there")
-        request = parse_submit(command[1:])
-        if request.lines or "params" in request.raw_options:
-            raise UsageError("-H: a table of a sweep is not sent; use --param, or submit there")
-        flags = [word for word in words if word[:2] == "--" and word[2:] in SUBMIT_FLAGS]
-        if request.files:
-            return max(_submit(host, request, flags, name) for name in request.files)
+        jobs = jobs_of(command[1:])
+        if jobs and jobs[0].script is not None:
+            return max(send(host, job) for job in jobs)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     line = ssh_words(host, command, terminal)
     try:
         os.execvp(line[0], line)
     except OSError as error:
-        raise _no_ssh(line[0], error) from None
+        raise no_ssh(line[0], error) from None
 
 
 def ssh_words(host: str, command: Sequence[str], terminal: bool = False) -> list[str]:
@@ -70,22 +67,54 @@ def ssh_words(host: str, command: Sequence[str], terminal: bool = False) -> list
     return [*ssh, *with_terminal, "--", host, shlex.join([*remote, *command])]
 
 
-def _submit(host: str, request: SubmitRequest, flags: Sequence[str], name: str) -> int:
-    """Send one job file. Its mistakes are told here, with its name."""
-    data = load(name)
-    file = "job" if name == STDIN else name
-    raw = dict(request.raw_options)
-    raw.setdefault("name", read_job_file(data, file, raw).name)
-    words = ["submit", *flags]
+class Sent(Record):
+    """A submission: the words of `radrm` on the other side, and the script on standard input."""
+
+    words: tuple[str, ...]
+    script: bytes | None
+
+
+def jobs_of(words: Sequence[str]) -> list[Sent]:
+    """Return what `radrm submit WORDS...` submits; nothing for its help. Raises `RadrmError`.
+
+    Job files are read here, and their mistakes are told here.
+    """
+    before = words[: words.index("--") if "--" in words else None]
+    if "--slurm" in before:
+        raise UsageError("a script for Slurm is not sent; copy it, and submit it there")
+    request = parse_submit(words)
+    if request.help:
+        return []
+    if request.lines or "params" in request.raw_options:
+        raise UsageError("a table of a sweep is not sent; use --param, or submit there")
+    flags = [word for word in before if word[:2] == "--" and word[2:] in SUBMIT_FLAGS]
+    if request.command:
+        line = ("submit", *flags, *_options(request.raw_options), "--", *request.command)
+        return [Sent(line, None)]
+    found = []
+    for name in request.files:
+        data, raw = load(name), dict(request.raw_options)
+        raw.setdefault("name", read_job_file(data, "job" if name == STDIN else name, raw).name)
+        found.append(Sent(("submit", *flags, *_options(raw), STDIN), data))
+    return found
+
+
+def _options(raw: RawOptions) -> list[str]:
+    found = []
     for option, value in raw.items():
         texts = value if isinstance(value, list) else [value]
-        words += [f"--{option}" if text is True else f"--{option}={text}" for text in texts]
-    line = ssh_words(host, [*words, STDIN])
+        found += [f"--{option}" if text is True else f"--{option}={text}" for text in texts]
+    return found
+
+
+def send(host: str, job: Sent) -> int:
+    """Submit a job there. Returns the exit code."""
+    line = ssh_words(host, job.words)
     try:
-        return subprocess.run(line, input=data, check=False).returncode
+        return subprocess.run(line, input=job.script or b"", check=False).returncode
     except OSError as error:
-        raise _no_ssh(line[0], error) from None
+        raise no_ssh(line[0], error) from None
 
 
-def _no_ssh(program: str, error: OSError) -> Refused:
+def no_ssh(program: str, error: OSError) -> Refused:
     return Refused(f"cannot run {program}: {error.strerror}; install ssh, or set {SSH}")

@@ -7,7 +7,7 @@ The files, in the order in which they may import one another:
     sizes        ranges, roles and tasks of a job
     jobs         rows of jobs, and the words that describe a job
     formats      rows as `--format` lays them out (a folder)
-    devices      rows of GPUs
+    devices      rows of GPUs, and of their reservations for users
     shares       rows of users with their recent GPU time, and of limits
     past         reports and the history (a folder)
     parts        parts of a card (a folder)

@@ -1,8 +1,8 @@
-"""Show GPUs to people: a table, and below it the remarks on each GPU."""
+"""Show GPUs to people: a table, and below it the remarks on each GPU; and who has reserved them."""
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import local_time, show_smact, show_watts
+from radrm.cli.show.amounts import clock, local_time, show_smact, show_watts
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.styled import Styled
 from radrm.core.units import show_booked, show_mib, show_seconds
@@ -150,6 +150,7 @@ def _name(device: Document) -> str:
 
 
 def _remarks_on(device: Document) -> Iterator[str]:
+    yield from map(_for_users, device.get("reserved_for") or [])
     yield from map(reserved, _planned(device))
     notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
     yield from map(plain, notes[:_MOST_NOTES])
@@ -173,6 +174,12 @@ def reserved(found: Document) -> str:
     return plain(f"reserved: {what}, {start} to {end} ({found['kind']})")
 
 
+def _for_users(found: Document) -> str:
+    """As `reserved for ada, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (reservation 3)`."""
+    span = f"{local_time(found['start_at'])} to {local_time(found['end_at'])}"
+    return plain(f"reserved for {found['for']}, {span} (reservation {found['id']})")
+
+
 def _unmanaged(found: Document) -> str:
     """As `unmanaged: process 4711 of bob, 19.5G, python train.py`."""
     words = [f"process {found['pid']}"]
@@ -191,3 +198,40 @@ def _step(found: Document) -> str:
     step, seen = found["step"], show_seconds(found.get("seen_s"))
     done = f"seen for {seen}" if step == "warned" else f"{step} sent after {seen}"
     return f"{done}, left alone because {found['left']}" if found.get("left") else done
+
+
+# ------------------------------------------------------------------ reservations for users
+
+_RESERVATION_STYLE = {"active": "green", "ended": "yellow"}
+
+
+def reservations_table(found: Sequence[Document], now: float) -> Rows:
+    """A row for each reservation; its users' jobs, and those of others that run on."""
+    table = Rows(
+        (
+            Column("ID", right=True),
+            Column("FOR", least=10),
+            Column("GPUS", least=4),
+            Column("FROM"),
+            Column("UNTIL"),
+            Column("STATE"),
+            Column("JOBS", least=4),
+            Column("OTHERS", least=6, rank=2),
+            Column("BY", least=6, rank=3),
+            Column("WHY", least=8, rank=1),
+        )
+    )
+    for each in found:
+        table.add(
+            str(each["id"]),
+            plain(each["for"]),
+            ",".join(map(str, each["gpus"])) or "-",
+            clock(each["start_at"], now),
+            clock(each["end_at"], now),
+            Styled(plain(each["state"]), _RESERVATION_STYLE.get(each["state"], "")),
+            plain(" ".join(each["jobs"])) or "-",
+            plain(" ".join(each["others"])) or "-",
+            plain(each["by"]),
+            plain(each["reason"] or ""),
+        )
+    return table

@@ -10,9 +10,10 @@ from __future__ import annotations
 from functools import partial
 
 from radrm.core.records import Attempt, Job, Reservation
+from radrm.core.reservations.barred import claims_of_others
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved.claims import FOREVER, Claim, earliest_s, peak_mib
-from radrm.core.state.state import State
+from radrm.core.state.state import State, owner_of
 from radrm.core.words import Quantity, ReservationKind
 
 
@@ -43,15 +44,15 @@ def expected_end_s(state: State, job: Job, attempt: Attempt) -> float:
 
 
 def expected_free_mib(
-    state: State, ledger: DeviceLedger, but: str | None, start_s: float, end_s: float
+    state: State, ledger: DeviceLedger, job: Job | None, start_s: float, end_s: float
 ) -> int | None:
     """Return the MiB that are expected to be free from `start_s` to `end_s`: the least then.
 
-    The reservations of the owner `but` do not count. None while unmanaged memory is unknown.
+    The reservations of the job itself do not count. None while unmanaged memory is unknown.
     """
     if ledger.unmanaged_mib is None:
         return None
-    found = [claim for claim in expected_claims(state, ledger, but) if claim.meets(start_s, end_s)]
+    found = [claim for claim in expected_claims(state, ledger, job) if claim.meets(start_s, end_s)]
     if not found and ledger.is_quiet:
         return ledger.device.capacity_mib  # as for a start on an idle device
     taken = ledger.unmanaged_mib + peak_mib(found, start_s, end_s)
@@ -59,7 +60,7 @@ def expected_free_mib(
 
 
 def earliest_free_s(
-    state: State, ledger: DeviceLedger, but: str | None, mib: int | None, length_s: float
+    state: State, ledger: DeviceLedger, job: Job | None, mib: int | None, length_s: float
 ) -> float | None:
     """Return from when `mib` (None: the whole device) are expected to be free for `length_s`.
 
@@ -68,7 +69,7 @@ def earliest_free_s(
     """
     if ledger.unmanaged_mib is None:
         return None
-    claims, now_s = expected_claims(state, ledger, but), state.step.now.boot_s
+    claims, now_s = expected_claims(state, ledger, job), state.step.now.boot_s
     capacity = ledger.device.capacity_mib
     wanted = capacity if mib is None else mib
     rooms = [capacity - ledger.unmanaged_mib - wanted]
@@ -78,9 +79,14 @@ def earliest_free_s(
     return min((at_s for at_s in found if at_s is not None), default=None)
 
 
-def expected_claims(state: State, ledger: DeviceLedger, but: str | None) -> list[Claim]:
-    """Return what is taken of a device and until when, by the ends that are expected."""
-    return ledger.reserved.claims(ledger.device, but, partial(_end_s, state))
+def expected_claims(state: State, ledger: DeviceLedger, job: Job | None) -> list[Claim]:
+    """Return what is taken of a device and until when, by the ends that are expected.
+
+    The reservations of `job`, and those for its user, do not count.
+    """
+    but = None if job is None else owner_of(job.id)
+    found = ledger.reserved.claims(ledger.device, but, partial(_end_s, state))
+    return [*found, *claims_of_others(state, ledger, job)]
 
 
 def _end_s(state: State, reservation: Reservation) -> float:

@@ -13,6 +13,7 @@ from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Device, Job, Role
+from radrm.core.reservations.barred import barred
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
@@ -79,13 +80,17 @@ def _too_many(wanted: int, there: int) -> str:
 
 
 def suitable(state: State, job: Job, role: Role) -> list[Device]:
-    """Return the devices in service that could run a task of this role if they were idle."""
+    """Return the devices in service that could run a task of this role if they were idle.
+
+    Not those that are reserved for others before the job would end.
+    """
     need = effective_need_mib(state, job, role) or 0
-    barred = state.out_of_service.keys() | (state.never_idle if wants_idle(state, job) else ())
+    out = state.out_of_service.keys() | (state.never_idle if wants_idle(state, job) else ())
+    out |= set(barred(state, job))
     return [
         ledger.device
         for uuid, ledger in state.ledgers.items()
-        if uuid not in barred
+        if uuid not in out
         and kind_refusal(ledger.device, role.needs, job.spec) is None
         and need <= ledger.device.capacity_mib
     ]

@@ -6,6 +6,7 @@ from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.overlap import free_for, idle_for, refuse_overlap, who_reserved
 from radrm.core.records import Job, Refusal, Role
+from radrm.core.reservations.barred import refuse_reserved
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
@@ -40,7 +41,9 @@ def refuse_itself(
     yields = ledger.yields()
     if yields is not None:
         return no("unmanaged", yields, state.settings.idle_unmanaged_mib, ledger.unmanaged_mib)
-    return refuse_overlap(state, job, role, ledger, alone=True)
+    # What is out of its service for everybody comes first.
+    reserved = refuse_reserved(state, job, ledger)
+    return reserved or refuse_overlap(state, job, role, ledger, alone=True)
 
 
 def refuse_room(

@@ -13,7 +13,8 @@ Only a part is replaced if the device's SM activity is another one (a simulated 
 the time), or the record of a job there, or of its attempt.
 
 Jobs of one class are alike for all constraints: the same need (`Lines.need_of`), role and user,
-and the same mode that was asked for. Whatever a constraint reads of a job must be in the need.
+and the same mode that was asked for. Whatever a constraint reads of a job must be in the need: so
+are the devices that are reserved for others before the job would end.
 
 Never kept, since they depend on more:
 - the offers of jobs in no line, and of jobs with reservations of their own (migrations);
@@ -42,12 +43,14 @@ from radrm.core.constraints.overlap import free_for, idle_for
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import is_contested
 from radrm.core.records import Attempt, Device, Job, Refusal, Role
+from radrm.core.reservations.barred import RULE
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation, Quantity
 
-_PASSING = frozenset({"capacity", "reading", "turn"})
-"""Refusals of the core that tell a job's own need, the age of a reading, or whose turn it is."""
+_PASSING = frozenset({"capacity", "reading", "turn", RULE})
+"""Refusals of the core that tell a job's own need, the age of a reading, whose turn it is, or how
+long the device is reserved for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +292,8 @@ class Offers:
             same = ledger.version == version and not ledger.is_stale(now_s)
             if same and not steady:
                 same = ledger.smact == offer.smact and self._holds(offer.holders)
+            # A reservation for others is told with the time that is left.
+            same = same and not state.for_users.on(offer.device.uuid)
             if not same or is_contested(state, ledger):
                 found.append(place)
         return found

@@ -38,7 +38,7 @@ def free_for(state: State, job: Job, ledger: DeviceLedger) -> int | None:
     now = ledger.free_mib(owner, start_s, start_s)
     if now is None or not ledger.reserved.planned_claims(ledger.device, owner, start_s, end_s):
         return now
-    later = expected_free_mib(state, ledger, owner, start_s, end_s)
+    later = expected_free_mib(state, ledger, job, start_s, end_s)
     return now if later is None else min(now, later)
 
 
@@ -66,7 +66,7 @@ def refuse_overlap(
     room = ledger.device.capacity_mib
     claims: Sequence[Claim] = planned
     if not alone:
-        claims = expected_claims(state, ledger, owner)
+        claims = expected_claims(state, ledger, job)
         room -= ledger.unmanaged_mib or 0
     for at_s in steps(planned, start_s, end_s):
         free = max(0, room - taken_mib(claims, at_s))

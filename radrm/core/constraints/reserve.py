@@ -126,7 +126,8 @@ def _refuse_room(
     start_s = max(start_s, state.step.now.boot_s)
     wanted = device.capacity_mib if mib is None else mib
     if proposal.job_id:
-        room = expected_free_mib(state, ledger, owner, start_s, end_s)
+        job = state.jobs[proposal.job_id]
+        room = expected_free_mib(state, ledger, job, start_s, end_s)
     else:
         claims = ledger.reserved.planned_claims(device, owner, start_s, end_s)
         room = device.capacity_mib - peak_mib(claims, start_s, end_s)

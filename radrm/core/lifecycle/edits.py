@@ -25,6 +25,7 @@ from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing.begin import with_begin
 from radrm.core.lifecycle.timing.silence import end_silence
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job
+from radrm.core.reservations.barred import longer_than_reserved
 from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
 from radrm.core.units import show_seconds
@@ -186,7 +187,7 @@ def refuse(state: State, event: EditRequested) -> str | None:
     needs_change = event.estimates not in (None, job.estimates)
     if spec != future or event.after != job.after or needs_change:
         return f"job {job.label} is {job.state.value}; that can change only while it waits"
-    return None
+    return longer_than_reserved(state, job, replace(job, spec=spec))
 
 
 def edit(state: State, event: EditRequested) -> None:

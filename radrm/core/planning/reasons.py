@@ -18,13 +18,13 @@ from radrm.core.words import JobState, Resizing
 
 def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tuple[Refusal, ...]:
     """Return why `job` waits: what keeps it out of the queue, else the planners' reasons."""
+    # Constraints and planners read the time of the current step, so this begins one.
+    state.begin(now)
     outside = _outside_queue(state, job, now)
     if outside is not None:
         return (outside,)
     if state.launch_error is not None:
         return (Refusal("launch", f"the server cannot start jobs: {state.launch_error}"),)
-    # Constraints and planners read the time of the current step, so this begins one.
-    state.begin(now)
     if not job.spec.gpus and (busy := refuse_gpuless(state)) is not None:
         return (busy,)
     errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
@@ -62,7 +62,10 @@ def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
     if array is not None and array.at_once is not None and array.stands_aside(job.id):
         return Refusal("array", f"array limit ({array.at_once}) reached")
     aside = state.waiting.why_aside(job.id)
-    return _no_place(state, job) if aside is None else aside.refusal
+    if aside is None:
+        return _no_place(state, job)
+    # Judged again: the reason may tell how long a reservation lasts.
+    return (state.waiting.judge(job) or aside).refusal
 
 
 def _no_place(state: State, job: Job) -> Refusal | None:

@@ -17,6 +17,7 @@ The files, in the order in which they may import one another:
     attempts   one launch of a job: its tasks, its usage, its end
     jobs       a job and its dependencies
     use        the GPU time that users have had lately
+    user_reservations  GPUs that are reserved for users, or for maintenance
     kept       what a restart keeps
     copying    a changed copy of a record
 """
@@ -63,6 +64,7 @@ from radrm.core.records.placement import (
 )
 from radrm.core.records.time import Instant
 from radrm.core.records.use import RecentUses, Use, UserUse
+from radrm.core.records.user_reservations import UserReservation
 
 __all__ = [
     "DECLARED",
@@ -113,6 +115,7 @@ __all__ = [
     "UnmanagedProcess",
     "Usage",
     "Use",
+    "UserReservation",
     "UserUse",
     "changed",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 from radrm.core.records.attempts import Attempt
 from radrm.core.records.jobs import Job
 from radrm.core.records.placement import Reservation
+from radrm.core.records.user_reservations import UserReservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,6 @@ class Kept:
     devices: Iterable[DeviceStatus] = ()
     rule_states: Iterable[RuleState] = ()
     next_serial: int = 1
+    user_reservations: Iterable[UserReservation] = ()
+    next_reservation: int = 1
+    """The id of the next reservation for users: no id is given twice."""

@@ -41,6 +41,7 @@ from radrm.core.records import (
     ReservationKey,
     RuleState,
     Usage,
+    UserReservation,
     changed,
 )
 from radrm.core.settings import CoreSettings
@@ -54,6 +55,7 @@ from radrm.core.state.queue.queue import JobQueue
 from radrm.core.state.queue.ranked import Ranks
 from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.reserved.of_planners import Planned
+from radrm.core.state.reserved.of_users import UserReservations
 from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Timer, Timers
 from radrm.core.state.use import Uses
 from radrm.core.state.users import Users
@@ -107,17 +109,16 @@ class State:
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
         self.idle_w: dict[str, float] = {}
-        """The idle power of devices, as it is stored."""
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_error: str | None = None
-        """Why the server cannot start any job now; None if it can."""
+        """Why the server cannot start any job now; None if it can. `launches`: its failures."""
         self.launch_again_s = 0.0
         """Boot-time second at which launches are tried again."""
         self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
-        """Failures of launches for the server's reasons."""
         self.planned = Planned()
+        self.for_users = UserReservations()
         self.proposals = Proposals()
         """Proposals whose action failed, with their pauses."""
         self.version = 0
@@ -141,8 +142,8 @@ class State:
         self.isolation.now_s = now.boot_s
 
     def finish(self) -> Decision:
-        """Forget the jobs that ended, and return what the step decided."""
-        # Only now: followers and planners of this step may still need the records.
+        """Forget the jobs that ended, which followers and planners of this step may have needed,
+        and return what the step decided."""
         for job_id in [r.id for r in self.step.changed.values() if isinstance(r, Job)]:
             if job_id in self.jobs and self.jobs[job_id].state.final:
                 self._forget(self.jobs.pop(job_id))
@@ -155,6 +156,7 @@ class State:
         self._touched.pop(job.id, None)
         self.queue.forget(job)
         self.proposals.forget_job(job.id)
+        self.for_users.closing.pop(job.id, None)
 
     def act(self, action: Action) -> None:
         """Add an action to the step's decision."""
@@ -359,6 +361,11 @@ class State:
         if key[-1] in self.ledgers:
             self.ledgers[key[-1]].unreserve(key)
 
+    def put_for_users(self, record: UserReservation) -> None:
+        """Save a reservation for users; one that has ended is forgotten."""
+        self.for_users.put(record)
+        self._note("user reservation", record.id, record)
+
     # ------------------------------------------------------------- rules and time
 
     def put_rule_state(self, record: RuleState) -> None:
@@ -379,12 +386,13 @@ class State:
     def _is_wanted(self, timer: Timer) -> bool:
         """Return whether a timer's job has deadlines, or the timer is not about a job."""
         if timer.what == RESERVATION_OVER:
-            return timer.boot_s == self.planned.wake_s
+            return timer.boot_s in (self.planned.wake_s, self.for_users.wake_s)
+        job = self.jobs.get(timer.job_id)
         if timer.what == ORDER_KEY:
             return self.queue.is_wanted(timer)
-        job = self.jobs.get(timer.job_id)
         waits = job is not None and (job.pause is not None or job.estimating or job.awaits_begin)
-        return not timer.job_id or timer.job_id in self.attempts or waits
+        closes = self.for_users.closing.get(timer.job_id) == timer.boot_s
+        return not timer.job_id or timer.job_id in self.attempts or waits or closes
 
     def running(self) -> Iterable[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     device_commands  the commands about devices and MPS
     past             what has been: sums over past jobs, and their list (a folder)
     limits           the limits of a user, and what counts for them
+    reservations     who has reserved GPUs, and the commands that reserve and cancel
     questions        all questions
     followers        which jobs can never start once others are cancelled, or run again with others
     each_job         a command, carried out job by job

@@ -19,6 +19,7 @@ from radrm.daemon.answers.each_job import JobResult, for_each_job
 from radrm.daemon.answers.edit import edit
 from radrm.daemon.answers.followers import EndedFollowers, Followers
 from radrm.daemon.answers.reload import reload
+from radrm.daemon.answers.reservations import reserve, unreserve
 from radrm.daemon.answers.resizing import resize
 from radrm.daemon.answers.saving import checkpoint, migrate
 from radrm.daemon.answers.selection import Selection, select_jobs
@@ -229,6 +230,8 @@ COMMANDS: dict[str, Command] = {
     "drain": drain,
     "reload": reload,
     "resume": resume,
+    "reserve": reserve,
+    "unreserve": unreserve,
     "mps-start": mps_start,
     "mps-stop": mps_stop,
 }

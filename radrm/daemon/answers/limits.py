@@ -30,6 +30,7 @@ def limits(loop: Loop, words: Words, uid: int) -> Document:
         "queued_jobs": use.queued,
         "running_jobs": use.running,
         "gpus": use.gpus,
+        "reserved_gpu_hours": _reserved_hours(loop, asked),
         "array_size": None,
         "environment_kib": None,
         "priority_max": None,
@@ -48,14 +49,23 @@ def limits(loop: Loop, words: Words, uid: int) -> Document:
         "uid": asked,
         "note": note,
         "limits": [
-            {"name": name, "limit": _limit(name, getattr(mine, name)), "use": number}
+            {"name": name, "limit": _limit(name, getattr(mine, name), note), "use": number}
             for name, number in used.items()
         ],
     }
 
 
-def _limit(name: str, value: float) -> float | None:
-    return value if value or name == "priority_max" else None
+def _limit(name: str, value: float, note: str | None) -> float | None:
+    """A limit; None for none, where `note` says so or it is 0. These two are limits at 0, too."""
+    at_zero = ("priority_max",) if note is not None else ("priority_max", "reserved_gpu_hours")
+    return value if value or name in at_zero else None
+
+
+def _reserved_hours(loop: Loop, uid: int) -> float:
+    """The GPU-hours that a user has reserved for itself."""
+    now_s, found = loop.clock.now().wall_s, loop.scheduler.snapshot.for_users
+    mine = [each for each in found if each.own and each.by_uid == uid and each.end_s > now_s]
+    return round(sum(each.gpu_hours for each in mine), 2)
 
 
 def _user(name: object, uid: int) -> int:

@@ -13,6 +13,7 @@ from radrm.daemon.answers.energy import energy
 from radrm.daemon.answers.limits import limits
 from radrm.daemon.answers.past.history import history
 from radrm.daemon.answers.past.report import report
+from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.estimation import SAME_RUNS
@@ -242,4 +243,5 @@ QUESTIONS: dict[str, Question] = {
     "history": history,
     "check": check,
     "limits": limits,
+    "reservations": reservations,
 }

@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 from radrm.core.records import Instant
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
-from radrm.core.units import show_booked, show_mib
+from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import JobState
 from radrm.daemon.views.documents import Document
-from radrm.daemon.views.reservations import reservations_on
+from radrm.daemon.views.reservations import on_device, reservations_on, users_on
 
 
 def device_documents(snapshot: Snapshot, now: Instant) -> list[Document]:
@@ -70,13 +70,23 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "near": {"nvlink_group": device.nvlink_group, "numa_node": device.numa_node},
         "reason": found.drained
         or (unreadable if condition in ("unreadable", "unhealthy") else None)
+        or _reserved(snapshot, found, now)
         or (reading.smact_error if reading else None)
         or (_yields(snapshot, found.unmanaged_mib) if known else None),
         "notes": list(reading.notes) if reading else [],
         "unmanaged": [asdict(process) for process in reading.unmanaged] if reading else [],
         "mps": device.mps,
         "reservations": reservations_on(snapshot, found, now),
+        "reserved_for": users_on(snapshot, found, now),
     }
+
+
+def _reserved(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> str | None:
+    """For whom a device is reserved now; None for nobody."""
+    for each in on_device(snapshot, found, now):
+        if each.start_s <= now.wall_s:
+            return f"reserved for {each.label} for {show_seconds(each.end_s - now.wall_s)} more"
+    return None
 
 
 def _energy_split(found: DeviceSnapshot) -> str | None:

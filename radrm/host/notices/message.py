@@ -22,6 +22,7 @@ TEXT = """\
 {warning}
 
 state      {state}
+parameters {params}
 reason     {reason}
 elements   {elements}
 submitted  {submitted}
@@ -83,6 +84,7 @@ def fields_of(facts: Mapping[str, Any], host: str) -> dict[str, str]:
         "host": host,
         "exit_code": facts.get("exit_code"),
         "reason": facts.get("reason"),
+        "params": ", ".join(f"{k}={v}" for k, v in (facts.get("params") or {}).items())[:500],
         "elements": ", ".join(f"{count} {state}" for state, count in states.items()),
         "submitted": _date(facts.get("submitted_at")),
         "started": _date(facts.get("started_at")),

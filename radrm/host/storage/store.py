@@ -22,7 +22,15 @@ from typing import TypeAlias
 import msgspec
 
 from radrm.core.decision import Decision, Record
-from radrm.core.records import Attempt, DeviceStatus, Job, Kept, Reservation, RuleState
+from radrm.core.records import (
+    Attempt,
+    DeviceStatus,
+    Job,
+    Kept,
+    Reservation,
+    RuleState,
+    UserReservation,
+)
 from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
 from radrm.host.storage.ended import EndedJobs
@@ -37,6 +45,11 @@ SELECT max(coalesce((SELECT max(serial) FROM attempts), 0),
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'attempts'), 0))
 """
 
+
+_ENDED = "CASE WHEN json_valid(record) THEN json_extract(record, '$.ended_s') IS NOT NULL END"
+_FORGET_RESERVATIONS = f"DELETE FROM user_reservations WHERE id <= ? AND {_ENDED}"
+_RESERVATIONS_KEPT = 1000
+"""Of the reservations for users that have ended, those among the last so many ids are kept."""
 
 Volatile: TypeAlias = dict[tuple[str, object], Record]
 """The newest volatile record of each job, attempt and rule that is not on disk yet."""
@@ -173,6 +186,10 @@ class Store:
                 "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?)",
                 (record.owner, record.kind.value, record.device, text),
             )
+        elif isinstance(record, UserReservation):
+            row = record.id, text
+            self._db.execute("INSERT OR REPLACE INTO user_reservations VALUES (?, ?)", row)
+            self._db.execute(_FORGET_RESERVATIONS, (record.id - _RESERVATIONS_KEPT,))
         elif isinstance(record, DeviceStatus):
             self._db.execute("INSERT OR REPLACE INTO devices VALUES (?, ?)", (record.uuid, text))
         else:
@@ -192,7 +209,22 @@ class Store:
             devices=read(DeviceStatus, "SELECT record FROM devices"),
             rule_states=read(RuleState, "SELECT record FROM rules"),
             next_serial=self.next_serial(),
+            user_reservations=read(
+                UserReservation,
+                f"SELECT record FROM user_reservations WHERE NOT coalesce({_ENDED}, 0)",
+            ),
+            next_reservation=self._next_reservation(),
         )
+
+    def _next_reservation(self) -> int:
+        query = "SELECT seq FROM sqlite_sequence WHERE name = 'user_reservations'"
+        row = self._db.execute(query).fetchone()
+        return (row[0] if row else 0) + 1
+
+    def ended_reservations(self, limit: int) -> list[UserReservation]:
+        """The reservations for users that have ended, the latest ids first."""
+        query = f"SELECT record FROM user_reservations WHERE {_ENDED} ORDER BY id DESC LIMIT ?"
+        return self._db.records(UserReservation, query, limit)
 
     def identity(self) -> int:
         """A number that tells this store from others; drawn when it is first asked for."""

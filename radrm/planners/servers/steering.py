@@ -24,7 +24,7 @@ counts and times begin anew; what is known of the jobs stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -242,7 +242,7 @@ class Steering(OrderPolicy):
     # ------------------------------------------------------------- starts
 
     def _start(
-        self, view: View, job: Job, plan: Plan, only: str | None = None
+        self, view: View, job: Job, plan: Plan, only: Collection[str] | None = None
     ) -> Iterator[Proposal]:
         span = span_of(job)
         for proposal in OrderPolicy._start(self, view, job, plan, only):

@@ -6,13 +6,14 @@ import json
 import shlex
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.cli.remote.hosts import hosts_of
+from radrm.cli.remote.hosts import _rank, hosts_of
 from radrm.cli.remote.ssh import ssh_words
 from radrm.errors import UsageError
 from tests.daemon.harness import DaemonHome
@@ -92,3 +93,48 @@ def test_commands_of_another_server(there: DaemonHome, tmp_path: Path) -> None:
     found = run("status", "--hosts=down")
     assert (found.returncode, found.stdout) == (1, "")
     there.ask("cancel", jobs=["2"])
+
+
+NOW = {"gpus": 1, "estimate_upper_mib": 8000}
+IDLE = {"state": "idle", "free_mib": 40_000}
+SHARED = {"state": "busy", "free_mib": 9000}
+FULL = {"state": "busy", "free_mib": 100}
+
+
+def waits(start: float | None, gpus: int = 1, held: bool = False) -> dict[str, object]:
+    return {"gpus": gpus, "held": held, "expected_start_at": start}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "devices", "start"),
+    [
+        ([], [IDLE], 0.0),
+        ([], [SHARED], 0.0),
+        ([], [FULL], inf),
+        ([], [], inf),
+        ([waits(50.0), waits(70.0)], [IDLE], 70.0),
+        ([waits(50.0), waits(None)], [IDLE], inf),
+        ([waits(None, gpus=0), waits(None, held=True)], [IDLE], 0.0),
+    ],
+)
+def test_when_a_job_would_start_there(
+    waiting: list[dict[str, object]], devices: list[dict[str, object]], start: float
+) -> None:
+    assert _rank(NOW, waiting, devices)[0] == start
+
+
+@pytest.mark.daemon
+def test_a_submission_goes_where_it_starts_first(there: DaemonHome, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "radrm", "submit", "--hosts=down,box,box2", "--gpu-memory=5G"]
+    found = subprocess.run(
+        [*words, "--", "true"], env=there.environment, cwd=tmp_path, text=True,
+        capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert found.returncode == 0 and "job 1 (true)" in found.stdout, found.stderr
+    assert "radrm: box: it is expected to start now" in found.stderr
+    assert "radrm: down: ssh: connect" in found.stderr
+    never = subprocess.run(
+        [*words[:-1], "--gpus=99", "--", "true"], env=there.environment, cwd=tmp_path, text=True,
+        capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert never.returncode == 1 and "it can never run" in never.stderr

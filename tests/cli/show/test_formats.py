@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+import radrm.cli.commands.history
 import radrm.cli.commands.status
+from radrm.cli.commands.history import history
 from radrm.cli.commands.status import status
 from radrm.cli.show.formats.letters import LETTERS, span
 from radrm.cli.show.formats.template import heading, read_format, row
@@ -131,3 +133,17 @@ def test_it_goes_with_no_other_form(monkeypatch: pytest.MonkeyPatch) -> None:
             run(client, monkeypatch, layout="%i", **changed)
     with pytest.raises(UsageError, match="--no-header goes with --format"):
         run(client, monkeypatch, no_header=True)
+
+
+def test_past_jobs_are_laid_out_in_the_same_way(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {"jobs": [job(5, "FAILED", devices=["GPU-b"])], "devices": INDEX, "total": 1}
+    client = Script(ping=[{"now": NOW}], history=[answer])
+    monkeypatch.setattr(radrm.cli.commands.history, "Client", lambda: client)
+    words = dict.fromkeys(("user", "state", "since", "until", "name", "gpu"), "")
+    more = {"limit": None, "page": None, "as_json": False}
+    history(**words, **more, layout="%i %t %N", no_header=False)  # type: ignore[arg-type]
+    assert capsys.readouterr().out == "JOBID ST NODELIST\n5 F 1\n"
+    with pytest.raises(UsageError, match="--format"):
+        history(**words, **more, layout="", no_header=True)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +75,18 @@ def test_elements_that_never_ran_do_not_count() -> None:
     jobs = world.submit_array(3, GIB, max_fails=1, after=after)
     world.end(first, 1)
     assert all(world.state(job) is JobState.FAILED for job in jobs) and not _told(world)
+
+
+def test_failures_count_although_the_next_elements_come_later() -> None:
+    world = World(gpus(1))
+    (first,) = world.submit_array(1, GIB, max_fails=2, smact=0.1)
+    assert first.array is not None
+    for index in (1, 2):
+        world.end(world.next_id - 1, 1)
+        last = world.submit(GIB, array=replace(first.array, index=index), smact=0.1)
+    assert world.why(last) == ["max-fails"]
+    world.hold(last, False)
+    assert world.state(last) is RUNNING
 
 
 def _told(world: World) -> list[Warned]:

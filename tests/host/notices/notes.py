@@ -22,10 +22,14 @@ def decided(*records: Job | Attempt, warned: tuple[Warned, ...] = ()) -> Decisio
 
 
 def pending(number: int = 1, uid: int = UID, name: str = "train", **changes: Any) -> Job:
-    return Job(number, f"T{number}", JobSpec(name, "ada", uid), at(0.0), **changes)
+    return Job(
+        number,
+        **{"ticket": f"T{number}", "spec": JobSpec(name, "ada", uid), "submitted": at(0.0)}
+        | changes,
+    )
 
 
-def submitted(store: Store, job: Job, *targets: str, **options: str) -> None:
+def submitted(store: Store, job: Job, *targets: str, **options: Any) -> None:
     """Save a job with these targets."""
     raw: dict[str, Any] = {**options, **({"notify": list(targets)} if targets else {})}
     parsed = wrap_command(["true"], raw)

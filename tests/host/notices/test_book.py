@@ -9,6 +9,7 @@ import pytest
 
 from radrm.config import NotifyConfig
 from radrm.core.decision import Warned
+from radrm.core.records import ArrayElement
 from radrm.core.words import JobState, Outcome
 from radrm.errors import StoreError
 from radrm.host.storage.retention.rows import Place
@@ -125,6 +126,20 @@ def test_an_array_is_not_over_before_all_of_it_is_taken_in(store: Store) -> None
     elements = array(store, 3, A, taken=2)
     store.save([decided(*map(ended, elements))])
     assert told(store) == []
+
+
+def test_a_sweep_is_an_array(store: Store) -> None:
+    elements = [
+        pending(i, ticket="T1", array=ArrayElement(1, i - 1, params=(("lr", str(i)),)))
+        for i in (1, 2, 3)
+    ]
+    submitted(store, elements[0], A, param=["lr=1,2,3"])
+    store.save([decided(elements[1])])
+    store.save([decided(*map(ended, elements[:2]))])
+    assert told(store) == [], "the third is not taken in yet"
+    store.save([decided(elements[2])])
+    store.save([decided(ended(elements[2]))])
+    assert told(store) == [("1", "end", f"mail {A}")]
 
 
 def test_a_job_that_is_refused_at_once_is_told_of(store: Store) -> None:

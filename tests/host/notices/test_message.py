@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from radrm.config import NotifyConfig
 from radrm.config.notify import FIELDS
+from radrm.core.records import ArrayElement
 from radrm.core.words import JobState
 from radrm.host.notices.message import fields_of, message_of
 from radrm.host.storage.notices.facts import Facts, facts_of, facts_of_array
@@ -56,6 +57,12 @@ def test_what_has_happened(facts: Facts, subject: str) -> None:
 def test_a_warning_is_in_the_text() -> None:
     found = message_of(USUAL, facts_of(pending(), "idle", None, "GPU 0 shows 0.01"), "box")
     assert found.text.splitlines()[:2] == ["job 1 (train) leaves its GPUs idle", "GPU 0 shows 0.01"]
+
+
+def test_the_values_of_a_sweep_are_in_the_text() -> None:
+    element = ArrayElement(1, 0, params=(("lr", "1e-3"), ("seed", "4")))
+    facts = facts_of(ended(pending(array=element), JobState.FAILED), "fail")
+    assert "parameters lr=1e-3, seed=4\n" in message_of(USUAL, facts, "box").text
 
 
 def test_a_sites_own_texts() -> None:

@@ -16,7 +16,8 @@ Invariants:
 What may interleave: the carrier may end; then another element gets the count, in the same step. An
 ended element that runs again brings no count with it.
 
-What a restart sees: the carrier's record. An array without unfinished elements needs no count.
+What a restart sees: the carrier's record. Of an array whose elements have all ended, only the queue
+remembers the count, for elements that are still to come.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ def _put_fails(state: State, array_id: int, fails: int) -> Job | None:
     """Save the count with the carrier, and return that; None if all elements have ended."""
     job_id = state.queue.carrier(array_id)
     if job_id is None:
+        state.queue.note_fails(array_id, fails)
         return None
     job = state.jobs[job_id]
     assert job.array is not None

@@ -31,11 +31,15 @@ class Array:
     """The elements of one array and their places."""
 
     def __init__(
-        self, at_once: int | None, order_key: OrderKey, max_fails: int | None = None
+        self,
+        at_once: int | None,
+        order_key: OrderKey,
+        max_fails: int | None = None,
+        fails: int = 0,
     ) -> None:
         self.at_once = at_once
         self.max_fails = max_fails
-        self.fails = 0
+        self.fails = fails
         """The failures that count, as the carrier's record has them."""
         self._carrier: int | None = None
         self.unfinished: set[int] = set()
@@ -70,9 +74,9 @@ class Array:
 
         None if all have ended.
         """
-        if self._carrier in self.unfinished:
-            return self._carrier
-        return max(self.unfinished, default=None)
+        if self._carrier not in self.unfinished:
+            self._carrier = max(self.unfinished, default=None)
+        return self._carrier
 
     def stands_aside(self, job_id: int) -> bool:
         """Return whether only the array's limit keeps an element out of the queue."""

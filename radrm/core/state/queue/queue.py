@@ -16,6 +16,8 @@ from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.queue.waiting import Lines
 from radrm.core.state.timers import ORDER_KEY, Timer
 
+_MOST_FAILS = 1000
+
 
 class JobQueue:
     """Puts each job where its record says. `jobs`: the unfinished jobs by id."""
@@ -31,6 +33,9 @@ class JobQueue:
         self.lines = Lines(jobs, order.key, ranks if order.ranks else None)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
+        self._fails: dict[int, int] = {}
+        """The failures of the latest arrays whose elements have all ended: more may come, for a
+        user's limit of queued jobs takes a long array in by parts. A restart forgets these."""
         self._ranks = ranks
         self._jobs = jobs
         self._wake = wake
@@ -54,7 +59,11 @@ class JobQueue:
         self.order.without.discard(job.id)
         array_id = job.array.array_id if job.array is not None else None
         if array_id is not None and not self.unfinished(array_id):
-            self.arrays.pop(array_id, None)
+            array = self.arrays.pop(array_id, None)
+            if array is not None and array.fails:
+                self._fails[array_id] = array.fails
+            if len(self._fails) > _MOST_FAILS:
+                del self._fails[next(iter(self._fails))]
 
     def _array_of(self, job: Job) -> Array | None:
         """Return the array of an element, made on first use; None for another job."""
@@ -62,7 +71,9 @@ class JobQueue:
             return None
         found = self.arrays.get(job.array.array_id)
         if found is None:
-            found = Array(job.array.at_once, self.order.key, job.array.max_fails)
+            # One that runs again brings no failures with it.
+            fails = self._fails.pop(job.array.array_id, 0) if job.requeued is None else 0
+            found = Array(job.array.at_once, self.order.key, job.array.max_fails, fails)
             self.arrays[job.array.array_id] = found
         return found
 
@@ -70,6 +81,11 @@ class JobQueue:
         """Return how many failures of an array's elements count."""
         array = self.arrays.get(array_id)
         return array.fails if array is not None else 0
+
+    def note_fails(self, array_id: int, fails: int) -> None:
+        """Remember the failures of an array whose elements have all ended."""
+        if array_id in self.arrays:
+            self.arrays[array_id].fails = fails
 
     def stopped(self, array_id: int) -> bool:
         """Return whether an array's waiting elements are held after failures."""

@@ -9,8 +9,9 @@ needs more CPUs or host memory than the nodes have. It stands *aside*, with the 
 its sort key.
 
 Whether a job stands aside depends only on its *need* (roles, size class of memory, mode, what the
-nodes lack) and on the devices in service. So the verdict is made once for each need, when its
-first job comes, and again when devices come, go or change service.
+nodes lack, which devices are reserved for others) and on the devices in service. So the verdict is
+made once for each need, when its first job comes, and again when devices come, go or change
+service.
 
 A user with a limit (`state/users.py`) has places in the lines, for each number of GPUs apart: so
 many jobs as could start at once. The user's other jobs stand aside until there is room.
@@ -92,6 +93,8 @@ class Lines:
         self.room: Callable[[int, int], int | None] | None = None
         """Returns how many jobs of so many GPUs a user may start now, None for any number. None: no
         user has a limit."""
+        self.barred: Callable[[Job], Hashable] = lambda job: ()
+        """Returns the devices that are reserved for others before a job would end."""
         self.sizes: tuple[int, ...] = ()
         """Sizes of the known devices in MiB, ascending. Needs between two neighbours are alike."""
         self._rank_of = rank_of
@@ -293,7 +296,8 @@ class Lines:
         wishes = spec.collocation, spec.gpu_types, alone, spec.time_limit_s is None
         # What a recovering job needs must fit in every case, so each is a need of its own.
         recovers = job.recovers and (job.id, job.by_policy)
-        return roles, proven, estimated, wishes, recovers, self.never_on_nodes(job)
+        lacks = self.never_on_nodes(job), self.barred(job)
+        return roles, proven, estimated, wishes, recovers, lacks
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""

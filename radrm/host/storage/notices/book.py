@@ -30,11 +30,12 @@ from radrm.config import NotifyConfig
 from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Job
 from radrm.core.words import JobState
-from radrm.errors import message_of, plain
-from radrm.host.storage.database import DAMAGE, DamagedRow, Database, encoded
+from radrm.errors import RadrmError, message_of, plain
+from radrm.host.storage.database import DAMAGE, Database, encoded
 from radrm.host.storage.notices.facts import Facts, facts_of, facts_of_array, occasions
+from radrm.host.storage.submitted import Submissions
 from radrm.jobfile.parsing import merged
-from radrm.jobfile.relations import array_option
+from radrm.jobfile.sweeps import array_of
 from radrm.jobfile.targets import Target, target_of
 
 log = logging.getLogger("radrm")
@@ -46,8 +47,7 @@ _UNFINISHED = tuple(state.value for state in JobState if not state.final)
 _WANTED = """
 SELECT uid, gid,
     CASE WHEN json_valid(job_file) THEN json_extract(job_file, '$.raw.notify') END,
-    CASE WHEN json_valid(options) THEN json_extract(options, '$.notify') END,
-    CASE WHEN json_valid(job_file) THEN json_extract(job_file, '$.raw.array') END
+    CASE WHEN json_valid(options) THEN json_extract(options, '$.notify') END
 FROM jobs JOIN submissions USING (ticket) LEFT JOIN edits ON edits.digest = jobs.edits
 WHERE id = ?
 """
@@ -78,7 +78,6 @@ class _Wanted:
     uid: int
     gid: int
     targets: tuple[Target, ...]
-    array: str | None
 
 
 class Notices:
@@ -89,6 +88,7 @@ class Notices:
         self.new = True
         """True if rows may wait of which `waiting` has not told yet; the reader sets it back."""
         self._db = database
+        self._submissions = Submissions(database)
         self._tick = tick
         self._made: dict[int, deque[float]] = {}
         """When the notices of the last hour were made, by user."""
@@ -108,7 +108,7 @@ class Notices:
                     record = (job or self._job(job_id)) if wanted.targets else None
                     if record is not None:
                         self._note(record, event, attempt, text, wanted, seen)
-                except (*DAMAGE, DamagedRow) as error:  # no notice may keep a decision from disk
+                except (*DAMAGE, RadrmError) as error:  # no notice may keep a decision from disk
                     why = plain(f"{type(error).__name__}: {message_of(error)}"[:200])
                     log.error("no notice of job %d (%s): %s", job_id, event, why)
 
@@ -130,7 +130,7 @@ class Notices:
             if job.array is not None:
                 if (subject, "over") in seen:
                     return
-                if (subject, "lives") not in seen and self._is_over(subject, wanted.array):
+                if (subject, "lives") not in seen and self._is_over(job):
                     seen.add((subject, "over"))
                     facts = facts_of_array(job, self._states(subject))
                     events = {"end"} if set(facts["states"]) == {"COMPLETED"} else {"end", "fail"}
@@ -191,8 +191,8 @@ class Notices:
         """Return who is told of a job: as submitted and edited since, or as the site says."""
         row = self._db.execute(_WANTED, (job_id,)).fetchone()
         if row is None:
-            return _Wanted(0, 0, (), None)
-        uid, gid, submitted, edited, array = row
+            return _Wanted(0, 0, ())
+        uid, gid, submitted, edited = row
         try:
             low = {} if submitted is None else {"notify": json.loads(submitted)}
             high = {} if edited is None else {"notify": json.loads(edited)}
@@ -203,19 +203,21 @@ class Notices:
             targets = tuple(map(target_of, words))
         except DAMAGE:
             targets = ()
-        return _Wanted(uid, gid, targets, array)
+        return _Wanted(uid, gid, targets)
 
     def _job(self, job_id: int) -> Job | None:
         found = self._db.records(Job, "SELECT record FROM jobs WHERE id = ?", job_id)
         return found[0] if found else None
 
-    def _is_over(self, array_id: int, option: str | None) -> bool:
+    def _is_over(self, element: Job) -> bool:
         """Return whether all elements of an array have been taken in and have ended."""
+        array_id = element.array.array_id if element.array is not None else element.id
         if self._db.execute(_ARRAY_LIVES, (array_id, *_UNFINISHED)).fetchone() is not None:
             return False
         query = "SELECT count(*) FROM jobs WHERE array_id = ?"
         (count,) = self._db.execute(query, (array_id,)).fetchone()
-        return option is None or count >= len(array_option(option).indices)
+        whole = array_of(self._submissions.of_job(element.id).job_file())
+        return whole is None or count >= len(whole.indices)
 
     def _states(self, array_id: int) -> dict[JobState, int]:
         query = "SELECT state, count(*) FROM jobs WHERE array_id = ? GROUP BY state"

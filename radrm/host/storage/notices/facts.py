@@ -28,6 +28,7 @@ def facts_of(
         "name": job.spec.name,
         "user": job.spec.user,
         "comment": _short(job.spec.comment),
+        "params": dict(job.array.params) if job.array is not None and job.array.params else None,
         "state": job.state.value,
         "exit_code": job.exit_code,
         "reason": _short(_reason(job, event, attempt)),
@@ -51,11 +52,15 @@ def facts_of_array(job: Job, states: Mapping[JobState, int]) -> Facts:
     count = {state.value: number for state, number in states.items() if number}
     worst = next((state for state in _WORST if count.get(state)), JobState.COMPLETED.value)
     label = str(job.array.array_id) if job.array is not None else job.label
-    none = ("exit_code", "reason", "started_at", "waited_s", "ran_s", "attempts", "peak_mib")
-    found = {**facts_of(job, "end"), **dict.fromkeys(none), "oom_count": None}
+    found = {**facts_of(job, "end"), **dict.fromkeys(_OF_ONE)}
     return {**found, "job": label, "state": worst, "states": count}
 
 
+_OF_ONE = (
+    *("params", "exit_code", "reason", "started_at", "waited_s", "ran_s", "attempts", "peak_mib"),
+    "oom_count",
+)
+"""The facts of an element that are none of its array's."""
 _WORST = (JobState.FAILED.value, JobState.TIMEOUT.value, JobState.CANCELLED.value)
 
 
