@@ -18,7 +18,7 @@ import time
 import tty
 
 from radrm.host.sessions.frames import INPUT, INTERRUPT, frame, size_frame
-from radrm.host.sessions.inside import VARIABLE
+from radrm.host.sessions.inside import FOLDER, VARIABLE
 from radrm.host.sockets import listen, peer
 from radrm.host.storage.files import write_all
 
@@ -239,4 +239,4 @@ def _make_folder() -> str:
 
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     own = runtime.startswith("/") and os.access(runtime, os.W_OK | os.X_OK)
-    return tempfile.mkdtemp(prefix="radrm-run-", dir=runtime if own else None)
+    return tempfile.mkdtemp(prefix=FOLDER, dir=runtime if own else None)
