@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     settings     list all settings, and check those that are given
     usage        one line about a wrong command line
     show         tables, cards and plots (a folder)
+    top          the live view of `radrm top` (a folder)
     completion   completion of command lines by shells (a folder)
     slurm        radrm for people and scripts that come from Slurm (a folder)
     remote       radrm on other servers, by ssh (a folder)

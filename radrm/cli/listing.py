@@ -12,6 +12,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "submit": "Submit job files, or one command after `--`.",
         "run": "Run one command in the queue, tied to this terminal.",
         "status": "Show jobs: where they run, why they wait, how they ended.",
+        "top": "Show GPUs and jobs live, and give commands by key.",
         "explain": "Say why a job waits, or where and how it ran.",
         "logs": "Print a job's log.",
         "attach": "Show a job's output as it runs; end with the job's exit code.",
@@ -94,6 +95,7 @@ EVERYDAY = frozenset(
             "resume",
             "shares",
             "status",
+            "top",
         ),
         *("history", "usage", "wait"),
     }

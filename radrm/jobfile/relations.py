@@ -17,6 +17,8 @@ PARAM_VARIABLE = "RADRM_PARAM_"
 """What the variables of a sweep begin with; the name of the parameter follows."""
 OF_ARRAYS = frozenset({"array", "at-once", "max-fails", "param", "params"})
 """The options that an array keeps as they were submitted."""
+FIXED = OF_ARRAYS | {"hold", "interactive", "snapshot"}
+"""The options that no edit changes."""
 
 
 class AfterOption(Record):

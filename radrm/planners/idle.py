@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from radrm.core import events as ev
 from radrm.core.proposals import Cancel, Preempt, Proposal, TakeCheckpointNow, Warn
@@ -56,6 +56,33 @@ class _Track:
     since_s: float
     last_s: float
     asked: bool = False
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What one reading proves: the SM activity of the device, and of attempts by their serials.
+
+    `device` is None if it is unknown.
+    """
+
+    device: float | None
+    own: Mapping[int, float]
+
+    @classmethod
+    def by(cls, reading: Reading, smact_below: float) -> _Shown:
+        device = reading.smact
+        if reading.error or reading.fault or reading.smact_error or not _is_figure(device):
+            return cls(None, {})
+        found = {each.serial: each.smact for each in reading.attempts}
+        own = {serial: smact for serial, smact in found.items() if _is_figure(smact)}
+        if max(own.values(), default=0.0) < smact_below:
+            own = {}  # they do not tell whose the activity is
+        return cls(device, own)
+
+    def of(self, serial: int) -> float | None:
+        """Return what an attempt shows there at most; None if that is unknown."""
+        own = None if self.device is None else self.own.get(serial)
+        return self.device if own is None or self.device is None else min(own, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +117,18 @@ class Idle(Planner):
 
     def _proposals(self, view: View, readings: Sequence[Reading], plan: Plan) -> Iterator[Proposal]:
         tracks: dict[int, _Track] = view.memo.setdefault(NAME, {})
-        taken = {reading.device: reading for reading in readings}
+        taken = {each.device: _Shown.by(each, self.smact_below) for each in readings}
         live: set[int] = set()
         for job, attempt in tuple(view.running()):
             live.add(job.id)
-            devices = attempt.devices
-            if not devices or not taken.keys() >= set(devices):
+            devices = attempt.placement.devices
+            if not devices or any(uuid not in taken for uuid in devices):
                 continue  # these readings say nothing of it
             shown = None
             if _may_be_idle(job, attempt):
-                shown = self._shown(attempt, [taken[uuid] for uuid in devices])
+                each = [taken[uuid].of(attempt.serial) for uuid in devices]
+                known = [figure for figure in each if figure is not None]
+                shown = max(known) if len(known) == len(each) else None
             if shown is None or shown >= self.smact_below:
                 tracks.pop(job.id, None)
                 if attempt.warning(NAME) is not None:
@@ -112,26 +141,6 @@ class Idle(Planner):
         if plan.state is not None:
             kept = {key: n for key, n in plan.state.items() if view.job(int(key)) is not None}
             plan.state = kept or None
-
-    def _shown(self, attempt: Attempt, readings: Sequence[Reading]) -> float | None:
-        """Return the highest SM activity of an attempt on its devices; None if one is unknown."""
-        found = [self._shown_on(attempt, reading) for reading in readings]
-        known = [each for each in found if each is not None]
-        return max(known) if len(known) == len(found) else None
-
-    def _shown_on(self, attempt: Attempt, reading: Reading) -> float | None:
-        device = reading.smact
-        if reading.error or reading.fault or reading.smact_error or not _is_figure(device):
-            return None
-        assert device is not None
-        if device < self.smact_below:
-            return device
-        of = {each.serial: each.smact for each in reading.attempts}
-        own = of.pop(attempt.serial, None)
-        others = [each for each in of.values() if each is not None]
-        if _is_figure(own) and own is not None and max(others, default=0.0) >= self.smact_below:
-            return own
-        return device
 
     def _tracked(self, view: View, tracks: dict[int, _Track], attempt: Attempt) -> _Track:
         """Return an idle attempt's track, a new one after a gap."""
@@ -212,7 +221,7 @@ def _may_be_idle(job: Job, attempt: Attempt) -> bool:
     return attempt.stop is None and attempt.target is None and job.target is None
 
 
-def _is_figure(smact: float | None) -> bool:
+def _is_figure(smact: float | None) -> TypeGuard[float]:
     return smact is not None and 0 <= smact < float("inf")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
+from radrm.cli.show.styled import draw
 from radrm.errors import Refused
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def shown(
         highlight=False,
     )
     for part in parts:
-        console.print(part, soft_wrap=True)
+        draw(console, part)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     if not terminal:
         assert "".join(f"{line}\n" for part in parts for line in part.plain_lines()) == text

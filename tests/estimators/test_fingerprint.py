@@ -169,6 +169,15 @@ def test_variables_given_at_submission_count_where_the_job_names_them() -> None:
     assert submitted("python -m net\n") != submitted("python -m net\n", cwd="/elsewhere")
 
 
+def test_the_parameters_of_a_sweep_count_unless_they_cannot_change_the_memory() -> None:
+    def of(values: str) -> str:
+        name, _, value = values.partition("=")
+        return submitted(f"#RAD --env=RADRM_PARAM_{name}={value}\npython a.py\n")
+
+    assert of("lr=1") == of("lr=2") == of("random_seed=3")
+    assert of("bs=1") != of("bs=2")
+
+
 def test_variables_that_a_program_file_names_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ The files, in the order in which they may import one another:
     saving  defects of requests to save, of migrations, and of the shard server of `radrun`
     growing defects of FlowCon
     durations  defects of run times
-    due_times  defects of due times
+    due_times  defects of due times, of other limits of time, and of a reload
     energy  defects of energy
     capacity  defects of `andreas` and its optimizer
     elasticity  defects of the planner `elastic`

@@ -1,10 +1,16 @@
-"""Defects of due times: how they are read, and what is expected of jobs that have one."""
+"""Defects of due times: how they are read, and what is expected of jobs that have one.
+
+And of `--begin`, `--retry-on`, `--silent-limit`, `[idle]` and a reload.
+"""
 
 from __future__ import annotations
 
 from tools.defects.mutant import Mutant
 
 _MOMENTS, _EXPECTED = "../jobfile/moments.py", "../daemon/views/expected.py"
+
+_BEGIN, _SILENCE = "lifecycle/timing/begin.py", "lifecycle/timing/silence.py"
+_IDLE, _RELOAD = "../planners/idle.py", "../daemon/reload/changes.py"
 
 MUTANTS = (
     Mutant(
@@ -84,5 +90,95 @@ MUTANTS = (
         _EXPECTED,
         "        elif left.exceeded:\n",
         "        elif False:\n",
+    ),
+    Mutant(
+        "a job that waits for its moment is in the queue",
+        "state/queue/queue.py",
+        "job.held or job.awaits_begin or job.estimating",
+        "job.held or job.estimating",
+    ),
+    Mutant(
+        "a timer begins a job, whatever the clock shows",
+        _BEGIN,
+        "    if now.awaits_begin:\n        return False\n",
+        "    now = replace(now, awaits_begin=False)\n",
+    ),
+    Mutant(
+        "a restart forgets the moment",
+        "adoption.py",
+        "            if job.awaits_begin:\n                wake_for_begin(state, job)\n",
+        "",
+    ),
+    Mutant(
+        "a requeued job does not wait for its moment",
+        "lifecycle/edits.py",
+        "run_again(state, with_begin(state, replace(job, after=open_yet)))",
+        "run_again(state, replace(job, after=open_yet))",
+    ),
+    Mutant(
+        "a failure of unknown code is retried for a code",
+        "lifecycle/returning.py",
+        "any(code is not None and a <= code <= b",
+        "any(code is None or a <= code <= b",
+    ),
+    Mutant(
+        "a silent job is stopped without a warning",
+        _SILENCE,
+        "    elif warning is None:\n",
+        "    elif warning is None and silent_s < limit_s:\n",
+    ),
+    Mutant(
+        "reports that no daemon heard count as silence",
+        _SILENCE,
+        "    if attempt.reported:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "a word of the job leaves its warning",
+        _SILENCE,
+        "    if attempt.warnings:\n        warn(",
+        "    if False:\n        warn(",
+    ),
+    Mutant(
+        "what is unknown is zero",
+        _IDLE,
+        "            return cls(None, {})\n",
+        "            return cls(0.0, {})\n",
+    ),
+    Mutant(
+        "figures that name nobody prove that all are idle",
+        _IDLE,
+        "            own = {}  # they do not tell whose the activity is\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "one idle GPU of several is enough",
+        _IDLE,
+        "shown = max(known) if len(known) == len(each) else None",
+        "shown = min(known) if len(known) == len(each) else None",
+    ),
+    Mutant(
+        "a gap in the readings is idle time",
+        _IDLE,
+        "if found is None or stale or found.serial",
+        "if found is None or found.serial",
+    ),
+    Mutant(
+        "a warning of an earlier daemon lets the action follow",
+        _IDLE,
+        "warned_s >= now_s - track.since_s",
+        "warned_s < 0",
+    ),
+    Mutant(
+        "an idle job is requeued without end",
+        _IDLE,
+        "if _requeues(plan.state, job) >= MOST_REQUEUES:",
+        "if _requeues(plan.state, job) > 99:",
+    ),
+    Mutant(
+        "what needs a restart changes at once",
+        _RELOAD,
+        "AT_START & kept.keys()",
+        "AT_START - kept.keys()",
     ),
 )

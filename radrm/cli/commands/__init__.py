@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     logs        `radrm logs`
     attach      `radrm attach`
     status      `radrm status`
+    top         `radrm top`
     explain     `radrm explain`
     wait        `radrm wait`
     cancel      `radrm cancel`

@@ -15,6 +15,7 @@ from radrm.host.storage.submission import here
 from radrm.jobfile.command_line import parse_edit
 from radrm.jobfile.options import MOMENTS, OPTIONS
 from radrm.jobfile.parsing import dated
+from radrm.jobfile.relations import FIXED
 
 _OF_LIVE_JOBS = (
     "time",
@@ -29,7 +30,6 @@ _OF_LIVE_JOBS = (
     "requeue",
     "comment",
 )
-_FIXED = ("array", "hold")
 
 
 def edit(
@@ -73,7 +73,7 @@ def edit_help() -> str:
         "Options:",
     ]
     for option in OPTIONS:
-        if not option.available or option.name in _FIXED:
+        if not option.available or option.name in FIXED:
             continue
         mark = "*" if option.name in _OF_LIVE_JOBS else " "
         if len(option.usage) > 28:

@@ -1,7 +1,7 @@
 """Rows and columns: complete in a pipe, and one line per row on a terminal of any width.
 
 On a narrow terminal, columns are left out by their rank. Then long texts are shortened with an
-ellipsis. A row is never wrapped.
+ellipsis. Only the text of a last column that says so is wrapped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Column(Record):
     """One column. `least` is the smallest width that it may be cut to (0: never cut).
 
     On a narrow terminal the column with the highest `rank` is left out first; one with rank 0
-    always stays. `most` bounds its width on a terminal (0: no bound).
+    always stays. `most` bounds its width on a terminal (0: no bound). `wrap`: of the last column, a
+    long text goes on in the next lines.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Column(Record):
     rank: int = 0
     least: int = 0
     most: int = 0
+    wrap: bool = False
 
 
 class Rows:
@@ -57,6 +59,10 @@ class Rows:
         taken = [[cell_width(cell.plain) for cell in cells] for cells in rows]
         wanted = [max(column) for column in zip(*taken, strict=True)]
         widths = dict(enumerate(wanted)) if width is None else self._fitted(wanted, width)
+        last = len(self.columns) - 1
+        if width is not None and self.columns[last].wrap and last in widths:
+            rows = [line for row in rows for line in _wrapped(row, widths[last])]
+            taken = [[cell_width(cell.plain) for cell in cells] for cells in rows]
         return [self._line(*row, widths) for row in zip(rows, taken, strict=True)]
 
     def _fitted(self, wanted: Sequence[int], width: int) -> dict[int, int]:
@@ -94,6 +100,19 @@ class Rows:
             else:
                 gap += width + _GAP
         return line
+
+
+def _wrapped(cells: list[Styled], width: int) -> list[list[Styled]]:
+    """A row with a last cell of one style, in as many lines as that needs at this width."""
+    last = cells[-1]
+    if cell_width(last.plain) <= width:
+        return [cells]
+    from textwrap import wrap
+
+    style = last.pieces[0][1]
+    pieces = [Styled(text, style) for text in wrap(last.plain, width)]
+    empty = [Styled() for _ in cells[1:]]
+    return [[*cells[:-1], pieces[0]], *([*empty, piece] for piece in pieces[1:])]
 
 
 class Field(Record):

@@ -79,7 +79,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             Column("POWER", right=True, rank=4),
             *([Column("NEAR", rank=10)] if several else []),
             Column("JOBS", least=8),
-            Column("WHY", least=10),
+            Column("WHY", least=10, wrap=True),
         )
     )
     for device in devices:

@@ -181,7 +181,7 @@ def _devices(devices: list[Document]) -> Rows:
             Column("NAME", rank=2, most=20),
             Column("REFUSED BY"),
             *(numbers if measured else ()),
-            Column("WHY", least=20),
+            Column("WHY", least=20, wrap=True),
         )
     )
     for device in devices:

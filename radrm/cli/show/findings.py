@@ -13,7 +13,7 @@ from radrm.errors import plain
 from radrm.host.health.finding import Finding, Level
 
 _INDENT, _STEP = 6, "-> "
-_STYLE = {Level.OK: "green", Level.WARN: "bold yellow", Level.FAIL: "bold red"}
+_STYLE = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,18 @@ PAGE = 50
 """Rows on one page."""
 
 _STATE_STYLE = {
-    "RUNNING": "bold cyan",
+    "RUNNING": "cyan",
     "LAUNCHING": "cyan",
     "STOPPING": "magenta",
-    "RECOVERING": "bold yellow",
+    "RECOVERING": "magenta",
     "PENDING": "yellow",
     "COMPLETED": "green",
     "FAILED": "bold red",
     "TIMEOUT": "red",
     "CANCELLED": "dim",
 }
+"""Colours that can be read on light and dark backgrounds. Many terminals draw bold cyan or yellow
+brighter, which is unreadable on white."""
 
 
 # ------------------------------------------------------------------ one job

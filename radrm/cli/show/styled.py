@@ -90,12 +90,23 @@ def show(*parts: Part) -> None:
     if is_drawn():
         drawing = console()
         for part in parts:
-            drawing.print(part, soft_wrap=True)
+            draw(drawing, part)
         return
     _take_any_text()
     for part in parts:
         sys.stdout.write("".join(f"{line}\n" for line in part.plain_lines()))
     sys.stdout.flush()  # logs are written to the buffer below, past this text layer
+
+
+def draw(drawing: Console, part: Part) -> None:
+    """Print a part by rich. On a terminal a line of text is cut, or wrapped at words; all other
+    parts know the width themselves."""
+    if not isinstance(part, Styled) or drawing.width >= _PIPE_WIDTH:
+        drawing.print(part, soft_wrap=True)
+    elif part.cut:
+        drawing.print(part, no_wrap=True, overflow="ellipsis")
+    else:
+        drawing.print(part)
 
 
 def is_drawn() -> bool:

@@ -159,6 +159,8 @@ def take_in(
             job_file.name,
             lambda own: estimation.known_at_once(with_values(job_file, own), envelope, arrival.uid),
         )
+        # An error of an estimator is met here, where it makes a FAILED job.
+        known = sweep.of(JobSpec("", user, arrival.uid), values.values(0))[1]
     else:
         known = estimation.known_at_once(job_file, envelope, arrival.uid)
     group = group_name(group_of(arrival.uid, arrival.gid))

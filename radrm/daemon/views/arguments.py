@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from radrm.core.records import Job
 from radrm.core.words import JobState
 from radrm.errors import UsageError
-from radrm.jobfile.relations import OF_ARRAYS
+from radrm.jobfile.relations import FIXED
 from radrm.jobfile.values import shown
 
 Words = dict[str, Any]
@@ -67,8 +67,8 @@ def reason_word(words: Words) -> str | None:
 def raw_options(words: Words) -> Words:
     """The options of an edit as the client wrote them. The option table reads their values."""
     found = words.get("options")
-    if not isinstance(found, dict) or not found or found.keys() & {*OF_ARRAYS, "hold"}:
-        without = ", ".join(map(repr, sorted({*OF_ARRAYS, "hold"})))
+    if not isinstance(found, dict) or not found or found.keys() & FIXED:
+        without = ", ".join(map(repr, sorted(FIXED)))
         raise UsageError(f"the request 'edit' takes a table of options, without {without}")
     return found
 

@@ -271,7 +271,11 @@ def in_short(refusals: Sequence[Refusal] | None) -> str | None:
     if general and general[0].rule == _STOPPED:
         return "held by --max-fails"
     first = next(iter(() if general else _that_could(refusals or ())), None)
-    if first is None or first.rule != "memory" or None in (first.needed, first.available):
+    if first is None or first.needed is None or first.available is None:
+        return None
+    if first.rule == "demand":
+        return f"SM activity: needs {first.needed:.2f}, {first.available:.2f} left"
+    if first.rule != "memory":
         return None
     needed, there = (show_mib(mib).replace(".0", "") for mib in (first.needed, first.available))
     return f"GPU memory: needs {needed}, {there} free"

@@ -156,7 +156,7 @@ class Foresight:
         if job.after:
             return None, None, "it waits for the end of other jobs"
         if job.awaits_begin:
-            return None, None, "its start cannot be predicted before its --begin"
+            return None, None, "it does not start before its --begin"
         reserved = [
             reservation.since.boot_s
             for device in snapshot.devices

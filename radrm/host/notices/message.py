@@ -102,7 +102,8 @@ def fields_of(facts: Mapping[str, Any], host: str) -> dict[str, str]:
 def _what(facts: Mapping[str, Any]) -> str:
     """What has happened, in a few words."""
     event, states = facts["event"], facts.get("states")
-    job = f"{'array' if states else 'job'} {facts['job']} ({facts['name']})"
+    kind = "array" if states or event == "held" else "job"
+    job = f"{kind} {facts['job']} ({facts['name']})"
     if event == "oom":
         return f"{job} hit GPU out-of-memory"
     if event == "start":
@@ -119,7 +120,7 @@ def _what(facts: Mapping[str, Any]) -> str:
 _WARNED = {
     "idle": "leaves its GPUs idle",
     "silent": "is silent",
-    "held": "is held: too many of its elements failed",
+    "held": "is held, because too many of its elements failed",
 }
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 VARIABLE = "RADRM_SESSION"
+FOLDER = "radrm-run-"
+"""What the name of a session's folder begins with. It holds the socket alone."""
 EXIT_HUNG_UP = 129
 """Nobody listens any more: as a death by HUP."""
 _PROMPT_S = 30.0
@@ -56,13 +58,16 @@ def main(words: Sequence[str]) -> int:
     """Run a session. Returns the exit status; ends by a signal if the command did."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     cut = words.index("--")
+    path = os.environ.pop(VARIABLE, "")
     try:
-        link, first = _connected(os.environ.pop(VARIABLE, ""))
+        link, first = _connected(path)
     except Gone as why:
+        _tidy(path)
         _tell(f"no radrm run waits for this job: {why}; submit it by radrm submit instead")
         return EXIT_HUNG_UP
     status = Session(link, first, "--pty" in words[:cut], words[cut + 1 :]).run()
     if status is None:
+        _tidy(path)
         _tell("the terminal of this job is gone, so it has ended")
         return EXIT_HUNG_UP
     if os.WIFSIGNALED(status):
@@ -85,6 +90,15 @@ def _connected(path: str) -> tuple[socket.socket, bytes]:
         return link, first
     except (Unreachable, OSError) as error:
         raise Gone(str(error)) from None
+
+
+def _tidy(path: str) -> None:
+    """Remove the socket of a `radrm run` that was killed, and its folder, which is then empty."""
+    folder = os.path.dirname(path)
+    if os.path.basename(folder).startswith(FOLDER):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+            os.rmdir(folder)
 
 
 def _tell(text: str) -> None:

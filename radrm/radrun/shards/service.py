@@ -63,7 +63,8 @@ class Service:
         self._writer: Worker | None = None
         self._id = ""
         self._saved_at = -1
-        self._stop_wanted = self._left = False
+        self._stop_wanted = self._leaves = self._left = False
+        """Whether a stop was asked for; whether the pause under way is it; whether it is over."""
 
     def halt(self) -> None:
         """Workers that end from now on have not failed."""
@@ -289,7 +290,7 @@ class Service:
 
     @property
     def _leaving(self) -> bool:
-        return self._stop_wanted and bool(self._granted)
+        return self._leaves and bool(self._granted)
 
     def _check_writer(self, member: Member, message: Message) -> None:
         if member.worker != self._writer or not self._id or message.get("id") != self._id:
@@ -328,13 +329,15 @@ class Service:
             if (self.members[worker].waits_to or {}).get("do") == "save"
         ]
         self._writer = (asked or self._granted)[0]
-        if self._stop_wanted:
+        # A stop that is asked for from now on comes at the next boundary: this one is not told.
+        self._leaves = self._stop_wanted
+        if self._leaves:
             self._listener.boundary(self._dealing.step)
         for worker in self._granted:
             member = self.members[worker]
             if worker in asked:
                 continue  # `_save` answers it
-            if worker == self._writer or not self._dealing.asynchronous or self._stop_wanted:
+            if worker == self._writer or not self._dealing.asynchronous or self._leaves:
                 member.answer({"save": True, "last": self.book.over()})
 
     # ---------------------------------------------------------------- what waits

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -50,6 +54,15 @@ class AtTerminal:
             assert ready, f"{text!r} is not in {self.seen!r}"
             self.seen += os.read(self.screen, 65536)
         self.seen = self.seen.partition(text.encode())[2]
+
+    def resize(self, rows: int, columns: int) -> None:
+        """As the window's program does. (The terminal controls no session, so the signal that
+        the kernel would send is sent here.)"""
+        fcntl.ioctl(self.screen, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def modes(self) -> list[Any]:
+        return termios.tcgetattr(self.screen)
 
     def code(self) -> int:
         return self.process.wait(PATIENCE_S)
@@ -138,6 +151,7 @@ def test_ctrl_c_interrupts_the_job_and_the_second_cancels_it(shared_daemon: Daem
 def test_a_shell_on_a_gpu(shared_daemon: DaemonHome) -> None:
     words = ("run", "--name=shell", "--pty", "--", "sh")
     with at_terminal(shared_daemon, *words) as terminal:
+        before = terminal.modes()
         terminal.type("echo GPU=$CUDA_VISIBLE_DEVICES; tty\r")
         terminal.wait_for("GPU=GPU-")
         terminal.wait_for("/dev/pts/")
@@ -145,8 +159,12 @@ def test_a_shell_on_a_gpu(shared_daemon: DaemonHome) -> None:
         assert job["state"] == "RUNNING"
         refused = shared_daemon.radrm("attach", "shell")
         assert refused.returncode == 1 and "keeps no log" in refused.stderr
+        terminal.resize(33, 111)
+        terminal.type("stty size\r")
+        terminal.wait_for("33 111")
         terminal.type("exit 7\r")
         assert terminal.code() == 7
+        assert terminal.modes() == before, "the terminal is as it was"
     assert shared_daemon.job("shell")["exit_code"] == 7
 
 

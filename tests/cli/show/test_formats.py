@@ -111,17 +111,17 @@ def run(client: Script, monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None
     status(**{**words, **more, **changed})
 
 
-def test_all_rows_are_printed_a_request_for_each_thousand(
+def test_all_rows_are_printed_by_as_many_requests_as_the_daemon_wants(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(words: dict[str, Any]) -> Any:
-        some = range(words["offset"], min(2500, words["offset"] + words["limit"]))
+        some = range(words["offset"], min(2500, words["offset"] + min(700, words["limit"])))
         return page([job(i) for i in some], 2500)
 
     client = Script(page=[answer])
     run(client, monkeypatch, layout="%i")
     assert capsys.readouterr().out.split() == ["JOBID", *map(str, range(2500))]
-    assert [words["offset"] for _, words in client.asked] == [0, 1000, 2000]
+    assert [words["offset"] for _, words in client.asked] == [0, 700, 1400, 2100]
     run(client, monkeypatch, layout="%i", no_header=True, limit=3, page=2)
     assert capsys.readouterr().out.split() == ["3", "4", "5"]
 

@@ -215,3 +215,22 @@ def test_a_card_ends_with_its_log_and_names_the_error() -> None:
     running = job(1, "RUNNING")
     text = [line for part in card(running, NOW, {}, tails=tails) for line in shown(part, 80)]
     assert not any("ValueError" in line for line in text)
+
+
+def test_the_text_of_a_last_column_is_wrapped_if_that_is_wanted() -> None:
+    table = Rows((Column("GPU", right=True), Column("WHY", least=10, wrap=True)))
+    table.add("0", Styled("needs 40.0G, 27.6G free", "red"))
+    table.add("10", "-")
+    lines = table.lines(20)
+    assert [line.plain for line in lines] == [
+        *("GPU  WHY", "  0  needs 40.0G,", "     27.6G free", " 10  -"),
+    ]
+    assert ("27.6G free", "red") in lines[2].pieces
+    assert table.plain_lines()[1] == "  0  needs 40.0G, 27.6G free"
+
+
+def test_a_line_of_text_is_cut_or_wrapped_at_words() -> None:
+    text = "one two three four five"
+    assert shown(Styled(text, cut=True), 20) == ["one two three four …"]
+    assert [line.rstrip() for line in shown(Styled(text), 20)] == ["one two three four", "five"]
+    assert shown(Styled(text), 20, terminal=False) == [text]

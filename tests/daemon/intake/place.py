@@ -33,7 +33,12 @@ class Nothing:
 
     error: Exception | None = None
 
+    def __init__(self) -> None:
+        self.asked: list[JobFile] = []
+        """The job files that were asked about."""
+
     def known_at_once(self, job_file: JobFile, envelope: Envelope, uid: int) -> Knowledge:
+        self.asked.append(job_file)
         if self.error is not None:
             raise self.error
         return NOTHING_KNOWN

@@ -52,6 +52,54 @@ def test_whatever_a_sound_envelope_makes_the_readers_do_it_becomes_a_failed_job(
     assert place.waiting() == []
 
 
+SWEEP = {"param": ["bs=8,16", "lr=1,2"], "name": "t-{lr}", "gpus": "1", "max-fails": "3@60s"}
+COMMAND = {"file": None, "script": None, "command": ("python", "a.py", "--bs", "{bs}", "{x}")}
+
+
+def test_the_elements_of_a_sweep_have_their_values(place: Place) -> None:
+    sent = place.put(**COMMAND, options=SWEEP)
+    place.scan.run()
+    jobs = place.made(sent.ticket)
+    assert [job.spec.name for job in jobs] == ["t-1", "t-2"] * 2
+    elements = [job.array for job in jobs if job.array is not None]
+    assert [dict(e.params) for e in elements] == [
+        {"bs": bs, "lr": lr} for bs in ("8", "16") for lr in ("1", "2")
+    ]
+    assert {(e.max_fails, e.fails_within_s, e.at_once) for e in elements} == {(3, 60.0, 1000)}
+    asked = [job_file.argv for job_file in place.known.asked]
+    assert asked == [("python", "a.py", "--bs", bs, "{x}") for bs in ("8", "16")], (
+        "lr changes no need, so equal elements are asked about once"
+    )
+    last = place.store.submissions.of_job(jobs[3].id).job_file()
+    assert last.argv[3] == "16" and dict(last.options.env)["RADRM_PARAM_lr"] == "2"
+    assert last.name == "t-2"
+
+
+@pytest.mark.parametrize(
+    ("options", "table", "why"),
+    [
+        ({"params": "f.csv"}, None, "its values were not submitted"),
+        ({"params": "f.csv"}, "a,b\n1\n", "line 2: 1 values for 2 parameters"),
+        ({"param": ["a=0:999", "b=0:999"]}, None, "1000000 combinations of values"),
+        ({"param": ["a=1"], "array": "0-3"}, None, "each make an array"),
+    ],
+)
+def test_the_daemon_checks_a_sweep_again(
+    place: Place, options: dict[str, Any], table: str | None, why: str
+) -> None:
+    sent = place.put(**COMMAND, options=options, table=table)
+    place.scan.run()
+    (job,) = place.made(sent.ticket)
+    assert job.state.value == "FAILED" and why in (job.reason or "")
+
+
+def test_a_sweep_that_makes_an_estimator_fail_becomes_a_failed_job(place: Place) -> None:
+    place.known.error = ZeroDivisionError("a bug of ours")
+    sent = place.put(**COMMAND, options=SWEEP)
+    place.scan.run()
+    assert place.state(sent.ticket) == "FAILED" and place.refused() == 0
+
+
 texts = st.text(max_size=8) | st.sampled_from(["\udcff", "1", "-1", "9" * 30, "1:00", "a\nb"])
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
 values = scalars | st.lists(scalars, max_size=3) | st.dictionaries(texts, scalars, max_size=2)

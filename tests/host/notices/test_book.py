@@ -128,6 +128,14 @@ def test_an_array_is_not_over_before_all_of_it_is_taken_in(store: Store) -> None
     assert told(store) == []
 
 
+def test_what_is_held_is_the_array_each_time(store: Store) -> None:
+    elements = array(store, 3, A)
+    for number in (1, 2):
+        store.save([decided(warned=(Warned(elements[number].id, "held", "2 failed"),))])
+    assert told(store) == [("1", "held", f"mail {A}")] * 2
+    assert waiting(store)[0].facts["state"] is None
+
+
 def test_a_sweep_is_an_array(store: Store) -> None:
     elements = [
         pending(i, ticket="T1", array=ArrayElement(1, i - 1, params=(("lr", str(i)),)))

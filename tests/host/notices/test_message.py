@@ -40,7 +40,10 @@ def test_the_usual_text() -> None:
     [
         (facts_of(pending(), "oom"), "job 1 (train) hit GPU out-of-memory"),
         (facts_of(pending(), "start"), "job 1 (train) has started"),
-        (facts_of(pending(), "held", None, "3 of 9 failed"), "job 1 (train) is held: too many"),
+        (
+            facts_of(pending(), "held", None, "3 of 9 failed"),
+            "array 1 (train) is held, because too many",
+        ),
         (
             facts_of_array(ended(pending()), {JobState.FAILED: 1, JobState.COMPLETED: 8}),
             "array 1 (train) has ended: 1 FAILED, 8 COMPLETED",

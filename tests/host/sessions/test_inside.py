@@ -90,8 +90,22 @@ def test_the_command_has_a_terminal_of_the_size_of_the_users(terminal: Terminal)
     assert terminal.code() == 7
 
 
-def test_ctrl_c_reaches_the_command_through_its_terminal(terminal: Terminal) -> None:
-    terminal.start("--pty", "--", "sh", "-c", "trap 'echo caught; exit 3' INT; echo on; sleep 999")
+WAITS = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+print("on", flush=True)
+open(sys.argv[1], "w").close()
+signal.sigwait({signal.SIGINT})
+print("caught")
+sys.exit(3)
+"""
+"""Waits for INT, and cannot miss it."""
+
+
+def test_ctrl_c_reaches_the_command_through_its_terminal(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    terminal.start("--pty", "--", sys.executable, "-c", WAITS, str(tmp_path / "ready"))
     terminal.read(b"on")
     terminal.send(frame(INPUT, b"\x03"))
     assert b"caught" in terminal.read()
@@ -106,16 +120,11 @@ def test_all_that_a_command_prints_arrives(terminal: Terminal) -> None:
     assert terminal.code() == 0
 
 
-def test_a_command_without_a_terminal_is_interrupted(terminal: Terminal) -> None:
-    marked = (
-        "import signal,sys; signal.signal(2, lambda *_: sys.exit(5)); open('ready','w').close()"
-    )
-    place = terminal.path.parent
-    program = f"import os; os.chdir({str(place)!r}); {marked}; signal.pause()"
-    terminal.start("--", sys.executable, "-c", program)
-    wait_until((place / "ready").exists, "the command")
+def test_a_command_without_a_terminal_is_interrupted(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.start("--", sys.executable, "-c", WAITS, str(tmp_path / "ready"))
+    wait_until((tmp_path / "ready").exists, "the command")
     terminal.send(frame(INTERRUPT))
-    assert terminal.code() == 5
+    assert terminal.code() == 3
 
 
 def test_a_death_by_a_signal_is_passed_on(terminal: Terminal) -> None:
@@ -131,6 +140,16 @@ def test_a_command_ends_with_its_connection(terminal: Terminal, tmp_path: Path) 
     terminal.hang_up()
     assert terminal.code() == inside.EXIT_HUNG_UP
     wait_until(lambda: not Path(f"/proc/{int(pid)}").exists(), "the end of the shell's job")
+
+
+def test_a_command_has_time_after_hup(terminal: Terminal, tmp_path: Path) -> None:
+    """No TERM follows at once."""
+    saves = f"trap 'sleep 0.2; touch {tmp_path}/saved; exit' HUP"
+    terminal.start("--pty", "--", "sh", "-c", f"{saves}; echo on; while :; do sleep 0.05; done")
+    terminal.read(b"on")
+    terminal.hang_up()
+    assert terminal.code() == inside.EXIT_HUNG_UP
+    assert (tmp_path / "saved").exists()
 
 
 def test_a_command_without_a_terminal_gets_term(terminal: Terminal, tmp_path: Path) -> None:
@@ -156,7 +175,8 @@ def _children(pid: int) -> list[int]:
 
 
 def test_what_is_no_frame_ends_the_session(terminal: Terminal) -> None:
-    terminal.start("--pty", "--", "sleep", "999")
+    terminal.start("--pty", "--", "sh", "-c", "echo on; sleep 999")
+    terminal.read(b"on")
     terminal.send(b"\xff\xff\xff")
     assert terminal.code() == inside.EXIT_HUNG_UP
 
@@ -180,6 +200,18 @@ def test_nobody_listens(path: str, tmp_path: Path) -> None:
     )
     assert done.returncode == inside.EXIT_HUNG_UP and not (tmp_path / "begun").exists()
     assert len(done.stderr.splitlines()) == 1 and "no radrm run waits" in done.stderr
+
+
+def test_what_a_killed_client_has_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "radrm-run-1").mkdir()
+    listen(tmp_path / "radrm-run-1" / "socket").close()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", inside.__file__, "--", "true"],
+        env={inside.VARIABLE: str(tmp_path / "radrm-run-1" / "socket")},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == inside.EXIT_HUNG_UP and list(tmp_path.iterdir()) == []
 
 
 def test_another_users_end_is_not_believed(tmp_path: Path) -> None:

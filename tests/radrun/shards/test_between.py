@@ -1,4 +1,4 @@
-"""A pause that finds every asynchronous worker between two shards."""
+"""Pauses that begin in a moment of their own: between two shards, and within another pause."""
 
 from __future__ import annotations
 
@@ -51,3 +51,33 @@ def test_one_takes_a_shard_and_saves(tmp_path: Path) -> None:
     service.handle(members[first], {"do": "store", "id": identity})
     service.handle(members[first], {"do": "saved", "id": identity, "keep": [identity]})
     assert answers[first][-1].get("leave") and answers[second][-1] == {"leave": True}
+
+
+def test_a_stop_within_a_save_comes_at_the_next_step(tmp_path: Path) -> None:
+    """Else the workers leave at a boundary that nobody hears of, and the job counts as done."""
+    listener, answers = Listener(), []
+    service = Service(Store(tmp_path), listener)
+    service.begin(1, [("main", 0)])
+    hello = {"do": "hello", "version": 1, "role": "main", "generation": 1, "task": 0}
+    member = service.join(hello, answers.append)
+
+    def save() -> None:
+        service.handle(member, {"do": "save"})
+        identity = answers[-1]["write"]
+        service.handle(member, {"do": "store", "id": identity})
+        service.handle(member, {"do": "saved", "id": identity, "keep": [identity]})
+
+    def step(number: int) -> None:
+        said = {"do": "step", "step": number, "read": {}, "seen": True, "ask": False}
+        service.handle(member, said)
+
+    service.save()
+    step(1)
+    assert answers[-1].get("save") and "boundary" not in listener.heard
+    service.stop_together()
+    save()
+    assert {"leave": False} in answers and "boundary" not in listener.heard
+    step(2)
+    assert answers[-1].get("save") and "boundary" in listener.heard
+    save()
+    assert answers[-1] == {"leave": True}

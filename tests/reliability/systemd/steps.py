@@ -134,7 +134,68 @@ def main(repository: Path) -> None:
     step("uninstall-service removes its files", not removed.returncode and not left,
          removed.stdout)  # fmt: skip
     step("the job runs on", job and job_process() == job)
+    os.kill(int(job), signal.SIGKILL)
+    own_service()
     print("all steps passed", flush=True)
+
+
+# ------------------------------------------------------------------ a service of one user's own
+
+_USER, _UID = "ada", 2345
+_RUNTIME = f"/run/user/{_UID}"
+_MANAGER = f"""[Service]
+User={_USER}
+Delegate=yes
+Environment=XDG_RUNTIME_DIR={_RUNTIME}
+ExecStart=/lib/systemd/systemd --user
+"""
+
+
+def as_user(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as the user, in the environment of a login."""
+    become = [
+        "setpriv",
+        f"--reuid={_UID}",
+        f"--regid={_UID}",
+        "--clear-groups",
+        "env",
+        "-C",
+        f"/home/{_USER}",
+    ]
+    named = [f"HOME=/home/{_USER}", f"XDG_RUNTIME_DIR={_RUNTIME}", f"PATH={os.environ['PATH']}"]
+    return run(*become, *named, *words)
+
+
+def own_service() -> None:
+    """A user's systemd, without login and D-Bus, and radrm in it."""
+    run("useradd", "--create-home", f"--uid={_UID}", "--user-group", _USER)
+    run("chmod", "--recursive", "a+rX", str(HOME))
+    for folder in Path(os.path.realpath(sys.executable)).parents:
+        folder.chmod(folder.stat().st_mode | 0o011)  # a Python below root's home; on the overlay
+    Path(_RUNTIME).mkdir(parents=True)
+    os.chown(_RUNTIME, _UID, _UID)
+    Path("/run/systemd/system/own.service").write_text(_MANAGER)
+    refused = as_user(RADRM, "install-service", "--user").stdout
+    step("--user without a systemd of the user says so", "no systemd runs for you" in refused,
+         refused)  # fmt: skip
+    run("systemctl", "start", "own")
+    step("a user's systemd starts", soon(lambda: os.path.exists(f"{_RUNTIME}/systemd/private")))
+    done = as_user(RADRM, "install-service", "--user", "--gpus", "sim:1xA100-40GB")
+    step("install-service --user starts a daemon", not done.returncode, done.stdout)
+    again = as_user(RADRM, "install-service", "--user", "--gpus", "sim:1xA100-40GB").stdout
+    step("a second run changes nothing", again.count("same  ") == 1, again)
+    submitted = as_user(RADRM, "submit", "--", "sleep", "1000")
+    step("a job is submitted", not submitted.returncode, submitted.stdout)
+    step("it runs", soon(job_process))
+    job = job_process()
+    restarted = as_user("systemctl", "--user", "restart", "radrmd")
+    step("systemctl --user restart works", not restarted.returncode, restarted.stdout)
+    step("it re-adopts the job", "1 running" in as_user(RADRM, "status").stdout)
+    removed = as_user(RADRM, "uninstall-service", "--user")
+    unit = f"/home/{_USER}/.config/systemd/user/radrmd.service"
+    step("uninstall-service --user removes its unit",
+         not removed.returncode and not os.path.exists(unit), removed.stdout)  # fmt: skip
+    step("the job runs on", job and job_process() == job)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ Document = dict[str, Any]
 _STYLE = {
     "PENDING": "yellow",
     "LAUNCHING": "cyan",
-    "RUNNING": "bold cyan",
-    "RECOVERING": "bold yellow",
+    "RUNNING": "cyan",
+    "RECOVERING": "magenta",
     "COMPLETED": "green",
 }
 _AT_WORK = ("LAUNCHING", "RUNNING", "STOPPING")

@@ -13,7 +13,9 @@ from radrm.experiments.accuracy import Accuracy, Case, accuracy
 
 
 def show_estimators(rows: Sequence[Document]) -> None:
-    table = Rows((Column("ESTIMATOR"), Column("ASKED", right=True), Column("BASED ON")))
+    table = Rows(
+        (Column("ESTIMATOR"), Column("ASKED", right=True), Column("BASED ON", least=20, wrap=True))
+    )
     for row in rows:
         table.add(str(row["estimator"]), str(row["asked"] or "-"), str(row["about"]))
     show(table, Styled("ASKED: the place among the estimators that are asked here"))

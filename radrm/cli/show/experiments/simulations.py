@@ -196,7 +196,7 @@ def compared_table(found: Sequence[Result]) -> Rows:
         for figure in figures:
             value = spread[figure.name]
             bold = value.mean is not None and value.mean == best[figure.name]
-            cells.append(Styled(_shown(figure, value), "bold green" if bold else ""))
+            cells.append(Styled(_shown(figure, value), "bold" if bold else ""))
             if figure.versus:
                 cells.append(Styled(_change(value.mean, spreads[0][figure.name].mean)))
         table.add(*cells)

@@ -30,7 +30,7 @@ def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
             Column("SMACT", right=True, rank=3),
             Column("ENERGY", right=True, rank=5),
             *[Column("PLANNER", rank=7)] * planners,
-            Column("WHY", least=20),
+            Column("WHY", least=20, wrap=True),
         )
     )
     for attempt in attempts:
@@ -71,7 +71,7 @@ _OF_LIVE = ("reserved_mib", "peak_mib", "energy_j")
 _OUTCOME_STYLE = {
     "completed": "green",
     "failed": "bold red",
-    "oom": "bold yellow",
+    "oom": "magenta",
     "timeout": "red",
     "lost": "bold red",
     "cancelled": "dim",

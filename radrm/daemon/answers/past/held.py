@@ -37,9 +37,11 @@ class Held:
 
     def __init__(self, begin_s: float, end_s: float) -> None:
         self._begin_s, self._end_s = begin_s, end_s
-        self._changes: list[tuple[float, int, bool, str, float, Sum | None]] = []
-        """A heap: time, a number, whether a stay begins or ends, its device, and for what begins
-        its end, for what ends V at its beginning."""
+        self._changes: list[tuple[float, int, bool, str, float, int]] = []
+        """A heap: time, a number, whether a stay begins or ends, its device, for what begins its
+        end, for what ends V at its beginning, and the place of its sum. Only plain values: the
+        garbage collector does not look at such tuples again and again."""
+        self._sums: list[Sum | None] = [None]
         self._number = 0
         self._devices: dict[str, _Device] = {}
 
@@ -49,9 +51,12 @@ class Held:
         begin_s, end_s = max(begin_s, self._begin_s), min(end_s, self._end_s)
         if begin_s >= end_s:
             return False
+        if devices and self._sums[-1] is not to:
+            self._sums.append(to)
         for device in devices:
             self._number += 1
-            heappush(self._changes, (begin_s, self._number, True, device, end_s, to))
+            change = begin_s, self._number, True, device, end_s, len(self._sums) - 1
+            heappush(self._changes, change)
         return True
 
     def divide(
@@ -66,7 +71,7 @@ class Held:
         """
         pace = Pace()
         while self._changes:
-            at_s, number, begins, name, value, to = heappop(self._changes)
+            at_s, number, begins, name, value, place = heappop(self._changes)
             device = self._devices.setdefault(name, _Device())
             if device.count:
                 device.parts_s += (at_s - device.at_s) / device.count
@@ -80,9 +85,10 @@ class Held:
             device.at_s = at_s
             if begins:
                 device.count += 1
-                heappush(self._changes, (value, number, False, name, device.parts_s, to))
+                heappush(self._changes, (value, number, False, name, device.parts_s, place))
             else:
                 device.count -= 1
+                to = self._sums[place]
                 if to is not None:
                     to.gpu_s += device.parts_s - value
             if pace.spent:

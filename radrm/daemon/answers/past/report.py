@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, TypeAlias
 
 from radrm.core.words import Outcome
+from radrm.daemon.answers import energy as energy_answers
 from radrm.daemon.answers.energy import (
     COLUMNS,
     MOST_ROWS,
@@ -30,7 +30,7 @@ from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.documents import Document
 from radrm.deadlines.costs import Zone
-from radrm.errors import UsageError
+from radrm.errors import Refused, UsageError
 from radrm.host.storage.ended import PastAttempt, PastJob
 
 _DAY_S = 86_400.0
@@ -54,6 +54,11 @@ class _Sums:
     def row(self, key: Key) -> Figures:
         found = self.rows.get(key)
         if found is None:
+            if len(self.rows) >= energy_answers.MOST_KEYS:
+                raise Refused(
+                    f"the report has more than {energy_answers.MOST_KEYS} rows; take a shorter "
+                    "time, as in --since 1d, or another --by"
+                )
             found = self.rows[key] = Figures()
         return found
 
@@ -163,12 +168,13 @@ def _largest(
 ) -> Work[tuple[list[tuple[Key, Figures]], Figures, int]]:
     """Return the rows to show, the sum of the others, and how many they are.
 
-    The latest days in their order; else the rows with the most GPU time first.
+    The latest days in their order; else the rows with the most GPU time first. `rows` is empty
+    afterwards: freeing many of them at once would take long.
     """
     pace, more, left = Pace(), Figures(), 0
     best: list[tuple[Key, Figures]] = []
-    rows_left = iter(rows.items())
-    while some := list(islice(rows_left, _SOME)):
+    while rows:
+        some = [rows.popitem() for _ in range(min(_SOME, len(rows)))]
         best += [each for each in some if not each[1].empty]
         if by == "day":
             best.sort(key=lambda each: str(each[0]), reverse=True)

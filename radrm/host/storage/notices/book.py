@@ -125,6 +125,8 @@ class Notices:
         kind, events, facts = event, {event}, facts_of(job, event, attempt, text)
         if job.array is not None:
             subject = job.array.array_id
+            if event == "held":  # any element stands for its array
+                facts = {**facts, "job": str(subject), "state": None}
         if event == "end":
             events = {"end", "fail"} if failed else {"end"}
             if job.array is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,6 +57,15 @@ FILTERS: list[tuple[dict[str, Any], list[int]]] = [
 @pytest.mark.parametrize(("words", "ids"), FILTERS)
 def test_the_newest_is_last(past: Past, words: dict[str, Any], ids: list[int]) -> None:
     assert past.history(**words)["jobs"] == ids
+
+
+def test_the_jobs_of_several_users_are_in_one_order(past: Past) -> None:
+    past.jobs = [
+        replace(each, spec=replace(each.spec, uid=1000 + each.id % 3))
+        for each in (job(n, ended=(n * 7 % 10) * HOUR_S) for n in range(1, 10))
+    ]
+    assert past.history()["jobs"] == [3, 6, 9, 2, 5, 8, 1, 4, 7]
+    assert past.history(limit=2, offset=3)["jobs"] == [5, 8]
 
 
 def test_the_sums_are_those_of_all_pages(past: Past) -> None:

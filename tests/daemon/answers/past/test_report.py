@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core.words import JobState, Outcome
+from radrm.daemon.answers.past import gather
+from radrm.daemon.answers.past import report as answers
+from radrm.daemon.serving.turns import finish
 from radrm.deadlines.costs import Costs
-from radrm.errors import UsageError
+from radrm.errors import Refused, UsageError
 from tests.daemon.answers.past.pasts import (
     BERLIN_LIKE,
     DAY_S,
@@ -79,6 +83,22 @@ def test_only_what_lies_in_the_time_counts() -> None:
     assert [row["jobs"] for row in answer["rows"]] == [0, 1]
 
 
+def test_a_death_at_another_time_does_not_count() -> None:
+    deaths = [attempt(1, n, n, n * HOUR_S, "A", outcome=Outcome.OOM) for n in (1, 3, 5)]
+    past = Past([job(1, ended=6 * HOUR_S)], deaths)
+    answer = past.report(since=MIDNIGHT + 2 * HOUR_S, until=MIDNIGHT + 4 * HOUR_S)
+    assert answer["total"]["oom_deaths"] == 1
+
+
+def test_a_job_that_ends_while_it_is_looked_at_counts_once() -> None:
+    past = Past([job(1, JobState.RUNNING, started=0)], [attempt(1, 1, 0, None, "A")])
+    loop = past.loop
+    past.jobs = [job(1, started=0, ended=HOUR_S)]
+    answer = finish(answers.report(loop, {"by": "user", "since": MIDNIGHT}, 1000))
+    assert answer["total"]["jobs"] == 0
+    assert past.report()["total"]["jobs"] == 1
+
+
 def test_days_are_those_of_the_site() -> None:
     past = Past([job(1, ended=47 * HOUR_S)], [attempt(1, 1, 0, 47 * HOUR_S, "A")])
     past.costs = Costs(zone=BERLIN_LIKE)
@@ -89,14 +109,8 @@ def test_days_are_those_of_the_site() -> None:
 def test_a_clock_that_was_set_does_not_change_a_length() -> None:
     made = attempt(1, 1, 0, HOUR_S, "A")
     set_back = made.ended.__class__(HOUR_S, MIDNIGHT + 9 * HOUR_S, "boot")  # type: ignore[union-attr]
-    past = Past([job(1, ended=9 * HOUR_S)], [_with(made, ended=set_back)])
+    past = Past([job(1, ended=9 * HOUR_S)], [replace(made, ended=set_back)])
     assert past.report()["total"]["gpu_s"] == pytest.approx(HOUR_S)
-
-
-def _with(record: Any, **changed: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(record, **changed)
 
 
 def test_jobs_are_named_and_most_gpu_time_comes_first() -> None:
@@ -120,6 +134,23 @@ def test_jobs_are_named_and_most_gpu_time_comes_first() -> None:
 def test_an_unusable_argument_is_refused(words: Any) -> None:
     with pytest.raises(UsageError):
         Past([]).report(**({"by": "user"} | words))
+
+
+def test_the_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    past = Past(
+        [job(n, ended=n * HOUR_S) for n in (1, 2, 3)],
+        [attempt(n, n, 0, n * HOUR_S, f"GPU-{n}") for n in (1, 2, 3)],
+    )
+    monkeypatch.setattr(answers, "MOST_ROWS", 2)
+    answer = past.report("job")
+    assert [row["job"] for row in answer["rows"]] == [3, 2]
+    assert (answer["more"]["rows"], answer["more"]["gpu_s"]) == (1, pytest.approx(HOUR_S))
+    monkeypatch.setattr(answers.energy_answers, "MOST_KEYS", 2)
+    with pytest.raises(Refused, match="more than 2 rows"):
+        past.report("job")
+    monkeypatch.setattr(gather, "MOST_JOBS", 2)
+    with pytest.raises(Refused, match="more than 2 jobs have ended"):
+        past.report("user")
 
 
 # ------------------------------------------------------------------ everything adds up

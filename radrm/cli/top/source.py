@@ -1,0 +1,168 @@
+"""What `radrm top` asks of the daemon, and the commands that it gives.
+
+Everything here may block; the application calls it in a thread.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from radrm.client.commands import batches
+from radrm.client.connection import Client
+from radrm.client.states import FINAL, LIVE, WAITING
+from radrm.client.tail import last_lines
+from radrm.client.text import Document, label
+from radrm.errors import RadrmError, Unreachable, plain
+
+WINDOW = 100
+"""Jobs in one answer: enough to scroll until the next one comes."""
+_LOG_LINES = 200
+_STEP = 10
+"""One change of the priority."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the screen shows: a filter, the first row, and the job with its card or log.
+
+    `words`: of the question `page`. `pane`: "", "card", "stdout" or "stderr".
+    """
+
+    words: Document = field(default_factory=dict)
+    first: int = 0
+    job: str = ""
+    pane: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`trouble`: why there is no new answer, or why the filter selects nothing."""
+
+    devices: list[Document] = field(default_factory=list)
+    page: Document | None = None
+    explained: Document | None = None
+    log: list[str] = field(default_factory=list)
+    trouble: str = ""
+
+
+class Source:
+    """Answers for the screen. Threads wait for one another."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._lock = client, Lock()
+
+    def ask(self, question: Question) -> Answer:
+        """Return what the screen shows. Errors are told in the answer."""
+        with self._lock:
+            return self._ask(question)
+
+    def _ask(self, question: Question) -> Answer:
+        try:
+            devices = self._client.ask("gpus")
+        except RadrmError as error:
+            return Answer(trouble=_trouble(error))
+        try:
+            page = self._client.ask("page", **question.words, offset=question.first, limit=WINDOW)
+        except RadrmError as error:
+            return Answer(devices, trouble=_trouble(error))
+        try:
+            explained, log = self._pane(question)
+        except RadrmError as error:
+            return Answer(devices, page, None, [plain(str(error))])
+        return Answer(devices, page, explained, log)
+
+    def _pane(self, question: Question) -> tuple[Document | None, list[str]]:
+        if not question.job or not question.pane:
+            return None, []
+        explained = self._client.ask("explain", jobs=[question.job])
+        if question.pane == "card":
+            return explained, []
+        if not explained["job"]["attempts"]:
+            return explained, ["The job has not started, so it has no log."]
+        paths = self._client.ask("logs", jobs=[question.job])
+        lines = last_lines(paths[question.pane], _LOG_LINES)
+        return explained, lines or [f"Nothing in {plain(paths[question.pane])} so far."]
+
+    def give(self, command: str, job: Document) -> str:
+        """Give a command about a job. Return one line about what came of it."""
+        words: dict[str, Any] = {}
+        op = command
+        if command in ("raise", "lower"):
+            by = _STEP if command == "raise" else -_STEP
+            op, words = "edit", {"options": {"priority": str((job.get("priority") or 0) + by)}}
+        name = label(job)
+        try:
+            with self._lock:
+                results = [
+                    result
+                    for batch in batches(names_of(job))
+                    for result in self._client.ask(op, jobs=batch, **words)
+                ]
+        except RadrmError as error:
+            return _trouble(error)
+        wrong = next((result["error"] for result in results if result["error"]), None)
+        return plain(wrong) if wrong else f"{_DONE[command]} job {plain(name)}."
+
+
+_DONE = {
+    "cancel": "Cancelled",
+    "hold": "Held",
+    "release": "Released",
+    "requeue": "Requeued",
+    "raise": f"Added {_STEP} to the priority of",
+    "lower": f"Took {_STEP} from the priority of",
+}
+
+
+def names_of(job: Document) -> list[str]:
+    """Return the names of the jobs in a row: one, or waiting elements of an array that are alike.
+
+    The first is the one that the row's card and log are about.
+    """
+    if job.get("count", 1) == 1:
+        return [label(job)]
+    step = re.search(r":(\d+)\]$", label(job))
+    by, first = int(step[1]) if step else 1, job["array_index"]
+    return [f"{job['array_id']}_{first + by * number}" for number in range(job["count"])]
+
+
+def refused_here(command: str, job: Document) -> str:
+    """Return why a command makes no sense for a job in its state; "" if it does."""
+    state = job["state"]
+    held = bool(job.get("held"))
+    fits = {
+        "cancel": state not in FINAL,
+        "hold": state in WAITING and not held,
+        "release": held,
+        "requeue": state in FINAL,
+        "raise": state in WAITING,
+        "lower": state in WAITING,
+    }
+    if fits[command]:
+        return ""
+    now = "held" if held else "running" if state in LIVE else plain(state).lower()
+    return f"Job {plain(label(job))} is {now}: nothing to {command}."
+
+
+def words_of(text: str, every: bool) -> Document:
+    """Return the words of `page` for a filter: `user=ann state=running resnet`.
+
+    A word without `=` is a part of a job's name, or a glob.
+    """
+    words: Document = {"all": every, "user": None, "state": None, "jobs": []}
+    for word in text.split():
+        key, equals, value = word.partition("=")
+        if equals and key in ("user", "state"):
+            words[key] = value or None
+        else:
+            words["jobs"].append(word if any(c in word for c in "*?[") else f"*{word}*")
+    return words
+
+
+def _trouble(error: RadrmError) -> str:
+    if isinstance(error, Unreachable):
+        return "The daemon does not answer; trying again. Jobs run on."
+    return plain(str(error))
