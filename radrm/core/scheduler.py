@@ -57,7 +57,6 @@ from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal, UserReservation
 from radrm.core.reservations import course, making
-from radrm.core.reservations.barred import classify
 from radrm.core.rules import Rules as Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
@@ -92,7 +91,6 @@ class Scheduler:
         self.state = State(settings, rules.order, self._windows)
         self.state.waiting.judge = partial(service.judge, self.state)
         self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
-        self.state.waiting.barred = partial(classify, self.state)
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
         self._adoption = Adoption(self.state)
@@ -119,7 +117,8 @@ class Scheduler:
             # A job past its limit may have ended before it; the host has not reported that yet.
             self._adoption.defer(event)
             return self.state.finish()
-        for wish in course.update(self.state):
+        users = self.state.for_users
+        for wish in course.update(self.state) if users.every or users.seen is not None else ():
             applying.request(self.state, wish, "a reservation")
         woken = self._act_on_timers()
         self._end_planned()

@@ -67,7 +67,8 @@ class Backfill(OrderPolicy):
     name: str = "backfill"
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
-        yield from self._by_reservation(view, plan)
+        for reserved in view.reserved_for_users():
+            yield from self._by_reservation(view, plan, reserved)
         for gpuless in (False, True):
             yield from self._by_head(view, plan, gpuless)
             head = view.head(gpuless)

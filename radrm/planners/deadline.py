@@ -81,10 +81,7 @@ _MOST_WAITED = 3
 
 @dataclass(frozen=True, slots=True)
 class Deadline(OrderPolicy):
-    """Start and stop jobs by what a late end costs (`--due`, `--weight`).
-
-    Without due times it is `default`.
-    """
+    """Start and stop jobs by what a late end costs (`--due`). Without due times: `default`."""
 
     costs: Costs = _COSTS
     depth: int = 20
@@ -130,7 +127,8 @@ class Deadline(OrderPolicy):
     def _by_rank(self, view: View, plan: Plan, seen: Seen, weighs: bool) -> Iterator[Proposal]:
         call = Call(self, view, plan, seen)
         if len(seen.ranking):
-            yield from self._by_reservation(view, plan)
+            for reserved in view.reserved_for_users():
+                yield from self._by_reservation(view, plan, reserved)
             yield from call.proposals(weighs)
             yield from self._by_head(view, plan, gpuless=True)
         else:

@@ -14,7 +14,7 @@ from radrm.core import events as ev
 from radrm.core.planning.assembly import Found
 from radrm.core.planning.fallback import find_with_fallback
 from radrm.core.proposals import Proposal, Start
-from radrm.core.records import Job, Refusal
+from radrm.core.records import Job, Refusal, UserReservation
 from radrm.core.rules import Plan, Planner, Policy
 from radrm.core.view import View
 
@@ -62,17 +62,19 @@ class OrderPolicy(Planner):
         return plan
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
-        yield from self._by_reservation(view, plan)
+        for reserved in view.reserved_for_users():
+            yield from self._by_reservation(view, plan, reserved)
         for gpuless in (False, True):
             yield from self._by_head(view, plan, gpuless)
 
-    def _by_reservation(self, view: View, plan: Plan) -> Iterator[Proposal]:
+    def _by_reservation(
+        self, view: View, plan: Plan, reserved: UserReservation
+    ) -> Iterator[Proposal]:
         """Start jobs on devices that are reserved for their users: no other job may use them."""
-        for reserved in view.reserved_for_users():
-            tried, first = None, view.first_of(reserved)
-            while first is not None and first is not tried:
-                yield from self._start(view, first, plan, reserved.devices)
-                tried, first = first, view.first_of(reserved)
+        tried, first = None, view.first_of(reserved)
+        while first is not None and first is not tried:
+            yield from self._start(view, first, plan, reserved.devices)
+            tried, first = first, view.first_of(reserved)
 
     def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
         tried, head = None, view.head(gpuless)

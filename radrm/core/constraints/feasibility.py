@@ -86,7 +86,7 @@ def suitable(state: State, job: Job, role: Role) -> list[Device]:
     """
     need = effective_need_mib(state, job, role) or 0
     out = state.out_of_service.keys() | (state.never_idle if wants_idle(state, job) else ())
-    out |= set(barred(state, job))
+    out |= set(barred(state, job) if state.for_users.every else ())
     return [
         ledger.device
         for uuid, ledger in state.ledgers.items()

@@ -42,7 +42,7 @@ def refuse_itself(
     if yields is not None:
         return no("unmanaged", yields, state.settings.idle_unmanaged_mib, ledger.unmanaged_mib)
     # What is out of its service for everybody comes first.
-    reserved = refuse_reserved(state, job, ledger)
+    reserved = refuse_reserved(state, job, ledger) if state.for_users.every else None
     return reserved or refuse_overlap(state, job, role, ledger, alone=True)
 
 

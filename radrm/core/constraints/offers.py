@@ -293,7 +293,8 @@ class Offers:
             if same and not steady:
                 same = ledger.smact == offer.smact and self._holds(offer.holders)
             # A reservation for others is told with the time that is left.
-            same = same and not state.for_users.on(offer.device.uuid)
+            if state.for_users.every:
+                same = same and not state.for_users.on(offer.device.uuid)
             if not same or is_contested(state, ledger):
                 found.append(place)
         return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from radrm.core.events import ReserveRequested, UnreserveRequested
 from radrm.core.proposals import Preempt
 from radrm.core.records import Job, UserReservation
+from radrm.core.reservations.barred import classify
 from radrm.core.reservations.making import refuse
 from radrm.core.state.reserved.of_users import Seen
 from radrm.core.state.state import State
@@ -64,6 +66,7 @@ def update(state: State) -> list[Preempt]:
         mine.seen = seen
         for ledger in state.ledgers.values():
             ledger.version += 1
+        state.waiting.barred = partial(classify, state) if seen is not None else None
         state.waiting.classify_again(state.jobs.__getitem__)
         state.wake(Timer(now.boot_s, ALL_PLANNERS))
     _wake_for_next(state)

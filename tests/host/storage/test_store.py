@@ -15,6 +15,7 @@ from radrm.core.records import (
     DeviceStatus,
     Instant,
     RuleState,
+    UserReservation,
 )
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
@@ -179,3 +180,27 @@ def test_nothing_is_written_for_nothing(path: str) -> None:
     before = store._db.connection.total_changes
     store.save([world.step(ev.Tick(at=Instant(1e6, 1e6)))])
     assert store._db.connection.total_changes == before
+
+
+def test_reservations_for_users_are_kept_until_they_end(path: str) -> None:
+    world = World(gpus(1))
+    store = Store(path)
+    first, second = (
+        UserReservation(0, ("GPU-0",), world.now.wall_s + at_s, world.now.wall_s + at_s + 60.0)
+        for at_s in (0.0, 100.0)
+    )
+    for each in (first, second):
+        world.step(ev.ReserveRequested(at=world.now, reservation=each))
+    store.save(world.decisions)
+    kept = store.kept()
+    assert [each.id for each in kept.user_reservations] == [1, 2]
+    world.step(ev.UnreserveRequested(at=world.now, reservation_id=2, by="root"))
+    store.save(world.decisions[-1:])
+    kept = store.kept()
+    assert (list(kept.user_reservations), kept.next_reservation) == ([world.for_users[1]], 3)
+    (ended,) = store.ended_reservations(5)
+    assert (ended.id, ended.why_ended) == (2, "cancelled by root")
+    old = replace(world.for_users[1], id=1002)
+    store.save([replace(world.decisions[-1], changed=(old,))])
+    assert store.ended_reservations(5) == [], "only the latest thousand"
+    assert [each.id for each in store.kept().user_reservations] == [1, 1002]

@@ -93,8 +93,9 @@ class Lines:
         self.room: Callable[[int, int], int | None] | None = None
         """Returns how many jobs of so many GPUs a user may start now, None for any number. None: no
         user has a limit."""
-        self.barred: Callable[[Job], Hashable] = lambda job: ()
-        """Returns the devices that are reserved for others before a job would end."""
+        self.barred: Callable[[Job], Hashable] | None = None
+        """Returns the devices that are reserved for others before a job would end. None: none are
+        reserved."""
         self.sizes: tuple[int, ...] = ()
         """Sizes of the known devices in MiB, ascending. Needs between two neighbours are alike."""
         self._rank_of = rank_of
@@ -296,7 +297,7 @@ class Lines:
         wishes = spec.collocation, spec.gpu_types, alone, spec.time_limit_s is None
         # What a recovering job needs must fit in every case, so each is a need of its own.
         recovers = job.recovers and (job.id, job.by_policy)
-        lacks = self.never_on_nodes(job), self.barred(job)
+        lacks = self.never_on_nodes(job), () if self.barred is None else self.barred(job)
         return roles, proven, estimated, wishes, recovers, lacks
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
