@@ -50,18 +50,23 @@ class Session:
         seen: Callable[[bytes], str | None] = lambda _: None,
     ) -> None:
         self._pty, self._say, self._cancel, self._seen = pty, say, cancel, seen
-        self._folder = _make_folder()
-        path = os.path.join(self._folder, "socket")
-        self._listener = listen(path, backlog=4)
-        self._listener.setblocking(False)
         self._link: socket.socket | None = None
-        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._interrupts = self._passed_on = 0
         """How often Ctrl-C was typed, and how often something was done about it."""
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGINT, self._interrupted)
         for number in (signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, _leave)
+        self._folder = _make_folder()
+        path = os.path.join(self._folder, "socket")
+        try:
+            self._listener = listen(path, backlog=4)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.rmdir(self._folder)
+            raise
+        self._listener.setblocking(False)
         self.environment = {VARIABLE: path}
 
     def __enter__(self) -> Session:
