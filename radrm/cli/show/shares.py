@@ -65,6 +65,7 @@ _MEANING = {
     "queued_jobs": "jobs that wait",
     "running_jobs": "jobs that run at a time",
     "gpus": "GPUs of the running jobs together",
+    "reserved_gpu_hours": "GPU-hours of own reservations that are not over",
     "array_size": "elements of an array",
     "environment_kib": "KiB of environment of a job",
     "priority_max": "highest --priority",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from html.parser import HTMLParser
 from typing import Any
 
@@ -13,6 +14,7 @@ from radrm.cli.show.past.report import report_page
 from radrm.cli.show.past.web import web_page
 from radrm.cli.show.shares import limits_page
 from radrm.cli.show.styled import Styled
+from radrm.config.shapes import LimitsConfig
 from tests.cli.fakes import ESC, NOW, job, shown
 
 DAY = 86_400.0
@@ -186,3 +188,11 @@ def test_the_use_stands_beside_each_limit() -> None:
         "array_size at most 1000 elements",
         "requests_per_s no limit requests a",
     ]
+
+
+def test_each_limit_has_a_meaning() -> None:
+    names = [each.name for each in fields(LimitsConfig)]
+    limits = [{"name": name, "limit": 7, "use": None} for name in names]
+    page = limits_page({"user": "ada", "note": None, "limits": limits})
+    for name, line in zip(names, shown(page)[1:], strict=True):
+        assert len(line.split()) > 4, name
