@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "each worker of a generation counts its failure",
         _BOOK,
-        "self._blamed = True",
-        "self._blamed = False",
+        "self._blamed = key",
+        "self._blamed = None",
     ),
     Mutant(
         "a shard held in advance is to blame",

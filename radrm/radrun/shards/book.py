@@ -103,11 +103,11 @@ class Book:
         self.failures: Failures = {}
         self._saved: dict[str, tuple[Terms, Ranges]] = {}
         self._open: dict[str, _Dataset] = {}
-        self._blamed = False
+        self._blamed: tuple[str, int] | None = None
 
     def begin(self, state: dict[str, Any] | None) -> None:
         """Begin a generation at a stored state, or at the beginning. Raises BookError."""
-        self._saved, self._open, self._blamed = {}, {}, False
+        self._saved, self._open, self._blamed = {}, {}, None
         if state is None:
             return
         for name, each in state["datasets"].items():
@@ -257,14 +257,15 @@ class Book:
             read = merged([*data.base, *data.read.get(worker, [])])
             deal = Deal(data.terms.samples, data.terms.epochs, read)
             left = deal.take(data.batch, data.terms.samples)
-            if self._blamed or worker not in data.asked or not left:
+            if worker not in data.asked or not left:
                 return None
-            self._blamed = True  # the others of a generation die of the same failure
             first, last = left[0][0], left[-1][1]
             kind = "round"
         unit = data.terms.shard if kind == "shard" else data.batch
         epoch, place = divmod(first, data.terms.samples)
         key = (name, epoch * data.terms.samples + place // unit * unit)
+        if kind == "round" and not self._blame_round(key):
+            return None
         self.failures[key] = self.failures.get(key, 0) + 1
         if self.failures[key] < MOST_FAILURES:
             return None
@@ -274,6 +275,19 @@ class Book:
             f" failed {MOST_FAILURES} times: a worker died each time; see the job's output, and"
             f" ShardedDataset.indices({first}, {last}) for the samples"
         )
+
+    def _blame_round(self, key: tuple[str, int]) -> bool:
+        """Return whether a round is to blame. The workers of a generation die of one failure: that
+        of the earliest round, whichever end is heard of first."""
+        before = self._blamed
+        if before is not None:
+            if key[0] != before[0] or key >= before:
+                return False
+            self.failures[before] -= 1
+            if not self.failures[before]:
+                del self.failures[before]
+        self._blamed = key
+        return True
 
     def _of(self, name: str, way: str | None = None) -> _Dataset:
         data = self._open.get(name)

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -105,17 +106,25 @@ def test_what_a_program_leaves_behind_is_ended(sender: Sender, tmp_path: Path) -
     assert not Path(f"/proc/{pid}").exists() or "zombie" in Path(f"/proc/{pid}/status").read_text()
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that all users reach and write to. Those of pytest are its own user's."""
+    with tempfile.TemporaryDirectory(prefix="radrm-notices-", dir="/tmp") as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
+
+
 @needs_root
-def test_each_user_is_told_as_that_user(sender: Sender, tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
-    tell = program(tmp_path / "tell", f"id -u; id -G >&2; id -u > {tmp_path}/$(id -u); exit 1")
+def test_each_user_is_told_as_that_user(sender: Sender, open_folder: Path) -> None:
+    tell = program(
+        open_folder / "tell", f"id -u; id -G >&2; id -u > {open_folder}/$(id -u); exit 1"
+    )
     become = replace(sender, drop=True)
     for uid in (NOBODY, 61001):
         found = become(notice(tell, uid=uid, user=str(uid)))
         assert found.error == f"tell ends with 1: {uid}", "and no group of root's"
-        assert os.stat(tmp_path / str(uid)).st_uid == uid
-    (tmp_path / "tell").chmod(0o700)
+        assert os.stat(open_folder / str(uid)).st_uid == uid
+    (open_folder / "tell").chmod(0o700)
     refused = become(notice(tell, uid=61001, user="61001"))
     assert refused.final and refused.error == f"cannot run {tell}: Permission denied"
 

@@ -89,10 +89,12 @@ def test_a_unit_that_was_changed_stays(desk: Desk) -> None:
 
 
 def test_the_unit_that_was_copied_by_hand_is_replaced(desk: Desk) -> None:
-    """Its text is that of the present copy, but for the mark and the first lines."""
+    """Its text is that of the present copy, but for the mark, the first lines and the reload."""
     text = own_unit("%h/.local/bin/radrmd", "").text
     assert text == FIRST.read_text()
-    by_hand = f"{HEAD}{text.partition(chr(10))[2].split(chr(10), 2)[2]}"
+    _, _, _, *rest = text.splitlines(keepends=True)
+    reload = next(at for at, line in enumerate(rest) if line.startswith("ExecReload"))
+    by_hand = "".join([HEAD, *rest[: reload - 1], *rest[reload + 1 :]])
     desk.unit.parent.mkdir(parents=True)
     desk.unit.write_text(by_hand)
     assert f"update  {desk.unit}" in desk.radrm("install-service", "--user").stdout

@@ -214,6 +214,16 @@ def test_a_round_that_fails_three_times_over_restarts_ends_the_job() -> None:
     assert str(reasons[4]).startswith("round 1 of train (samples 25..49 of epoch 0) failed 3 times")
 
 
+def test_the_earliest_round_is_to_blame_whichever_end_is_heard_of_first() -> None:
+    book, ranks = opened("rounds"), [("main", 0), ("main", 1)]
+    book.take_round(ranks[0], ranks, NAME, 0)
+    book.take_round(ranks[1], ranks, NAME, 0)
+    book.consume(ranks[0], NAME, [[0, 25]])  # it has read what the other died of
+    for rank in ranks:
+        assert book.lose(rank, failed=True) is None
+    assert book.failures == {(NAME, 0): 1}
+
+
 def test_failures_are_kept_in_checkpoints_until_their_samples_are() -> None:
     book = opened()
     book.take_shard(("w", 0), NAME)
