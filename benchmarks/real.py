@@ -62,9 +62,9 @@ def submit(
     return [envelope.ticket for envelope in envelopes], time.time()
 
 
-def occupy(home: DaemonHome, devices: int = 1) -> None:
+def occupy(home: DaemonHome, devices: int = 1, **options: str) -> None:
     """Fill every device for longer than any benchmark lasts, so that other jobs wait."""
-    tickets, _ = submit(home, ("sleep", "3600"), devices)
+    tickets, _ = submit(home, ("sleep", "3600"), devices, **options)
     home.ask("intake", jobs=tickets)
     for ticket in tickets:
         home.wait_state(ticket, "RUNNING")

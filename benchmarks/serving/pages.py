@@ -51,8 +51,9 @@ class Seen:
 def measure(jobs: int = 20_000, connections: int = 50, starts: int = 40) -> list[Row]:
     rows = []
     with running_daemon(devices=2) as home:
-        occupy(home)
-        submit(home, ("true",), jobs, gpus="2")
+        # Known run times, so that the daemon plays the line forward for the expected starts.
+        occupy(home, duration="1h")
+        submit(home, ("true",), jobs, gpus="2", duration="10m")
         wait_until(lambda: _waiting(home) >= jobs, "all to be taken in", patience_s=_PATIENCE_S)
         for how, spread_s in {"in turn": EVERY_S, "all at once": 0.0}.items():
             alone = _starts(home, starts)
