@@ -16,6 +16,7 @@ import pytest
 from radrm.host.sessions import inside
 from radrm.host.sessions.frames import INPUT, INTERRUPT, frame, size_frame
 from radrm.host.sockets import listen
+from tests.radrun.runs.place import lives
 from tests.waiting import PATIENCE_S, wait_until
 
 
@@ -135,11 +136,12 @@ def test_a_death_by_a_signal_is_passed_on(terminal: Terminal) -> None:
 def test_a_command_ends_with_its_connection(terminal: Terminal, tmp_path: Path) -> None:
     """The shell and what runs in its foreground get HUP."""
     terminal.start("--pty", "--", "bash", "--norc", "-i")
-    terminal.send(frame(INPUT, f"sleep 999 & echo $! > {tmp_path}/pid\r".encode()))
+    job = f"sh -c 'echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 999'"
+    terminal.send(frame(INPUT, f"{job}\r".encode()))
     pid = wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     terminal.hang_up()
     assert terminal.code() == inside.EXIT_HUNG_UP
-    wait_until(lambda: not Path(f"/proc/{int(pid)}").exists(), "the end of the shell's job")
+    wait_until(lambda: not lives(int(pid)), "the end of the shell's job")
 
 
 def test_a_command_has_time_after_hup(terminal: Terminal, tmp_path: Path) -> None:
