@@ -37,7 +37,7 @@ standard error. This page is made from the table `tools/json_documents.toml`. Th
 same as a JSON Schema: [radrm.schema.json](../radrm/radrm.schema.json). It has an entry for each
 command, as `#/$defs/radrm status`, and is tested with real answers.
 
-- `null` means unknown, or that there is none; never zero.
+- `null` means unknown or not applicable. It never means zero.
 - Units are in the names: `_s` seconds, `_at` seconds since the epoch (by the daemon's clock),
   `_mib` MiB, `_j` joules, `_w` watts.
 - A field marked *optional* may be absent. A later release may add fields: ignore those that you

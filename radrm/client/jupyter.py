@@ -28,7 +28,7 @@ class JupyterHint:
         self._rest = b""
 
     def see(self, data: bytes) -> str | None:
-        """Return the line when the address has come by in the output, once; else None."""
+        """Return the line once, when the output has shown the address; else None."""
         if self._server is None:
             return None
         text = self._rest + data

@@ -1,8 +1,9 @@
 """The user's end of `radrm run`: listens for its job, and is the job's terminal.
 
-Theory of operation. A `Session` is a pause: whoever waits for the job waits by `pause`, and what
-comes meanwhile is done there. With a terminal, the pause in which the job connects lasts until the
-connection ends. Signals only make a note and end a pause, so nothing is torn in the middle.
+Theory of operation. The functions that wait for the job wait by `pause` of its `Session`, which
+handles connections, keys and signals meanwhile. With a terminal, the pause in which the job
+connects lasts until the connection ends. Signals only make a note and end a pause, so nothing is
+torn in the middle.
 """
 
 from __future__ import annotations

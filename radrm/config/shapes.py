@@ -241,7 +241,7 @@ class RetentionConfig:
 
 @dataclass(frozen=True, slots=True)
 class NotifyConfig:
-    """What users are told of their jobs, and how ([notices.md](notices.md))."""
+    """Notices to users about their jobs ([notices.md](notices.md))."""
 
     default: tuple[str, ...] = ()
     """Targets for jobs that name none, as `--notify` takes them: `["mail:fail"]`."""

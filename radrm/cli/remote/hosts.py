@@ -55,8 +55,8 @@ def ask_all(
 ) -> dict[str, list[Document]]:
     """Run a command with `--json` on all hosts at once; return each host's documents.
 
-    `given`: its standard input. A host that does not answer is told in a line on standard error.
-    Raises `Refused` if none does.
+    `given`: its standard input. A host that does not answer is named in a line on standard error.
+    Raises `Refused` if none answers.
     """
     with ThreadPoolExecutor(len(hosts)) as pool:
         tried = list(pool.map(lambda host: _documents(host, command, given), hosts))

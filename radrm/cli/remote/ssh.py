@@ -77,7 +77,7 @@ class Sent(Record):
 def jobs_of(words: Sequence[str]) -> list[Sent]:
     """Return what `radrm submit WORDS...` submits; nothing for its help. Raises `RadrmError`.
 
-    Job files are read here, and their mistakes are told here.
+    Job files are read here, and their errors are shown here.
     """
     before = words[: words.index("--") if "--" in words else None]
     if "--slurm" in before:

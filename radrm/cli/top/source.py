@@ -55,7 +55,7 @@ class Source:
         self._client, self._lock = client, Lock()
 
     def ask(self, question: Question) -> Answer:
-        """Return what the screen shows. Errors are told in the answer."""
+        """Return what the screen shows. The answer holds errors as text."""
         with self._lock:
             return self._ask(question)
 

@@ -292,7 +292,7 @@ class Offers:
             same = ledger.version == version and not ledger.is_stale(now_s)
             if same and not steady:
                 same = ledger.smact == offer.smact and self._holds(offer.holders)
-            # A reservation for others is told with the time that is left.
+            # The refusal for a reservation of others names the time that is left, which changes.
             if state.for_users.every:
                 same = same and not state.for_users.on(offer.device.uuid)
             if not same or is_contested(state, ledger):

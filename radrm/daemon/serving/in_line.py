@@ -7,7 +7,7 @@ another user's turn, and a client that leaves stops nothing.
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from radrm.daemon.serving.turns import Work
 
@@ -36,13 +36,13 @@ class InLine:
     """The work that waits, the oldest first. Used by the loop's thread."""
 
     def __init__(self) -> None:
-        self._line: deque[_Item[object]] = deque()
+        self._line: deque[_Item[Any]] = deque()
 
     def do(self, work: Work[T]) -> Work[T]:
         """Do this work when all that came before is done; return its result, or raise its
         error."""
         mine = _Item(work)
-        self._line.append(mine)  # type: ignore[arg-type]
+        self._line.append(mine)
         try:
             while not mine.over:
                 first = self._line[0]
@@ -53,7 +53,7 @@ class InLine:
                     yield
         finally:
             if not mine.over:
-                self._line.remove(mine)  # type: ignore[arg-type]
+                self._line.remove(mine)
                 work.close()
         if mine.error is not None:
             raise mine.error
