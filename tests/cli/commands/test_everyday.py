@@ -8,36 +8,14 @@ import os
 import pty
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 
 import pytest
 
+from tests.cli.going_on import RADRM, started
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
-
-RADRM = [sys.executable, "-m", "radrm.cli.main"]
-
-
-@contextlib.contextmanager
-def started(home: DaemonHome, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that goes on; ended by its pid."""
-    process = subprocess.Popen(
-        [*RADRM, *words],
-        env=home.environment,
-        cwd=home.work,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def block(home: DaemonHome, name: str = "blocker") -> int:

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from radrm.jobfile.command_line import parse_run
+from tests.cli.going_on import RADRM, started
 from tests.daemon.harness import DaemonHome
 from tests.waiting import PATIENCE_S
 
-RADRM = [sys.executable, "-m", "radrm.cli.main"]
 TWO_ATTEMPTS = "echo attempt $RADRM_ATTEMPT; echo oops >&2; test $RADRM_ATTEMPT = 2"
 
 
@@ -79,24 +79,6 @@ def at_terminal(home: DaemonHome, *words: str) -> Iterator[AtTerminal]:
         os.close(found.screen)
 
 
-@contextlib.contextmanager
-def piped(home: DaemonHome, *words: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [*RADRM, *words],
-        env=home.environment,
-        cwd=home.work,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 pytestmark = pytest.mark.daemon
 
 
@@ -112,13 +94,13 @@ def test_one_job_is_waited_for_with_its_output(shared_daemon: DaemonHome) -> Non
 
 
 def test_leaving_a_stream_leaves_the_job(shared_daemon: DaemonHome) -> None:
-    with piped(shared_daemon, "submit", "--wait", "--name=left", "--", *forever()) as waiting:
+    with started(shared_daemon, "submit", "--wait", "--name=left", "--", *forever()) as waiting:
         assert waiting.stdout is not None
         assert waiting.stdout.readline() == "begun\n"
         waiting.send_signal(signal.SIGINT)
         _, said = waiting.communicate(timeout=PATIENCE_S)
         assert waiting.returncode == 130 and "the job goes on" in said
-    with piped(shared_daemon, "attach", "left") as attached:
+    with started(shared_daemon, "attach", "left") as attached:
         assert attached.stdout is not None
         assert attached.stdout.readline() == "begun\n"
         assert shared_daemon.radrm("cancel", "left").returncode == 0
@@ -138,7 +120,7 @@ def test_a_command_is_run_with_its_output_and_code(shared_daemon: DaemonHome) ->
 def test_ctrl_c_interrupts_the_job_and_the_second_cancels_it(shared_daemon: DaemonHome) -> None:
     deaf = "import signal,time; signal.signal(2, lambda *_: print('INT', flush=True));"
     program = f"{deaf} print('begun', flush=True); time.sleep(9999)"
-    with piped(shared_daemon, "run", "--name=deaf", "--", sys.executable, "-c", program) as ran:
+    with started(shared_daemon, "run", "--name=deaf", "--", sys.executable, "-c", program) as ran:
         assert ran.stdout is not None
         assert ran.stdout.readline() == "begun\n"
         ran.send_signal(signal.SIGINT)
