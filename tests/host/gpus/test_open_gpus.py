@@ -124,8 +124,9 @@ def test_nvidia_smi_does_not_replace_a_library_that_was_named(
 ) -> None:
     smi(tmp_path, monkeypatch)
     monkeypatch.setenv(loading.VARIABLE, "/opt/mock/libnvidia-ml.so.1")
-    with pytest.raises(DeviceError, match="^no driver is loaded$"):
+    with pytest.raises(DeviceError) as caught:
         open_gpus(ReadingsConfig(source="auto"))
+    assert str(caught.value) == "no driver is loaded"
 
 
 @pytest.mark.parametrize(
