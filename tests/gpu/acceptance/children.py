@@ -62,9 +62,7 @@ def run(command: Sequence[str], limit_s: float, log: Path, environment: Mapping[
             start_new_session=True,
         )
     try:
-        code: int | None = child.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        code = None
+        code = _wait(child, began + limit_s)
     except BaseException:
         end_all(_ours())
         raise
@@ -79,6 +77,20 @@ def run(command: Sequence[str], limit_s: float, log: Path, environment: Mapping[
     if child.poll() is None:
         child.wait()
     return Ended(code, seconds, tuple(left))
+
+
+def _wait(child: subprocess.Popen[bytes], end_s: float) -> int | None:
+    """The child's exit code; None at `end_s`. Orphans that end meanwhile are reaped, because the
+    step may wait for the end of one."""
+    while time.monotonic() < end_s:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            time.sleep(_PAUSE_S)
+        elif ended.si_pid == child.pid:
+            return child.wait()
+        else:
+            os.waitpid(ended.si_pid, 0)
+    return None
 
 
 def settled(besides: int, patience_s: float = 2.0) -> list[Process]:

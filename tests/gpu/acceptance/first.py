@@ -80,7 +80,7 @@ def nvml_root(step: Step) -> str:
 def nvml_nobody(step: Step) -> str:
     """The same without rights: whether GPM needs them."""
     step.check(os.geteuid() == 0, "only root can become another user")
-    found = _probe(step, "nvml-nobody.json", user=NOBODY, group=NOBODY, extra_groups=[])
+    found = _probe(step, "nvml-nobody.json", "--user", str(NOBODY))
     gpm = found.get("gpm")
     step.record(gpm=gpm)
     error = _error(gpm)
@@ -127,10 +127,9 @@ def masked(xml: str) -> str:
     return re.sub(r"(<(?:serial|board_id|gpu_part_number)>)[^<]*", r"\g<1>0", xml)
 
 
-def _probe(step: Step, name: str, **user: Any) -> dict[str, Any]:
-    environment = {**os.environ, "HOME": "/tmp"} if user else None
-    words = [sys.executable, step.program("nvml_probe.py")[1]]
-    done = step.command(words, timeout_s=18, env=environment, cwd="/", **user)
+def _probe(step: Step, name: str, *options: str) -> dict[str, Any]:
+    words = [sys.executable, step.program("nvml_probe.py")[1], *options]
+    done = step.command(words, timeout_s=18, env={**os.environ, "HOME": "/tmp"})
     step.check(done.returncode == 0, f"nvml_probe.py: {said(done)}")
     step.keep(name, done.stdout)
     found: dict[str, Any] = json.loads(done.stdout)

@@ -114,7 +114,7 @@ def main(words: list[str]) -> int:
         return 2
     paths = os.pathsep.join(filter(None, [site, os.environ.get("PYTHONPATH")]))
     os.environ["PYTHONPATH"] = paths
-    os.execv(sys.executable, [sys.executable, *words])
+    return os.execv(sys.executable, [sys.executable, *words])
 
 
 if __name__ == "__main__":

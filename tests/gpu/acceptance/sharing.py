@@ -99,9 +99,8 @@ class Client:
         self.step = mps.step
         self.log = mps.step.folder / "logs" / f"{mps.step.name}-client-{time.monotonic_ns()}.log"
         environment = {**mps.environment, **variables}
-        given: dict[str, Any] = {}
         if user is not None:
-            given = {"user": user, "group": user, "extra_groups": []}
+            words = (*words, "--user", user)
             environment["HOME"] = "/tmp"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
@@ -110,7 +109,6 @@ class Client:
                 stderr=out,
                 env=environment,
                 cwd="/",
-                **given,
             )
 
     @property

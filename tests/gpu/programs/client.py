@@ -28,12 +28,16 @@ def text_of(error: BaseException) -> dict[str, str]:
     return {"type": type(error).__name__, "text": str(error)[:_CHARACTERS]}
 
 
-def begin() -> Any:
+def begin(user: int | None) -> Any:
     """PyTorch with a CUDA context; what it found is said."""
+    import torch
+
+    if user is not None:  # after the import: it may not be able to read it
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
     began = time.monotonic()
     try:
-        import torch
-
         torch.zeros(1, device="cuda")
         torch.cuda.synchronize()
     except Exception as error:
@@ -98,8 +102,9 @@ def main(argv: list[str] | None = None) -> None:
     add("--size", type=int, default=4096, help="rows and columns of the matrices")
     add("--until-oom", action="store_true")
     add("--fault", type=float, metavar="S", help="a bad kernel after so many seconds")
+    add("--user", type=int, metavar="UID", help="become this user first")
     args = parser.parse_args(argv)
-    torch = begin()
+    torch = begin(args.user)
     if args.until_oom:
         until_oom(torch)
     elif args.fault is not None:

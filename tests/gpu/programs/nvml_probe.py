@@ -80,6 +80,8 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, bytes):
         return value.decode(errors="replace")
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
     if hasattr(value, "__iter__"):
         return [plain(each) for each in value]
     return type(value).__name__  # a pointer
@@ -88,7 +90,6 @@ def plain(value: Any) -> Any:
 def look(nvml: Any, index: int) -> dict[str, Any]:
     probe = Probe(nvml)
     probe.found["uid"] = os.geteuid()
-    probe.found["nvidia-ml-py"] = getattr(nvml, "__version__", None) or _version()
     probe.ask("nvmlSystemGetDriverVersion")
     probe.ask("nvmlSystemGetCudaDriverVersion_v2")
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -170,11 +171,17 @@ def _version() -> str | None:
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What NVML answers this user.")
     parser.add_argument("--index", type=int, default=0)
+    parser.add_argument("--user", type=int, metavar="UID", help="become this user first")
     args = parser.parse_args(argv)
     import pynvml
 
+    package = _version()
+    if args.user is not None:  # after the imports: it may not be able to read them
+        os.setgroups([])
+        os.setgid(args.user)
+        os.setuid(args.user)
     pynvml.nvmlInit()
-    print(json.dumps(look(pynvml, args.index), indent=1))
+    print(json.dumps({"nvidia-ml-py": package, **look(pynvml, args.index)}, indent=1))
 
 
 if __name__ == "__main__":
