@@ -87,6 +87,8 @@ GOOD = [
     ("gpu-memory", "4096M", 4096),
     ("gpu-memory", "4096", 4096),
     ("gpu-memory", "auto", None),
+    ("gpu-memory", "20G:40G", Span(20_480, 40_960)),
+    ("gpu-memory", "8G:8G", Span(8192, 8192)),
     ("smact", "0", 0.0),
     ("smact", ".5", 0.5),
     ("smact", "1.0", 1.0),
