@@ -96,6 +96,7 @@ OPTIONS: tuple[Option, ...] = (
         **_mib,
         **_range,
     ),
+    Option("sm-share", "PERCENT", v.whole(1, 100), "the part of a GPU's SMs as an MPS client"),
     Option("smact", "0..1", v.number(0, 1), "expected SM activity when alone on a GPU"),
     Option("duration", "TIME", v.seconds, "expected run time when alone on a GPU", **_s),
     Option("collocation", "|".join(_SHARING), v.choice(*_SHARING), "how to share a GPU"),
@@ -248,6 +249,7 @@ class Options(Record):
     gpus_max: int | None = None
     gpu_memory_mib: int | None = None
     gpu_memory_max_mib: int | None = None
+    sm_share: int | None = None
     smact: float | None = None
     duration_s: float | None = None
     collocation: str | None = None

@@ -23,6 +23,7 @@ AVAILABLE = [
     "name",
     "gpus",
     "gpu-memory",
+    "sm-share",
     "smact",
     "duration",
     "collocation",
@@ -87,8 +88,6 @@ GOOD = [
     ("gpu-memory", "4096M", 4096),
     ("gpu-memory", "4096", 4096),
     ("gpu-memory", "auto", None),
-    ("gpu-memory", "20G:40G", Span(20_480, 40_960)),
-    ("gpu-memory", "8G:8G", Span(8192, 8192)),
     ("smact", "0", 0.0),
     ("smact", ".5", 0.5),
     ("smact", "1.0", 1.0),
@@ -173,6 +172,7 @@ GOOD = [
     ("weight", "0.001", 0.001),
     ("weight", "1000000", 1e6),
     ("max-slowdown", "1.5", 1.5),
+    ("sm-share", "30", 30),
 ]
 
 BAD = [

@@ -63,3 +63,11 @@ def test_a_waiting_job_shows_its_limit_and_no_cap() -> None:
     its = {"estimate_mib": 20480, "estimate_source": "declared", "gpu_memory_max_mib": 40960}
     said = "\n".join(lines_of(card(job(5, "PENDING", **its), NOW, {}, []), 100))
     assert "20.0G per GPU, limit 40.0G (declared)" in said and "memory cap" not in said
+
+
+def test_an_sm_share_and_why_it_is_no_limit() -> None:
+    said = shown(ATTEMPT, sm_share=0.3, sm_share_unbound=None)
+    assert "30% of the SMs" in said and "SM share    30%, booked; its MPS limit" in said
+    said = shown(ATTEMPT, sm_share=0.3, sm_share_unbound="it is time-sliced and no MPS client")
+    assert "30%, does not limit it, because it is time-sliced and no MPS client" in said
+    assert "SM share" not in shown(ATTEMPT)
