@@ -15,7 +15,7 @@ from typing import Any
 
 from radrm.core.records import Device, Instant, Reading
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvml import figures, processes, words
+from radrm.host.gpus.nvml import figures, loading, processes, words
 from radrm.host.gpus.nvml.activity import Activity
 from radrm.host.gpus.nvml.condition import Condition
 from radrm.host.gpus.nvml.library import Library
@@ -42,7 +42,9 @@ class Found:
 def find() -> Found:
     """Find the GPUs of this machine that NVML can read."""
     try:
-        import pynvml
+        pynvml = loading.load()
+    except DeviceError as error:
+        return Found(None, str(error))
     except Exception as error:  # a broken package may raise anything
         return Found(
             None,
