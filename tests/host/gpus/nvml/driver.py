@@ -42,6 +42,7 @@ class Chip:
     celsius: int | None = None
     limit: int | None = None
     recovery: int | None = None
+    minor: int | None = None
     numa: tuple[int, ...] | None = None
     """The NUMA nodes that are nearest."""
     linked: tuple[str, ...] | None = None
@@ -90,6 +91,7 @@ class Driver:
             "nvmlDeviceGetTemperature": lambda chip, sensor: given(chip.celsius),
             "nvmlDeviceGetTemperatureThreshold": lambda chip, which: given(chip.limit),
             "nvmlDeviceGetFieldValues": lambda chip, fields: [self.recovery(chip)],
+            "nvmlDeviceGetMinorNumber": lambda chip: given(chip.minor),
             "nvmlDeviceGetMemoryAffinity": self.memory_affinity,
             "nvmlDeviceGetP2PStatus": self.p2p,
             "nvmlDeviceGetProcessUtilization": self.utilization,
