@@ -105,7 +105,7 @@ def _energy_split(found: DeviceSnapshot) -> str | None:
     """How the jobs on a device divide its energy: `activity` or `equal`; None below two jobs."""
     if found.reading is None or len(found.occupants) < 2:
         return None
-    shown = any(each.smact is not None for each in found.reading.attempts)
+    shown = any(each.smact is not None for each in found.reading.attempts or ())
     return "activity" if shown else "equal"
 
 
