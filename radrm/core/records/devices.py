@@ -51,7 +51,8 @@ class NodeUse:
 class Device:
     """A GPU or a MIG instance.
 
-    `overhead_mib` is the driver's own memory, which jobs cannot have. `mps`: an MPS control
+    `overhead_mib` is the driver's own memory, which jobs cannot have. `caps`: the driver can limit
+    the memory that an attempt's processes hold on it together. `mps`: an MPS control
     daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
     users at once. In one `nvlink_group` of a node, NVLink links each GPU to each. None as group or
@@ -77,6 +78,7 @@ class Device:
     numa_node: int | None = None
     minor: int | None = None
     instance: tuple[int, int] | None = None
+    caps: bool = False
 
     @property
     def capacity_mib(self) -> int:

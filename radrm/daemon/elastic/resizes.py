@@ -34,8 +34,8 @@ from dataclasses import dataclass
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.lifecycle.launching import cap_of
-from radrm.core.records import Device, Instant, Job, Placement
+from radrm.core.lifecycle.memory.caps import cap_of
+from radrm.core.records import Caps, Device, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import ActionKind, Collocation, Resizing
 from radrm.daemon.elastic.placements import placement_text
@@ -152,7 +152,8 @@ class Resizes:
         """The text of the target. Its new devices are prepared for the job."""
         site, target = self._site, action.target
         submission = self._store.submissions.of_job(job.id)
-        cap_mib, devices = cap_of(job, target), self._devices(target)
+        cap_mib = cap_of(job, target, self._caps(action))
+        devices = self._devices(target)
         if site.mps is not None:
             site.mps.prepare(target.devices, target.collocation is Collocation.MPS)
         return placement_text(
@@ -163,6 +164,10 @@ class Resizes:
             self._clock.real_boot_s(action.due_boot_s),
             boot_id(),
         )
+
+    def _caps(self, action: act.Resize) -> Caps:
+        attempt = self._scheduler.snapshot.live_attempt(action.job_id, action.serial)
+        return attempt.caps if attempt is not None else ()
 
     def _devices(self, target: Placement) -> list[Device]:
         found = [self._scheduler.snapshot.device(uuid) for uuid in target.devices]
