@@ -56,7 +56,8 @@ class Device:
     daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
     users at once. In one `nvlink_group` of a node, NVLink links each GPU to each. None as group or
-    as `numa_node`: unknown.
+    as `numa_node`: unknown. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown.
+    `instance` has the driver's numbers of a MIG device's GPU instance and compute instance.
     """
 
     uuid: str
@@ -75,6 +76,8 @@ class Device:
     """Wall-clock end of this device's availability (maintenance, outer allocation)."""
     nvlink_group: int | None = None
     numa_node: int | None = None
+    minor: int | None = None
+    instance: tuple[int, int] | None = None
     caps: bool = False
 
     @property

@@ -135,6 +135,8 @@ class Resizes:
             raise Refused("its folder for radrun was removed, so its tasks cannot change")
         found = self._pending.get(action.serial)
         if found is None or found.action.generation != action.generation:
+            if not action.withdrawn:
+                self._isolate(action.serial, attempt.placement, action.target)
             text = None if action.withdrawn else self._text(action, job)
             found = _Resize(action, attempt.placement, text, 0.0)
             self._pending[action.serial] = found
@@ -300,6 +302,10 @@ class Resizes:
         if job is not None:
             placement = action.target if known.failed is None else resize.before
             self._limit(job, action.serial, placement)
+            try:
+                self._isolate(action.serial, placement)
+            except Refused as error:
+                log.warning("job %d may open GPUs that it gave back: %s", action.job_id, error)
         if known.failed is not None:
             log.warning("job %d keeps its tasks: %s", action.job_id, known.failed)
             return ev.ActionFailed(at=now, action=action, reason=known.failed)
@@ -333,6 +339,14 @@ class Resizes:
         return reading is not None and reading.error is None and reading.at.boot_s > since.boot_s
 
     # ------------------------------------------------------------- limits
+
+    def _isolate(self, serial: int, *placements: Placement) -> None:
+        """Let the attempt open the devices of these placements, and no others. Raises `Refused`."""
+        group = self._launcher.group_of(serial)
+        uuids = dict.fromkeys(uuid for each in placements for uuid in each.devices)
+        seen = [self._scheduler.snapshot.device(uuid) for uuid in uuids]
+        if group is not None:
+            self._site.isolation.change(group, [each.device for each in seen if each is not None])
 
     def _limit(self, job: Job, serial: int, *placements: Placement) -> None:
         """Give the job the limits of the largest of these placements, as far as it can have any."""
