@@ -27,6 +27,7 @@ from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
 from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
+from radrm.host.processes.affinity import NONE, listed, near
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
 from radrm.jobfile.slurm.mark import MARK
@@ -78,6 +79,7 @@ class Site:
     drop_privileges: bool
     grace_s: float
     kill_grace_s: float
+    cpu_bind: str = NONE
 
 
 def plan_launch(
@@ -130,7 +132,17 @@ def plan_launch(
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
         silent_s=options.silent_limit_s,
+        cpu_list=cpus_near(action.placement.shares, devices, options, site),
+        binds_tasks=job.spec.resizing is Resizing.LIVE,
     )
+
+
+def cpus_near(
+    shares: Sequence[Share], devices: Sequence[Device], options: Options, site: Site
+) -> list[int] | None:
+    """The CPUs near all devices of these shares, on which their processes run; None: all."""
+    scope = options.cpu_bind or site.cpu_bind
+    return near(devices, scope, cpus_of(shares), os.sched_getaffinity(0))
 
 
 def cpus_of(shares: Iterable[Share]) -> float | None:
@@ -265,13 +277,14 @@ def _device_variables(
     by_index = (options.device_ids or site.device_ids) == "index" and not client
     names = [str(d.index) if by_index else d.uuid for d in devices]
     reserved = [s.reserved_mib for s in shares if s.device is not None]
-    cpus = cpus_of(shares)
+    cpus, bound = cpus_of(shares), cpus_near(shares, devices, options, site)
     found = {
         "CUDA_VISIBLE_DEVICES": ",".join(names),
         "NVIDIA_VISIBLE_DEVICES": ",".join(names) or "void",
         "RADRM_GPUS": str(len(placement.devices)),
         "RADRM_GPU_MEMORY_MIB": str(cap_mib or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
+        "RADRM_CPU_LIST": "" if bound is None else listed(bound),
     }
     if site.mps is not None and devices:
         uuids = [device.uuid for device in devices]

@@ -197,6 +197,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         verb = "ran on" if job["state"] in FINAL else "runs on"
         sharing = plain(job["collocation"] or "exclusive")
         yield verb, f"GPU {where(job, index)}, sharing: {sharing}"
+        if job.get("cpu_list"):
+            yield "CPUs", f"{plain(job['cpu_list'])}, near its GPUs"
     if size_text(job) and job["state"] in LIVE:
         error = job.get("resize_error")
         yield "size", size_text(job) + (f"; not resized: {plain(error)}" if error else "")

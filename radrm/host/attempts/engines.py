@@ -43,8 +43,12 @@ _PATH = re.compile("/[A-Za-z0-9/._@+-]+")
 _FULL_ID = re.compile("[0-9a-f]{64}")
 
 
-def arguments(token: str, environment: Mapping[str, str]) -> str:
+def arguments(token: str, environment: Mapping[str, str], cpus: str | None = None) -> str:
     """What a job puts behind `docker run`: the value of RADRM_CONTAINER_ARGS.
+
+    `cpus`: the CPUs on which the job runs, as the kernel lists them; None: all. Podman is not told
+    them: without root it starts no container with a cpuset that systemd has not delegated. Docker
+    warns and goes on.
 
     Made to be split at spaces by a shell (`docker run $RADRM_CONTAINER_ARGS ...`, without
     quotes). The token is named and not written out: a command line is everybody's to read.
@@ -57,6 +61,8 @@ def arguments(token: str, environment: Mapping[str, str]) -> str:
     names = [n for n in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if n]
     if any(not re.fullmatch(r"[A-Za-z0-9/-]+", name) for name in names) or names == ["void"]:
         names = []
+    if cpus is not None and environment.get(ENGINE_VARIABLE) != "podman":
+        words.append(f"--cpuset-cpus={cpus}")
     if environment.get(ENGINE_VARIABLE) == "podman":
         words += [f"--device=nvidia.com/gpu={name}" for name in names]
     elif names:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from radrm.errors import StoreError
 from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
+from radrm.host.processes.affinity import listed
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.limits import Limits, is_of
 from radrm.host.processes.procfs import TOKEN_VARIABLE
@@ -29,8 +30,9 @@ class LaunchPlan:
     host) None: no limit; `memory_most_mib`: its limit may grow up to this while it runs; None: it
     may not. `cpu_weight` None: 1. `progress_pattern`
     and `progress_file` are the options of that name; `silent_s`, on the launcher's clock, is
-    `--silent-limit`. `snapshot`: `cwd` lies in a copy of the code. Strings may hold surrogate
-    escapes, as paths and environments of Unix do.
+    `--silent-limit`. `snapshot`: `cwd` lies in a copy of the code. `cpu_list`: the CPUs on which it
+    runs; None: all. `binds_tasks`: its own launcher binds each task to some of them, and the rest
+    of it runs on all. Strings may hold surrogate escapes, as paths and environments of Unix do.
     """
 
     serial: int
@@ -58,6 +60,8 @@ class LaunchPlan:
     progress_file: str | None = None
     silent_s: float | None = None
     snapshot: bool = False
+    cpu_list: Sequence[int] | None = None
+    binds_tasks: bool = False
 
 
 def launch_record(
@@ -84,7 +88,8 @@ def launch_record(
     )
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
-    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment)
+    cpus = None if plan.cpu_list is None else listed(plan.cpu_list)
+    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment, cpus)
     return {
         "job_id": plan.job_id,
         "attempt": plan.attempt,
@@ -107,6 +112,8 @@ def launch_record(
         "limits": limits.as_fields(),
         "progress": _progress(plan),
         "silent_s": None if plan.silent_s is None else real_s(plan.silent_s),
+        "cpu_list": None if plan.cpu_list is None else list(plan.cpu_list),
+        "binds_tasks": plan.binds_tasks,
     }
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from radrm.core.records import Job, Placement, Share
+from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import Collocation, Resizing
 from radrm.daemon.elastic.placements import placement_text, shares_text
 from radrm.daemon.launching import task_environments
@@ -35,15 +36,19 @@ def environments(
     cap_mib: int | None = None,
     submitted: Mapping[str, str] | None = None,
     own: Mapping[str, str] | None = None,
+    bind: str | None = None,
+    devices: Sequence[Device] = DEVICES,
     **site: Any,
 ) -> dict[tuple[str, int], dict[str, str]]:
-    options = SimpleNamespace(env=tuple((own or {}).items()), device_ids=None)
+    options = SimpleNamespace(env=tuple((own or {}).items()), device_ids=None, cpu_bind=bind)
     submission: Any = SimpleNamespace(
         envelope=SimpleNamespace(environment=dict(submitted or {})),
         job_file=lambda: SimpleNamespace(options=options),
     )
-    place: Any = SimpleNamespace(**{"mps": None, "device_ids": "uuid", **site})
-    order = [DEVICES[2], DEVICES[0], DEVICES[1]]
+    place: Any = SimpleNamespace(
+        **{"mps": None, "device_ids": "uuid", "cpu_bind": "socket", **site}
+    )
+    order = [devices[2], devices[0], devices[1]]
     return task_environments(a_job(), Placement(SHARES, mode), cap_mib, submission, order, place)
 
 
@@ -56,6 +61,7 @@ def test_each_task_sees_its_own_gpus_and_cpus() -> None:
             "RADRM_GPUS": "3",
             "RADRM_GPU_MEMORY_MIB": "2048",
             "RADRM_CPUS": "2.5",
+            "RADRM_CPU_LIST": "",
             "OMP_NUM_THREADS": "2",
             "PYTHON_CPU_COUNT": "2",
         },
@@ -65,11 +71,26 @@ def test_each_task_sees_its_own_gpus_and_cpus() -> None:
             "RADRM_GPUS": "3",
             "RADRM_GPU_MEMORY_MIB": "1024",
             "RADRM_CPUS": "4",
+            "RADRM_CPU_LIST": "",
             "OMP_NUM_THREADS": "4",
             "PYTHON_CPU_COUNT": "4",
         },
     }
     assert environments(device_ids="index")["main", 1]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_each_task_is_told_the_cpus_near_its_own_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(32)))
+    sockets = ("0-7", "0-7", "16-23")
+    devices = [replace(d, socket_cpus=s) for d, s in zip(DEVICES, sockets, strict=True)]
+
+    def lists(**changes: Any) -> list[str]:
+        found = environments(devices=devices, **changes)
+        return [found["main", task]["RADRM_CPU_LIST"] for task in (0, 1)]
+
+    assert lists() == ["16-23", "0-7"]
+    assert lists(bind="none") == lists(cpu_bind="none") == ["", ""]
+    assert lists(cpu_bind="none", bind="socket") == ["16-23", "0-7"]
 
 
 def test_what_the_user_has_set_stays() -> None:

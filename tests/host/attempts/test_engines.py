@@ -48,6 +48,13 @@ def test_the_arguments_as_a_shell_splits_them(environment: dict[str, str], gpus:
     assert TOKEN not in text
 
 
+def test_docker_is_told_the_cpus() -> None:
+    """Rootless Podman starts no container with a cpuset that systemd has not delegated."""
+    for engine, words in (("docker", ["--cpuset-cpus=0-7,64"]), ("podman", [])):
+        its = {"RADRM_CONTAINER_ENGINE": engine}
+        assert engines.arguments(TOKEN, its, "0-7,64").split(" ")[2:] == words
+
+
 @pytest.mark.parametrize(
     ("path", "mounted"),
     [
