@@ -128,7 +128,8 @@ class Reading:
     at: Instant
     used_mib: int | None = None
     """All memory in use on the device, without the driver's overhead."""
-    attempts: tuple[AttemptMemory, ...] = ()
+    attempts: tuple[AttemptMemory, ...] | None = ()
+    """None: the driver does not report which processes are there."""
     smact: float | None = None
     smact_source: str | None = None
     smact_coarse: bool = False

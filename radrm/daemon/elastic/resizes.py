@@ -321,7 +321,7 @@ class Resizes:
         reading = seen.reading if seen is not None else None
         if reading is None or reading.error is not None or reading.at.boot_s <= since.boot_s:
             return False
-        return any(each.serial == serial for each in reading.attempts)
+        return any(each.serial == serial for each in reading.attempts or ())
 
     def _is_read(self, uuid: str, since: Instant) -> bool:
         """Return whether a device was read since then, or has vanished."""

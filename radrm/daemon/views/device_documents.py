@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from radrm.core.records import Device, Instant
+from radrm.core.records import Device, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib, show_seconds
-from radrm.core.words import JobState
+from radrm.core.words import Collocation, JobState
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.reservations import on_device, reservations_on, users_on
 
@@ -76,6 +77,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "notes": list(reading.notes) if reading else [],
         "unmanaged": [asdict(process) for process in reading.unmanaged] if reading else [],
         "mps": device.mps,
+        "sm_booked": _sm_booked(snapshot, jobs),
         "reservations": reservations_on(snapshot, found, now),
         "reserved_for": users_on(snapshot, found, now),
     }
@@ -86,6 +88,16 @@ def _near(device: Device) -> Document:
     keys = ("nvlink_group", "pcie_switch", "host_bridge", "numa_node", "numa_cpus", "socket_cpus")
     links = {str(peer): count for peer, count in device.nvlinks}
     return {**{key: getattr(device, key) for key in keys}, "nvlinks": links}
+
+
+def _sm_booked(snapshot: Snapshot, jobs: Sequence[Job]) -> float:
+    """The part of a device's SMs that its MPS clients have booked (`--sm-share`)."""
+    live = ((job.spec.sm_share, snapshot.attempt(job.id)) for job in jobs)
+    return sum(
+        share
+        for share, attempt in live
+        if share and attempt and attempt.placement.collocation is Collocation.MPS
+    )
 
 
 def _reserved(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> str | None:
@@ -100,7 +112,7 @@ def _energy_split(found: DeviceSnapshot) -> str | None:
     """How the jobs on a device divide its energy: `activity` or `equal`; None below two jobs."""
     if found.reading is None or len(found.occupants) < 2:
         return None
-    shown = any(each.smact is not None for each in found.reading.attempts)
+    shown = any(each.smact is not None for each in found.reading.attempts or ())
     return "activity" if shown else "equal"
 
 

@@ -112,6 +112,14 @@ def test_a_lost_gpu_takes_no_job_and_harms_no_other(server: DaemonHome, nvml_dri
         assert server.wait_end(job)["state"] == "COMPLETED"
 
 
+def test_a_named_library_that_cannot_be_used_is_refused(server: DaemonHome) -> None:
+    server.environment["RADRM_NVML_LIBRARY"] = "/nowhere/libnvidia-ml.so.1"
+    done = server.radrm("daemon")
+    assert done.returncode != 0
+    (line,) = done.stderr.splitlines()
+    assert "RADRM_NVML_LIBRARY=/nowhere/libnvidia-ml.so.1: No such file" in line
+
+
 def test_without_a_driver_it_says_so(server: DaemonHome, nvml_driver: Nvml) -> None:
     nvml_driver.fail("nvmlInit*", 9)
     done = server.radrm("daemon")

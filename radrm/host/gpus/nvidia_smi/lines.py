@@ -71,6 +71,23 @@ def parse_app(line: str) -> AppLine | None:
     return AppLine(cells["gpu_uuid"], pid, count(cells["used_memory"]))
 
 
+def parse_missing(line: str) -> str | None:
+    """Return the UUID of a GPU whose processes cannot be listed; None for any other line.
+
+    Empty if the line names no GPU: then it holds for all.
+    """
+    values = line.split(", ")
+    if len(values) == len(APP_FIELDS.split(",")) and is_unavailable(values[1]):
+        uuid = values[0]
+        return uuid if is_uuid(uuid, "GPU-") else "" if is_unavailable(uuid) else None
+    return "" if is_unavailable(line) else None
+
+
+def is_unavailable(word: str) -> bool:
+    """Return whether a word says that the driver does not offer a value."""
+    return word in ("[N/A]", "N/A", "[Not Supported]", "[Insufficient Permissions]")
+
+
 def _cells(line: str, fields: str) -> dict[str, str] | None:
     """Return the values of a line by field; None if their number is wrong."""
     try:

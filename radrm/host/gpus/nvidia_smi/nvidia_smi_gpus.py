@@ -26,8 +26,9 @@ from radrm.host.gpus.nvidia_smi.lines import (
     GpuLine,
     parse_app,
     parse_gpu,
+    parse_missing,
 )
-from radrm.host.gpus.source import GpuSource, OwnerOf, split_by_owner
+from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
 from radrm.host.gpus.stream import LineKind, Stream, ask
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
 
@@ -59,6 +60,8 @@ class NvidiaSmi(GpuSource):
         self._fields = GPU_FIELDS
         self._gpus: dict[str, tuple[float, GpuLine]] = {}
         self._apps: dict[tuple[str, int], tuple[float, AppLine]] = {}
+        self._unlisted: dict[str, float] = {}
+        """When a line said that the processes of a GPU cannot be listed; "" for all GPUs."""
         self._listed: dict[str, GpuLine] = {}
         self._mig: dict[str, tuple[str, int]] = {}
         """The UUID of the GPU and the index in it, by the UUID of the instance."""
@@ -160,19 +163,24 @@ class NvidiaSmi(GpuSource):
             error = self._gpu_stream.error or f"nvidia-smi has not printed this device {quiet}"
             return Reading(device=uuid, at=at, error=error)
         attempts, others = split_by_owner(held, owner_of)
-        unknown = self._app_stream.error
+        missing = self._why_unlisted(uuid, now_s)
         return Reading(
             device=uuid,
             at=at,
             used_mib=line.used_mib,
-            attempts=attempts,
+            attempts=attempts if missing is None else None,
             unmanaged=self._unmanaged.describe(others),
             smact=line.utilization,
             smact_source=SMACT_SOURCE if line.utilization is not None else None,
             smact_coarse=line.utilization is not None,
             power_w=line.power_w,
-            notes=(unknown,) if unknown else (),
+            notes=(missing,) if missing else (),
         )
+
+    def _why_unlisted(self, uuid: str, now_s: float) -> str | None:
+        """Return why the processes of a GPU are unknown; None if they are listed."""
+        seen_s = max(self._unlisted.get(name, -math.inf) for name in (uuid, ""))
+        return NO_PROCESS_LIST if now_s - seen_s <= GONE_S else self._app_stream.error
 
     def _reading_of_instance(
         self,
@@ -191,13 +199,14 @@ class NvidiaSmi(GpuSource):
         # processes go to every instance, with unknown memory; only the job's own one counts them.
         jobs = {pid: None for pid in held.get(gpu, {}) if owner_of(pid) is not None}
         attempts, others = split_by_owner({**jobs, **held.get(uuid, {})}, owner_of)
+        missing = self._why_unlisted(gpu, now_s)
         return Reading(
             device=uuid,
             at=at,
             used_mib=memory.used_mib,
-            attempts=attempts,
+            attempts=attempts if missing is None else None,
             unmanaged=self._unmanaged.describe(others),
-            notes=tuple(filter(None, [self._app_stream.error])),
+            notes=(missing,) if missing else (),
         )
 
     # ------------------------------------------------------------- the children
@@ -238,7 +247,11 @@ class NvidiaSmi(GpuSource):
     def _take_app(self, text: str) -> LineKind:
         line = parse_app(text)
         if line is None:
-            return LineKind.MESSAGE
+            missing = parse_missing(text)
+            if missing is None:
+                return LineKind.MESSAGE
+            self._unlisted[missing] = time.monotonic()
+            return LineKind.DATA
         self._apps[line.uuid, line.pid] = (time.monotonic(), line)
         return LineKind.DATA
 

@@ -13,6 +13,7 @@ any kernel runs, so it is marked as coarse.
 
 The files, in the order in which they may import one another:
     words      NVML's error numbers and their messages
+    loading    which library `pynvml` loads
     library    the connection to the driver; calls and their errors
     figures    checks that bytes and numbers are possible
     lists      the driver's lists of processes

@@ -31,6 +31,11 @@ class Place:
     gpu: Any
     instance: tuple[int, int] | None = None
 
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is a MIG instance, even if the driver names neither its GPU nor its ids."""
+        return self.gpu is not self.handle or self.gpu_uuid.startswith("MIG-")
+
 
 class Listing:
     """The devices of this machine. Methods raise the library's `Error` if they name no other."""

@@ -30,7 +30,7 @@ class Chip:
     busy: float = 50
     power_mw: float = 250_000
     energy_mj: int | None = None
-    compute: list[Any] = field(default_factory=list)
+    compute: list[Any] | None = field(default_factory=list)
     mps: list[Any] = field(default_factory=list)
     slots: list[Chip | None] | None = None
     parent: Chip | None = None
@@ -42,6 +42,8 @@ class Chip:
     celsius: int | None = None
     limit: int | None = None
     recovery: int | None = None
+    fabric: tuple[int, int] | None = None
+    """The state and the error of its registration with the NVLink fabric."""
     numa: tuple[int, ...] | None = None
     """The NUMA nodes that are nearest."""
     linked: tuple[str, ...] | None = None
@@ -96,6 +98,8 @@ class Driver:
             "nvmlDeviceGetTemperature": lambda chip, sensor: given(chip.celsius),
             "nvmlDeviceGetTemperatureThreshold": lambda chip, which: given(chip.limit),
             "nvmlDeviceGetFieldValues": lambda chip, fields: [self.recovery(chip)],
+            "nvmlDeviceGetGpuFabricInfoV": self.fabric,
+            "nvmlDeviceGetGpuFabricInfo": self.fabric,
             "nvmlDeviceGetMemoryAffinity": self.memory_affinity,
             "nvmlDeviceGetP2PStatus": self.p2p,
             "nvmlDeviceGetCpuAffinityWithinScope": self.cpu_affinity,
@@ -117,7 +121,7 @@ class Driver:
         }
         for version in ("v2", "v3"):
             handle_calls |= {
-                f"nvmlDeviceGetComputeRunningProcesses_{version}": lambda chip: chip.compute,
+                f"nvmlDeviceGetComputeRunningProcesses_{version}": lambda chip: given(chip.compute),
                 f"nvmlDeviceGetMPSComputeRunningProcesses_{version}": lambda chip: chip.mps,
             }
         for name, answer in handle_calls.items():
@@ -247,6 +251,14 @@ class Driver:
         error = NOT_SUPPORTED if chip.recovery is None else 0
         return SimpleNamespace(nvmlReturn=error, value=SimpleNamespace(uiVal=chip.recovery))
 
+    @staticmethod
+    def fabric(chip: Chip, reference: Any) -> int:
+        info = reference._obj  # what `byref` refers to
+        version = getattr(info, "version", 0) >> 24 or 1
+        Driver.fail(chip.fails, f"fabric_v{version}")
+        info.state, info.status = given(chip.fabric)
+        return 0
+
     # ---------------------------------------------------------- Xids
 
     def count_sets(self, more: int) -> str:
@@ -310,6 +322,7 @@ def pci(uuid: str | bytes | None) -> Any:
 
 
 def given(figure: Any) -> Any:
+    """The figure; raises the driver's error if it is not supported."""
     if figure is None:
         raise pynvml.NVMLError(NOT_SUPPORTED)
     return figure

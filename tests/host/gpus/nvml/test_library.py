@@ -145,9 +145,19 @@ def test_xids(nvml: Nvml) -> None:
     gpus.acknowledge(whole)
     faults = [r.fault or "" for r in read(gpus, *devices)]
     assert [f[:7] for f in faults] == ["", "", "Xid 95:"]
-    nvml.xid(whole, 63)
-    assert (read(gpus, whole)[0].fault or "").startswith("Xid 63:")
+    nvml.xid(whole, 62)
+    assert (read(gpus, whole)[0].fault or "").startswith("Xid 62:")
     gpus.close()
+
+
+def test_fabric(nvml: Nvml) -> None:
+    """The versioned structures of `pynvml`: a wrong size or version is refused."""
+    training, failed = nvml.gpu(fabric_state=2), nvml.gpu(fabric_state=3, fabric_status=999)
+    devices = training, failed, nvml.gpu(fabric_state=3), nvml.gpu()
+    faults = [r.fault for r in read(listed(nvml), *devices)]
+    assert faults[0] and "not ready (in progress)" in faults[0]
+    assert faults[1] and "failed (NVML error 999)" in faults[1]
+    assert faults[2:] == [None, None]
 
 
 def test_condition(nvml: Nvml) -> None:
