@@ -12,6 +12,7 @@ from typing import Any
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
+    Caps,
     Dependency,
     Device,
     Estimate,
@@ -330,6 +331,13 @@ class SharesApplied(AttemptEvent):
     """These CPU and SM caps apply now."""
 
     shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsRaised(AttemptEvent):
+    """The driver enforces these memory caps now."""
+
+    caps: Caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

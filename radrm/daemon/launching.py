@@ -13,7 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import radrm
 from radrm.core.actions import Launch
@@ -25,6 +25,8 @@ from radrm.daemon.progress import Reports
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
 from radrm.host.attempts.plan import LaunchPlan
+from radrm.host.isolation import bpf
+from radrm.host.isolation.isolation import Isolation
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
 from radrm.host.processes.affinity import NONE, listed, near
@@ -80,6 +82,7 @@ class Site:
     grace_s: float
     kill_grace_s: float
     cpu_bind: str = NONE
+    isolation: Isolation = Isolation()  # noqa: RUF009 (it is frozen)
 
 
 def plan_launch(
@@ -104,6 +107,7 @@ def plan_launch(
     if options.snapshot is not None:  # the logs stay outside
         environment.setdefault("RADRM_SUBMIT_DIR", os.path.normpath(cwd))
         cwd = os.path.join(cwd, options.snapshot)
+    rules = site.isolation.rules(devices)
     has_interpreter_line = (job_file.script or "").startswith("#!")
     return LaunchPlan(
         serial=action.serial,
@@ -134,6 +138,7 @@ def plan_launch(
         silent_s=options.silent_limit_s,
         cpu_list=cpus_near(action.placement.shares, devices, options, site),
         binds_tasks=job.spec.resizing is Resizing.LIVE,
+        prepare=None if rules is None else partial(bpf.attach, rules=rules),
     )
 
 

@@ -19,14 +19,16 @@ from radrm.jobfile.values import RoleOption, SignalOption, Span
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 BY_NAME = {option.name: option for option in OPTIONS}
 
-AVAILABLE = """
-    name gpus gpu-memory sm-share smact duration collocation mig-profile gpu-type prefer-gpus
-    avoid-gpus max-slowdown time priority hold after array at-once max-fails param params
-    output error chdir env retries requeue interactive snapshot signal checkpoint checkpoint-
-    signal checkpoint-cost progress-pattern progress-file model-summary model-factory batch-
-    size sequence-length input-shape optimizer precision notify comment cpus memory role
-    device-ids cpu-bind due begin silent-limit expect-idle retry-on weight
-""".split()
+AVAILABLE = [
+    *("name", "gpus", "gpu-memory", "sm-share", "smact", "duration", "collocation"),
+    *("mig-profile", "gpu-type", "prefer-gpus", "avoid-gpus", "max-slowdown", "time", "priority"),
+    *("hold", "after", "array", "at-once", "max-fails", "param", "params", "output", "error"),
+    *("chdir", "env", "retries", "requeue", "interactive", "snapshot", "signal", "checkpoint"),
+    *("checkpoint-signal", "checkpoint-cost", "progress-pattern", "progress-file"),
+    *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
+    *("optimizer", "precision", "notify", "comment", "cpus", "memory", "role", "device-ids"),
+    *("cpu-bind", "due", "begin", "silent-limit", "expect-idle", "retry-on", "weight"),
+]
 LATER: list[str] = []
 
 GOOD = [

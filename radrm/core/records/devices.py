@@ -51,10 +51,12 @@ class NodeUse:
 class Device:
     """A GPU or a MIG instance.
 
-    `overhead_mib` is the driver's own memory, which jobs cannot have. `mps`: an MPS control
+    `overhead_mib` is the driver's own memory, which jobs cannot have. `caps`: the driver can limit
+    the memory that an attempt's processes hold on it together. `mps`: an MPS control
     daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
-    users at once.
+    users at once. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown. `instance` has
+    the driver's numbers of a MIG device's GPU instance and compute instance.
 
     Near devices. In one `nvlink_group`, NVLink links each GPU to each, all by as many links. GPUs
     whose links form no such group have `nvlinks`: the index of another GPU, and the links to it.
@@ -85,6 +87,9 @@ class Device:
     numa_node: int | None = None
     numa_cpus: str | None = None
     socket_cpus: str | None = None
+    minor: int | None = None
+    instance: tuple[int, int] | None = None
+    caps: bool = False
 
     @property
     def capacity_mib(self) -> int:

@@ -32,7 +32,10 @@ class LaunchPlan:
     and `progress_file` are the options of that name; `silent_s`, on the launcher's clock, is
     `--silent-limit`. `snapshot`: `cwd` lies in a copy of the code. `cpu_list`: the CPUs on which it
     runs; None: all. `binds_tasks`: its own launcher binds each task to some of them, and the rest
-    of it runs on all. Strings may hold surrogate escapes, as paths and environments of Unix do.
+    of it runs on all. `prepare`, where there is one, gets the path of the attempt's control group
+    of version 2, before the runner starts. It may raise OSError, and then nothing is launched; no
+    process of the job runs outside that group.
+    Strings may hold surrogate escapes, as paths and environments of Unix do.
     """
 
     serial: int
@@ -62,6 +65,7 @@ class LaunchPlan:
     snapshot: bool = False
     cpu_list: Sequence[int] | None = None
     binds_tasks: bool = False
+    prepare: Callable[[str], None] | None = None
 
 
 def launch_record(
@@ -109,6 +113,7 @@ def launch_record(
         "grace_s": real_s(plan.grace_s),
         "kill_grace_s": real_s(plan.kill_grace_s),
         "cgroup": cgroups.place(group),
+        "grouped": plan.prepare is not None,
         "limits": limits.as_fields(),
         "progress": _progress(plan),
         "silent_s": None if plan.silent_s is None else real_s(plan.silent_s),

@@ -200,6 +200,8 @@ class Listing:
             numa_node=None if parent else topology.numa_node(self._library, handle),
             numa_cpus=topology.near_cpus(self._library, gpu or handle, topology.SCOPE_NODE),
             socket_cpus=topology.near_cpus(self._library, gpu or handle, topology.SCOPE_SOCKET),
+            minor=self._library.call_or_none("nvmlDeviceGetMinorNumber", gpu or handle),
+            instance=self._places[uuid].instance,
         )
 
 
