@@ -55,7 +55,7 @@ class Device:
     daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
     users at once. In one `nvlink_group` of a node, NVLink links each GPU to each. None as group or
-    as `numa_node`: unknown.
+    as `numa_node`: unknown. `unified`: it has no memory of its own, but uses the server's.
     """
 
     uuid: str
@@ -74,6 +74,7 @@ class Device:
     """Wall-clock end of this device's availability (maintenance, outer allocation)."""
     nvlink_group: int | None = None
     numa_node: int | None = None
+    unified: bool = False
 
     @property
     def capacity_mib(self) -> int:
