@@ -177,7 +177,9 @@ def _mps(value: Any, place: v.Place) -> MpsConfig:
 
 
 def _gpus(value: Any, place: v.Place) -> GpusConfig:
-    return GpusConfig(**v.known(v.table(value, place), {"order": v.gpu_order}, place))
+    return GpusConfig(
+        **v.known(v.table(value, place), {"order": v.gpu_order, "isolate": v.switch}, place)
+    )
 
 
 def _readings(value: Any, place: v.Place) -> ReadingsConfig:

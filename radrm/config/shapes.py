@@ -120,15 +120,18 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class GpusConfig:
-    """Which GPUs are used first."""
+    """Which GPUs are used first, and which a job can open."""
 
     order: tuple[str, ...] = ()
     """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
     come last. A job's own `--prefer-gpus` and `--avoid-gpus` come first."""
+    isolate: bool = True
+    """Let the kernel deny jobs the GPUs that they were not given
+    ([security.md](security.md#gpus)). Root only."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
-        return {"order": list(self.order)}
+        return {"order": list(self.order), "isolate": self.isolate}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
+    Caps,
     Dependency,
     Device,
     Estimate,
@@ -264,7 +265,7 @@ class AttemptEnded(AttemptEvent):
     exit codes. That reason is never GPU out-of-memory. `saved` is the progress that the job has
     proven to have saved; None: none. `saved_since_asked`: a file in its checkpoint folder is newer
     than the last request to save. `host_oom`: the role of a task that died at the job's limit of
-    host memory; None: none did.
+    host memory; None: none did. `hint`: what its output says that its user can change.
     """
 
     exits: tuple[Exit, ...] = ()
@@ -276,6 +277,7 @@ class AttemptEnded(AttemptEvent):
     saved: Progress | None = None
     saved_since_asked: bool = False
     host_oom: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +328,13 @@ class SharesApplied(AttemptEvent):
     """These CPU and SM caps apply now."""
 
     shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsRaised(AttemptEvent):
+    """The driver enforces these memory caps now."""
+
+    caps: Caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

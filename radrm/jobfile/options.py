@@ -88,7 +88,14 @@ _range: dict[str, Any] = {"range": True}
 OPTIONS: tuple[Option, ...] = (
     Option("name", "NAME", v.job_name, "the job's name (default: the file's name)"),
     Option("gpus", "N|MIN-MAX", v.gpus_or_range, "number of GPUs (default: 1)", **_range),
-    Option("gpu-memory", "SIZE|auto", v.size_or_auto, "memory per GPU, also the MPS limit", **_mib),
+    Option(
+        "gpu-memory",
+        "SIZE[:LIMIT]|auto",
+        v.size_or_limit,
+        "memory to reserve per GPU, and the limit (default: SIZE)",
+        **_mib,
+        **_range,
+    ),
     Option("sm-share", "PERCENT", v.whole(1, 100), "the part of a GPU's SMs as an MPS client"),
     Option("smact", "0..1", v.number(0, 1), "expected SM activity when alone on a GPU"),
     Option("duration", "TIME", v.seconds, "expected run time when alone on a GPU", **_s),
@@ -231,15 +238,17 @@ MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.momen
 class Options(Record):
     """The typed values. A missing option is None, or an empty tuple.
 
-    Of a range, `gpus`, `cpus` and `memory_mib` are the smaller end. `gpu_memory_mib` is also None
-    for `auto`. `due_s` and `begin_s` are in seconds since the epoch, and None also for a time that
-    is not absolute yet (`JobFile.dated`).
+    Of a range, `gpus`, `cpus` and `memory_mib` are the smaller end, and `gpu_memory_mib` is what a
+    job with a limit (`gpu_memory_max_mib`) reserves; it is also None for `auto`. `due_s` and
+    `begin_s` are in seconds since the epoch, and None also for a time that is not absolute yet
+    (`JobFile.dated`).
     """
 
     name: str | None = None
     gpus: int | None = None
     gpus_max: int | None = None
     gpu_memory_mib: int | None = None
+    gpu_memory_max_mib: int | None = None
     sm_share: int | None = None
     smact: float | None = None
     duration_s: float | None = None

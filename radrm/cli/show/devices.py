@@ -61,7 +61,8 @@ def _nodes(devices: Sequence[Document]) -> list[tuple[str, str]]:
 def devices_table(devices: Sequence[Document]) -> Rows:
     """A row for each device: memory, load, jobs, and why it takes no job.
 
-    The column NEAR is shown if the devices are in several groups.
+    The column NEAR is shown if the devices are in several groups. CAPS says who enforces memory
+    caps of jobs that share a GPU.
     """
     groups = {(device["node"], _near(device)) for device in devices}
     several = len(groups) > 1 and any(near for _, near in groups)
@@ -78,6 +79,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             Column("SMACT", right=True, rank=3),
             Column("POWER", right=True, rank=4),
             *([Column("NEAR", rank=10)] if several else []),
+            Column("CAPS", rank=11),
             Column("JOBS", least=8),
             Column("WHY", least=10, wrap=True),
         )
@@ -95,6 +97,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             show_smact(device["smact"]),
             _power(device),
             *([_near(device) or "-"] if several else []),
+            "+".join(map(plain, device.get("caps") or ())) or "-",
             device_jobs(device),
             plain(device["reason"] or ""),
         )

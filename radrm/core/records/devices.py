@@ -51,11 +51,14 @@ class NodeUse:
 class Device:
     """A GPU or a MIG instance.
 
-    `overhead_mib` is the driver's own memory, which jobs cannot have. `mps`: an MPS control
+    `overhead_mib` is the driver's own memory, which jobs cannot have. `caps`: the driver can limit
+    the memory that an attempt's processes hold on it together. `mps`: an MPS control
     daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
     users at once. In one `nvlink_group` of a node, NVLink links each GPU to each. None as group or
-    as `numa_node`: unknown. `unified`: it has no memory of its own, but uses the server's.
+    as `numa_node`: unknown. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown.
+    `instance` has the driver's numbers of a MIG device's GPU instance and compute instance.
+    `unified`: it has no memory of its own, but uses the server's.
     """
 
     uuid: str
@@ -74,6 +77,9 @@ class Device:
     """Wall-clock end of this device's availability (maintenance, outer allocation)."""
     nvlink_group: int | None = None
     numa_node: int | None = None
+    minor: int | None = None
+    instance: tuple[int, int] | None = None
+    caps: bool = False
     unified: bool = False
 
     @property

@@ -34,8 +34,8 @@ from dataclasses import dataclass
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.lifecycle.launching import cap_of
-from radrm.core.records import Device, Instant, Job, Placement
+from radrm.core.lifecycle.memory.caps import cap_of
+from radrm.core.records import Caps, Device, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import ActionKind, Collocation, Resizing
 from radrm.daemon.elastic.placements import placement_text
@@ -135,6 +135,8 @@ class Resizes:
             raise Refused("its folder for radrun was removed, so its tasks cannot change")
         found = self._pending.get(action.serial)
         if found is None or found.action.generation != action.generation:
+            if not action.withdrawn:
+                self._isolate(action.serial, attempt.placement, action.target)
             text = None if action.withdrawn else self._text(action, job)
             found = _Resize(action, attempt.placement, text, 0.0)
             self._pending[action.serial] = found
@@ -150,7 +152,8 @@ class Resizes:
         """The text of the target. Its new devices are prepared for the job."""
         site, target = self._site, action.target
         submission = self._store.submissions.of_job(job.id)
-        cap_mib, devices = cap_of(job, target), self._devices(target)
+        cap_mib = cap_of(job, target, self._caps(action))
+        devices = self._devices(target)
         if site.mps is not None:
             site.mps.prepare(target.devices, target.collocation is Collocation.MPS)
         return placement_text(
@@ -161,6 +164,10 @@ class Resizes:
             self._clock.real_boot_s(action.due_boot_s),
             boot_id(),
         )
+
+    def _caps(self, action: act.Resize) -> Caps:
+        attempt = self._scheduler.snapshot.live_attempt(action.job_id, action.serial)
+        return attempt.caps if attempt is not None else ()
 
     def _devices(self, target: Placement) -> list[Device]:
         found = [self._scheduler.snapshot.device(uuid) for uuid in target.devices]
@@ -295,6 +302,10 @@ class Resizes:
         if job is not None:
             placement = action.target if known.failed is None else resize.before
             self._limit(job, action.serial, placement)
+            try:
+                self._isolate(action.serial, placement)
+            except Refused as error:
+                log.warning("job %d may open GPUs that it gave back: %s", action.job_id, error)
         if known.failed is not None:
             log.warning("job %d keeps its tasks: %s", action.job_id, known.failed)
             return ev.ActionFailed(at=now, action=action, reason=known.failed)
@@ -328,6 +339,14 @@ class Resizes:
         return reading is not None and reading.error is None and reading.at.boot_s > since.boot_s
 
     # ------------------------------------------------------------- limits
+
+    def _isolate(self, serial: int, *placements: Placement) -> None:
+        """Let the attempt open the devices of these placements, and no others. Raises `Refused`."""
+        group = self._launcher.group_of(serial)
+        uuids = dict.fromkeys(uuid for each in placements for uuid in each.devices)
+        seen = [self._scheduler.snapshot.device(uuid) for uuid in uuids]
+        if group is not None:
+            self._site.isolation.change(group, [each.device for each in seen if each is not None])
 
     def _limit(self, job: Job, serial: int, *placements: Placement) -> None:
         """Give the job the limits of the largest of these placements, as far as it can have any."""

@@ -11,6 +11,7 @@ from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.reservations import on_device, reservations_on, users_on
+from radrm.daemon.views.sizes import caps_on
 
 
 def device_documents(snapshot: Snapshot, now: Instant) -> list[Document]:
@@ -78,6 +79,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "notes": list(reading.notes) if reading else [],
         "unmanaged": [asdict(process) for process in reading.unmanaged] if reading else [],
         "mps": device.mps,
+        "caps": caps_on(device),
         "sm_booked": _sm_booked(snapshot, jobs),
         "reservations": reservations_on(snapshot, found, now),
         "reserved_for": users_on(snapshot, found, now),

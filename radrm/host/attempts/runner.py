@@ -23,6 +23,7 @@ All other signals are blocked. `attempts` says what the files in FOLDER prove.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -82,7 +83,7 @@ def _main(folder: str, membership: Membership | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
     reaper = become_subreaper()  # while the kernel still moves us
-    _close_inherited()
+    job_process.close_inherited()
     os.chdir("/")
     os.umask(0o077)
     me = identify(os.getpid())
@@ -168,6 +169,8 @@ class Runner:
         go, begin = os.pipe()
         errors, tell = os.pipe()
         grouped = self._membership is not None and self._membership.inside()
+        if self._membership is not None:
+            self._require_group(grouped)
         self._job = os.fork()
         if self._job == 0:
             os.close(begin)
@@ -181,6 +184,7 @@ class Runner:
             if self._limits.wanted():
                 its = self._limits.enclose(self._job, self._launch["cgroup"])
                 self._cgroup, not_limited = its
+                self._require_group(self._cgroup is not None)
                 crossed("job limited")
             if self._launch.get("progress") is not None or self._launch.get("silent_s"):
                 # Here, for most jobs need no such import.
@@ -200,6 +204,12 @@ class Runner:
             if self._membership is not None and self._membership.leave() and grouped:
                 self._cgroup = self._membership.path
         return errors
+
+    def _require_group(self, inside: bool) -> None:
+        """Raise OSError for a job that must not run outside its group, because the daemon has set
+        there what it may use."""
+        if self._launch.get("grouped") and not inside:
+            raise OSError(errno.EAGAIN, f"{self._launch['cgroup']} takes no process")
 
     def _write_script(self) -> str:
         path = os.path.join(self._folder, attempts.SCRIPT)
@@ -376,14 +386,6 @@ class Runner:
         if end.get("code") != 0:
             end |= tails.read_tails(self._launch, begins)
         return end
-
-
-def _close_inherited() -> None:
-    """Close all that the daemon may have left open in us."""
-    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        with contextlib.suppress(OSError):
-            if fd > 2 and os.get_inheritable(fd):  # what we open ourselves is not
-                os.close(fd)
 
 
 if __name__ == "__main__":

@@ -197,6 +197,8 @@ class Listing:
             parent=parent,
             profile=name.partition("MIG ")[2] or None,
             numa_node=None if parent else topology.numa_node(self._library, handle),
+            minor=self._library.call_or_none("nvmlDeviceGetMinorNumber", gpu or handle),
+            instance=self._places[uuid].instance,
             unified=uuid in self._unified,
         )
 

@@ -43,6 +43,7 @@ class Chip:
     celsius: int | None = None
     limit: int | None = None
     recovery: int | None = None
+    minor: int | None = None
     fabric: tuple[int, int] | None = None
     """The state and the error of its registration with the NVLink fabric."""
     numa: tuple[int, ...] | None = None
@@ -93,6 +94,7 @@ class Driver:
             "nvmlDeviceGetTemperature": lambda chip, sensor: given(chip.celsius),
             "nvmlDeviceGetTemperatureThreshold": lambda chip, which: given(chip.limit),
             "nvmlDeviceGetFieldValues": lambda chip, fields: [self.recovery(chip)],
+            "nvmlDeviceGetMinorNumber": lambda chip: given(chip.minor),
             "nvmlDeviceGetGpuFabricInfoV": self.fabric,
             "nvmlDeviceGetGpuFabricInfo": self.fabric,
             "nvmlDeviceGetMemoryAffinity": self.memory_affinity,

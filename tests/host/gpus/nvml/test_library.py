@@ -36,7 +36,7 @@ def test_a_gpu_and_its_reading(nvml: Nvml) -> None:
     nvml.process(gpu, NOBODY, 500, "mps")
     gpus = listed(nvml)
     (device,) = gpus.devices()
-    assert device == Device(gpu, 0, "NVIDIA A100-SXM4-40GB", 40960, overhead_mib=600)
+    assert device == Device(gpu, 0, "NVIDIA A100-SXM4-40GB", 40960, overhead_mib=600, minor=0)
     (reading,) = read(gpus, gpu)
     assert reading == Reading(
         gpu,

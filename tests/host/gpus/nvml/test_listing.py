@@ -48,6 +48,15 @@ def test_a_gpu(mocker: MockerFixture) -> None:
     assert (second.uuid, second.index) == ("GPU-b", 1)
 
 
+def test_the_numbers_of_device_files(mocker: MockerFixture) -> None:
+    """The minor number is no index, and an instance is used through the file of its GPU."""
+    parent = mig_gpu(instance("MIG-a", "1g.5gb"))
+    parent.minor = 5
+    Driver(mocker, Chip(minor=7), parent, Chip(uuid="GPU-old"))
+    found = [(d.minor, d.instance) for d in NvmlGpus(pynvml).devices()]
+    assert found == [(7, None), (5, (7, 0)), (None, None)]
+
+
 def test_bytes_are_text(mocker: MockerFixture) -> None:
     Driver(mocker, Chip(uuid=b"GPU-a", name=b"NVIDIA A100"))
     (device,) = NvmlGpus(pynvml).devices()
