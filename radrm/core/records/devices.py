@@ -56,7 +56,8 @@ class Device:
     daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
     users at once. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown. `instance` has
-    the driver's numbers of a MIG device's GPU instance and compute instance.
+    the driver's numbers of a MIG device's GPU instance and compute instance. `unified`: it has no
+    memory of its own, but uses the server's.
 
     Near devices. In one `nvlink_group`, NVLink links each GPU to each, all by as many links. GPUs
     whose links form no such group have `nvlinks`: the index of another GPU, and the links to it.
@@ -90,6 +91,7 @@ class Device:
     minor: int | None = None
     instance: tuple[int, int] | None = None
     caps: bool = False
+    unified: bool = False
 
     @property
     def capacity_mib(self) -> int:

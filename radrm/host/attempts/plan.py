@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from radrm.errors import StoreError
 from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
-from radrm.host.processes.affinity import listed
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.limits import Limits, is_of
 from radrm.host.processes.procfs import TOKEN_VARIABLE
@@ -92,8 +91,9 @@ def launch_record(
     )
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
-    cpus = None if plan.cpu_list is None else listed(plan.cpu_list)
-    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment, cpus)
+    uid = os.geteuid() if plan.uid is None else plan.uid
+    gid = os.getegid() if plan.gid is None else plan.gid
+    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment, uid, gid)
     return {
         "job_id": plan.job_id,
         "attempt": plan.attempt,
