@@ -87,7 +87,9 @@ def launch_record(
     )
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
-    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment)
+    uid = os.geteuid() if plan.uid is None else plan.uid
+    gid = os.getegid() if plan.gid is None else plan.gid
+    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment, uid, gid)
     return {
         "job_id": plan.job_id,
         "attempt": plan.attempt,
