@@ -157,6 +157,8 @@ def _remarks_on(device: Document) -> Iterator[str]:
     yield from map(reserved, _planned(device))
     if device.get("sm_booked"):
         yield f"SM shares: {device['sm_booked']:.0%} booked by MPS clients"
+    if device.get("unified"):
+        yield "unified memory: the server's, which all its programs share"
     notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
     yield from map(plain, notes[:_MOST_NOTES])
     if len(notes) > _MOST_NOTES:

@@ -58,6 +58,7 @@ class Device:
     users at once. In one `nvlink_group` of a node, NVLink links each GPU to each. None as group or
     as `numa_node`: unknown. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown.
     `instance` has the driver's numbers of a MIG device's GPU instance and compute instance.
+    `unified`: it has no memory of its own, but uses the server's.
     """
 
     uuid: str
@@ -79,6 +80,7 @@ class Device:
     minor: int | None = None
     instance: tuple[int, int] | None = None
     caps: bool = False
+    unified: bool = False
 
     @property
     def capacity_mib(self) -> int:

@@ -54,6 +54,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "kind": device.kind.value,
         "node": device.node,
         "total_mib": device.total_mib,
+        "unified": device.unified,
         "used_mib": reading.used_mib if known and reading else None,
         "free_mib": found.free_mib if known else None,
         "reserved_mib": found.reserved_mib,

@@ -78,6 +78,12 @@ def test_health_and_unmanaged_stand_below() -> None:
     ]
 
 
+def test_unified_memory_is_said() -> None:
+    assert remarks([gpu(unified=True), gpu(1, unified=False)]) == [
+        ("GPU 0", "unified memory: the server's, which all its programs share")
+    ]
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

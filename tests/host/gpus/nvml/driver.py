@@ -32,6 +32,7 @@ class Chip:
     energy_mj: int | None = None
     compute: list[Any] | None = field(default_factory=list)
     mps: list[Any] = field(default_factory=list)
+    drawing: list[Any] = field(default_factory=list)
     slots: list[Chip | None] | None = None
     parent: Chip | None = None
     instance: tuple[int, int] = (NO_INSTANCE, NO_INSTANCE)
@@ -111,6 +112,7 @@ class Driver:
             handle_calls |= {
                 f"nvmlDeviceGetComputeRunningProcesses_{version}": lambda chip: given(chip.compute),
                 f"nvmlDeviceGetMPSComputeRunningProcesses_{version}": lambda chip: chip.mps,
+                f"nvmlDeviceGetGraphicsRunningProcesses_{version}": lambda chip: chip.drawing,
             }
         for name, answer in handle_calls.items():
             mocker.patch.object(pynvml, name, side_effect=self.on_chip(name, answer))
