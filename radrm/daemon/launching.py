@@ -197,7 +197,15 @@ def job_environment(
     environment = _thread_variables(placement.shares) | environment
     environment |= {
         **site.extra,
-        **_device_variables(placement, placement.shares, devices, action.cap_mib, options, site),
+        **_device_variables(
+            placement,
+            placement.shares,
+            devices,
+            action.cap_mib,
+            options,
+            site,
+            job.spec.resizing is Resizing.LIVE,
+        ),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
@@ -257,7 +265,7 @@ def task_environments(
         its = [device for device in devices if device.uuid in uuids]
         threads = _thread_variables(shares)
         variables = {k: v for k, v in threads.items() if k not in submission.envelope.environment}
-        variables |= _device_variables(placement, shares, its, cap_mib, options, site)
+        variables |= _device_variables(placement, shares, its, cap_mib, options, site, True)
         found[task] = {key: text for key, text in variables.items() if key not in own}
     return found
 
@@ -275,20 +283,26 @@ def _device_variables(
     cap_mib: int | None,
     options: Options,
     site: Site,
+    live: bool,
 ) -> dict[str, str]:
-    """The variables about these shares of a placement, and their devices."""
+    """The variables about these shares of a placement, and their devices.
+
+    `live`: the job's tasks can change while it runs.
+    """
     client = placement.collocation is Collocation.MPS and site.mps is not None
     uuids = [device.uuid for device in devices]
     access = site.mps.access(uuids) if client and devices and site.mps is not None else None
     names = uuids
-    if (options.device_ids or site.device_ids) == "index":
-        names = _by_index(devices, site.mps, access)
+    isolated = site.isolation.rules(devices) is not None
+    # While its tasks change, a job can open old and new GPUs, so no number is sure.
+    if (options.device_ids or site.device_ids) == "index" and not (isolated and live):
+        names = _by_index(devices, site.mps, access, isolated)
     reserved = [s.reserved_mib for s in shares if s.device is not None]
     cpus, bound = cpus_of(shares), cpus_near(shares, devices, options, site)
     found = {
         "CUDA_VISIBLE_DEVICES": ",".join(names),
-        # A container engine knows no MPS, so the numbers of a control daemon mean nothing to it.
-        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if client else names) or "void",
+        # A container engine does not count as a control daemon or an isolated process does.
+        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if client or isolated else names) or "void",
         "RADRM_GPUS": str(len(placement.devices)),
         "RADRM_GPU_MEMORY_MIB": str(cap_mib or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
@@ -301,21 +315,23 @@ def _device_variables(
     return found
 
 
-def _by_index(devices: Sequence[Device], mps: Mps | None, access: Access | None) -> list[str]:
+def _by_index(
+    devices: Sequence[Device], mps: Mps | None, access: Access | None, isolated: bool
+) -> list[str]:
     """The devices' names for a job that asks for indices; a UUID where no index is sure.
 
     CUDA has no index for one instance of a GPU: 0 would be the first one. A control daemon of one
     GPU numbers it 0. Of one that serves several GPUs it is not known whether clients count the
-    daemon's GPUs or their own.
+    daemon's GPUs or their own. In an isolated job CUDA counts only the GPUs that it can open (as in
+    Slurm with ConstrainDevices=yes).
     """
     if access is not None and (mps is None or mps.spans):
         return [device.uuid for device in devices]
-    return [
-        d.uuid
-        if d.kind is DeviceKind.MIG
-        else str(d.index if access is None else access.ordinals[d.uuid])
-        for d in devices
-    ]
+    counted = sorted({device.index for device in devices})
+    numbers = {d.uuid: counted.index(d.index) if isolated else d.index for d in devices}
+    if access is not None:
+        numbers |= access.ordinals
+    return [d.uuid if d.kind is DeviceKind.MIG else str(numbers[d.uuid]) for d in devices]
 
 
 @cache

@@ -14,8 +14,10 @@ import pytest
 from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import Collocation, DeviceKind, Resizing
 from radrm.daemon.elastic.placements import placement_text, shares_text
-from radrm.daemon.launching import task_environments
+from radrm.daemon.launching import _device_variables, task_environments
 from radrm.errors import Refused
+from radrm.host.isolation.isolation import Isolation
+from radrm.host.isolation.numbers import Numbers
 from radrm.host.mps.interface import Access
 from tests.world import GIB, World, gpus
 
@@ -45,9 +47,8 @@ def environments(
         envelope=SimpleNamespace(environment=dict(submitted or {})),
         job_file=lambda: SimpleNamespace(options=options),
     )
-    place: Any = SimpleNamespace(
-        **{"mps": None, "device_ids": "uuid", "cpu_bind": "socket", **site}
-    )
+    usual = {"mps": None, "device_ids": "uuid", "cpu_bind": "socket", "isolation": Isolation()}
+    place: Any = SimpleNamespace(**{**usual, **site})
     order = [devices[2], devices[0], devices[1]]
     return task_environments(a_job(), Placement(SHARES, mode), cap_mib, submission, order, place)
 
@@ -143,13 +144,27 @@ def test_who_asks_for_an_index_gets_it_where_it_is_sure(
         access = Access("/pipes", None, {device.uuid: 0})
         mode = Collocation.MPS
         mps = SimpleNamespace(access=lambda uuids: access, empty_pipes=None, spans=spans)
-    site: Any = SimpleNamespace(mps=mps, device_ids="uuid")
+    site: Any = SimpleNamespace(mps=mps, device_ids="uuid", isolation=Isolation())
     found = task_environments(a_job(), Placement((share,), mode), 512, submission, [device], site)[
         "main", 0
     ]
     assert found["CUDA_VISIBLE_DEVICES"] == cuda
     assert found["NVIDIA_VISIBLE_DEVICES"] == containers
     assert found.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") == (None if spans is None else "0=512M")
+
+
+def test_an_isolated_job_counts_only_its_own_gpus() -> None:
+    """CUDA numbers what a process can open; container engines number all."""
+    own = [replace(GPU_5, minor=2), replace(DEVICES[1], index=3, minor=0)]
+    shares = tuple(Share(each.uuid, 1024) for each in own)
+    placement = Placement(shares, Collocation.TIMESLICE)
+    options: Any = SimpleNamespace(device_ids="index")
+    site: Any = SimpleNamespace(mps=None, device_ids="uuid", isolation=Isolation(None, Numbers()))
+    found = _device_variables(placement, shares, own, None, options, site, live=False)
+    assert found["CUDA_VISIBLE_DEVICES"] == "1,0"
+    assert found["NVIDIA_VISIBLE_DEVICES"] == "GPU-5,GPU-1"
+    found = _device_variables(placement, shares, own, None, options, site, live=True)
+    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-5,GPU-1", "it may have other GPUs soon"
 
 
 # ------------------------------------------------------------------ texts
