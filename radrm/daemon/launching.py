@@ -21,6 +21,7 @@ from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
+from radrm.daemon.launches.logs import log_paths
 from radrm.daemon.progress import Reports
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
@@ -29,6 +30,7 @@ from radrm.host.isolation import bpf
 from radrm.host.isolation.isolation import Isolation
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
+from radrm.host.processes.affinity import NONE, listed, near
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
 from radrm.jobfile.slurm.mark import MARK
@@ -80,6 +82,7 @@ class Site:
     drop_privileges: bool
     grace_s: float
     kill_grace_s: float
+    cpu_bind: str = NONE
     isolation: Isolation = Isolation()  # noqa: RUF009 (it is frozen)
 
 
@@ -134,8 +137,18 @@ def plan_launch(
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
         silent_s=options.silent_limit_s,
+        cpu_list=cpus_near(action.placement.shares, devices, options, site),
+        binds_tasks=job.spec.resizing is Resizing.LIVE,
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
     )
+
+
+def cpus_near(
+    shares: Sequence[Share], devices: Sequence[Device], options: Options, site: Site
+) -> list[int] | None:
+    """The CPUs near all devices of these shares, on which their processes run; None: all."""
+    scope = options.cpu_bind or site.cpu_bind
+    return near(devices, scope, cpus_of(shares), os.sched_getaffinity(0))
 
 
 def cpus_of(shares: Iterable[Share]) -> float | None:
@@ -286,7 +299,7 @@ def _device_variables(
     if (options.device_ids or site.device_ids) == "index" and not (isolated and live):
         names = _by_index(devices, site.mps, access, isolated)
     reserved = [s.reserved_mib for s in shares if s.device is not None]
-    cpus = cpus_of(shares)
+    cpus, bound = cpus_of(shares), cpus_near(shares, devices, options, site)
     found = {
         "CUDA_VISIBLE_DEVICES": ",".join(names),
         # A container engine does not count as a control daemon or an isolated process does.
@@ -294,6 +307,7 @@ def _device_variables(
         "RADRM_GPUS": str(len(placement.devices)),
         "RADRM_GPU_MEMORY_MIB": str(cap_mib or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
+        "RADRM_CPU_LIST": "" if bound is None else listed(bound),
     }
     if access is not None:
         found |= client_environment(access, uuids, cap_mib, placement.sm_fraction)
@@ -350,45 +364,6 @@ def client_environment(
         limits = [f"{access.ordinals[uuid]}={cap_mib}M" for uuid in uuids]
         environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     return environment
-
-
-def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, str]:
-    """The paths of an attempt's standard output and error. `--output` alone is for both.
-
-    From the second attempt on, a pattern without `%t` gets the attempt's number before its
-    suffix, so that no attempt overwrites another's log.
-    """
-    stem = "radrm-%j" if job.array is None else "radrm-%A_%a"
-    output = options.output or f"{stem}.out"
-    error = options.error or (options.output if options.output else f"{stem}.err")
-    return _log_path(output, job, attempt, cwd), _log_path(error, job, attempt, cwd)
-
-
-def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
-    if attempt > 1 and "%t" not in pattern:
-        stem, suffix = os.path.splitext(pattern)
-        pattern = f"{stem}.attempt%t{suffix}"
-    values = {
-        "j": str(job.id),
-        "x": job.spec.name,
-        "u": job.spec.user,
-        "A": str(job.array.array_id if job.array is not None else job.id),
-        "a": str(job.array.index if job.array is not None else 0),
-        "t": str(attempt),
-        "%": "%",
-    }
-    parts = pattern.split("%")
-    text = parts[0]
-    rest = iter(parts[1:])
-    for part in rest:
-        if part == "":  # `%%`
-            text += "%" + next(rest, "")
-        elif part[0] in values:
-            # A name or user must not lead out of the folder that the pattern names.
-            text += values[part[0]].replace("/", "_") + part[1:]
-        else:
-            text += "%" + part
-    return os.path.join(cwd, text)
 
 
 def free_port() -> int:

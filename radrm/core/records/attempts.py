@@ -270,6 +270,8 @@ class Attempt:
 
     reported: tuple[Progress, ...] = ()
     """The first progress that it reported, and after its end the last one, too."""
+    cpu_list: str | None = None
+    """The CPUs near its GPUs that it runs on, as the kernel lists them; None: it is not bound."""
     warnings: tuple[JobWarning, ...] = ()
     """What its user was warned of and is not over, at most one of each kind."""
     caps: Caps = ()

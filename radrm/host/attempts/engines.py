@@ -38,6 +38,7 @@ PIPES_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 CLIENT_VARIABLE = "CUDA_MPS_LOG_DIRECTORY"
 """Only clients of MPS have it. Every other job has a pipe directory, too, but that is empty."""
 LIMIT_VARIABLES = ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+CPUS_VARIABLE = "RADRM_CPU_LIST"
 LABEL = "radrm.attempt"
 PATIENCE_S = 5.0
 """Real seconds that all that one attempt's engines are asked may take, together."""
@@ -62,6 +63,11 @@ def arguments(token: str, environment: Mapping[str, str], uid: int = 0, gid: int
     names = [n for n in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if n]
     if any(not re.fullmatch(r"[A-Za-z0-9/-]+", name) for name in names) or names == ["void"]:
         names = []
+    # Rootless Podman starts no container with a cpuset that systemd has not delegated. Docker warns
+    # and goes on.
+    cpus = environment.get(CPUS_VARIABLE, "")
+    if environment.get(ENGINE_VARIABLE) != "podman" and re.fullmatch("[0-9,-]+", cpus):
+        words.append(f"--cpuset-cpus={cpus}")
     if environment.get(ENGINE_VARIABLE) == "podman":
         words += [f"--device=nvidia.com/gpu={name}" for name in names]
     elif names:

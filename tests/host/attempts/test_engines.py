@@ -48,6 +48,19 @@ def test_the_arguments_as_a_shell_splits_them(environment: dict[str, str], gpus:
     assert TOKEN not in text
 
 
+def test_docker_is_told_the_cpus() -> None:
+    """Rootless Podman starts no container with a cpuset that systemd has not delegated."""
+    told = ["--cpuset-cpus=0-7,64"]
+    for engine, cpus, words in (
+        ("docker", "0-7,64", told),
+        ("podman", "0-7,64", []),
+        ("docker", "", []),
+        ("docker", "0 --privileged", []),
+    ):
+        its = {"RADRM_CONTAINER_ENGINE": engine, "RADRM_CPU_LIST": cpus}
+        assert engines.arguments(TOKEN, its).split(" ")[2:] == words
+
+
 @pytest.mark.parametrize(
     ("path", "mounted"),
     [

@@ -9,7 +9,7 @@ reads, except `gpu_of`, which uses only what was listed. A restart lists all dev
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from radrm.core.records import Device
@@ -82,7 +82,7 @@ class Listing:
                 problems.append(f"GPU {index}: {self._library.error(error)}")
             listed.update((device.uuid, device) for device in self._seen.get(index, ()))
         self.problems = tuple(problems)
-        return self._with_groups(listed.values())
+        return self._with_near(listed.values())
 
     def gpu_of(self, uuid: str) -> str:
         """Return the UUID of the GPU that a device is or belongs to, from the last listing."""
@@ -147,15 +147,20 @@ class Listing:
 
     # -------------------------------------------------------------- one GPU
 
-    def _with_groups(self, devices: Collection[Device]) -> tuple[Device, ...]:
-        """Return the devices with the NVLink groups of whole GPUs. A MIG instance has no links."""
+    def _with_near(self, devices: Collection[Device]) -> tuple[Device, ...]:
+        """Return the devices, each with the whole GPUs near it. None is near a MIG instance."""
         gpus = {
             device.index: self._places[device.uuid].gpu
             for device in devices
             if device.kind is DeviceKind.GPU and device.uuid in self._places
         }
-        groups = topology.nvlink_groups(self._library, gpus)
-        return tuple(replace(each, nvlink_group=groups.get(each.index)) for each in devices)
+        near = topology.near_gpus(self._library, gpus)
+        return tuple(
+            replace(each, **asdict(near[each.index]))
+            if each.kind is DeviceKind.GPU and each.index in near
+            else each
+            for each in devices
+        )
 
     def _gpu(self, index: int) -> tuple[Device, ...]:
         """Return a GPU as one device, or its MIG instances, which have the index of the GPU."""
@@ -197,6 +202,8 @@ class Listing:
             parent=parent,
             profile=name.partition("MIG ")[2] or None,
             numa_node=None if parent else topology.numa_node(self._library, handle),
+            numa_cpus=topology.near_cpus(self._library, gpu or handle, topology.SCOPE_NODE),
+            socket_cpus=topology.near_cpus(self._library, gpu or handle, topology.SCOPE_SOCKET),
             minor=self._library.call_or_none("nvmlDeviceGetMinorNumber", gpu or handle),
             instance=self._places[uuid].instance,
             unified=uuid in self._unified,
