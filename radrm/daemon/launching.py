@@ -27,6 +27,8 @@ from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
 from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
+from radrm.host.processes.adopted import Watched
+from radrm.host.processes.identity import Identity
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
 from radrm.jobfile.slurm.mark import MARK
@@ -130,7 +132,14 @@ def plan_launch(
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
         silent_s=options.silent_limit_s,
+        adopts=_watched(job),
     )
+
+
+def _watched(job: Job) -> Watched | None:
+    """The process that the attempts of a job watch; None: they run its command."""
+    adopted = job.adopted
+    return None if adopted is None else Watched(Identity(*adopted.process), adopted.for_s)
 
 
 def cpus_of(shares: Iterable[Share]) -> float | None:
