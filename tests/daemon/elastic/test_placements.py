@@ -158,7 +158,7 @@ def test_an_isolated_job_counts_only_its_own_gpus() -> None:
     own = [replace(GPU_5, minor=2), replace(DEVICES[1], index=3, minor=0)]
     shares = tuple(Share(each.uuid, 1024) for each in own)
     placement = Placement(shares, Collocation.TIMESLICE)
-    options: Any = SimpleNamespace(device_ids="index")
+    options: Any = SimpleNamespace(device_ids="index", cpu_bind="none")
     site: Any = SimpleNamespace(mps=None, device_ids="uuid", isolation=Isolation(None, Numbers()))
     found = _device_variables(placement, shares, own, None, options, site, live=False)
     assert found["CUDA_VISIBLE_DEVICES"] == "1,0"
