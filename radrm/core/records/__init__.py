@@ -44,6 +44,7 @@ from radrm.core.records.copying import changed
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
+    Counters,
     Device,
     DeviceEnergy,
     EnergyPart,
@@ -79,6 +80,7 @@ __all__ = [
     "Blame",
     "Caps",
     "Checkpoint",
+    "Counters",
     "Dependency",
     "Device",
     "DeviceEnergy",
