@@ -12,6 +12,7 @@ from typing import Any
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
+    Caps,
     Dependency,
     Device,
     Estimate,
@@ -246,7 +247,9 @@ class AttemptEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted(AttemptEvent):
-    """The attempt's processes exist."""
+    """The attempt's processes exist. `cpu_list`: the CPUs that they are bound to; None: none."""
+
+    cpu_list: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +267,8 @@ class AttemptEnded(AttemptEvent):
     exit codes. That reason is never GPU out-of-memory. `saved` is the progress that the job has
     proven to have saved; None: none. `saved_since_asked`: a file in its checkpoint folder is newer
     than the last request to save. `host_oom`: the role of a task that died at the job's limit of
-    host memory; None: none did.
+    host memory; None: none did. `hint`: what its output says that its user can change. `unknown`:
+    it has ended, or is no job any more, and nobody can tell its exit status (`radrm adopt`).
     """
 
     exits: tuple[Exit, ...] = ()
@@ -276,6 +280,8 @@ class AttemptEnded(AttemptEvent):
     saved: Progress | None = None
     saved_since_asked: bool = False
     host_oom: str | None = None
+    hint: str | None = None
+    unknown: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,11 +320,13 @@ class CheckpointTaken(AttemptEvent):
 class Resized(AttemptEvent):
     """The attempt runs on this placement, the target of `Resize`.
 
-    `generation`: that of the `Resize`; None: the last one.
+    `generation`: that of the `Resize`; None: the last one. `cpu_list`: the CPUs that it is bound to
+    now; None: none.
     """
 
     target: Placement
     generation: int | None = None
+    cpu_list: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +334,13 @@ class SharesApplied(AttemptEvent):
     """These CPU and SM caps apply now."""
 
     shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsRaised(AttemptEvent):
+    """The driver enforces these memory caps now."""
+
+    caps: Caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

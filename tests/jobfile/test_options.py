@@ -13,67 +13,22 @@ from radrm.errors import UsageError
 from radrm.jobfile.option_help import options_markdown, submit_help
 from radrm.jobfile.options import OPTIONS, Options
 from radrm.jobfile.parsing import parse_words, typed, typed_whole
-from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
+from radrm.jobfile.relations import AdoptOption, AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.values import RoleOption, SignalOption, Span
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 BY_NAME = {option.name: option for option in OPTIONS}
 
 AVAILABLE = [
-    "name",
-    "gpus",
-    "gpu-memory",
-    "sm-share",
-    "smact",
-    "duration",
-    "collocation",
-    "mig-profile",
-    "gpu-type",
-    "prefer-gpus",
-    "avoid-gpus",
-    "max-slowdown",
-    "time",
-    "priority",
-    "hold",
-    "after",
-    "array",
-    "at-once",
-    "max-fails",
-    "param",
-    "params",
-    "output",
-    "error",
-    "chdir",
-    "env",
-    "retries",
-    "requeue",
-    "interactive",
-    "snapshot",
-    "signal",
-    "checkpoint",
-    "checkpoint-signal",
-    "checkpoint-cost",
-    "progress-pattern",
-    "progress-file",
-    "model-summary",
-    "model-factory",
-    "batch-size",
-    "sequence-length",
-    "input-shape",
-    "optimizer",
-    "precision",
-    "notify",
-    "comment",
-    "cpus",
-    "memory",
-    "role",
-    "device-ids",
-    "due",
-    "begin",
-    "silent-limit",
-    "expect-idle",
-    "retry-on",
-    "weight",
+    *("name", "gpus", "gpu-memory", "sm-share", "smact", "duration", "collocation"),
+    *("mig-profile", "gpu-type", "prefer-gpus", "avoid-gpus", "max-slowdown", "time", "priority"),
+    *("hold", "after", "array", "at-once", "max-fails", "param", "params", "output", "error"),
+    *("chdir", "env", "retries", "requeue", "interactive", "snapshot", "signal", "checkpoint"),
+    *("checkpoint-signal", "checkpoint-cost", "progress-pattern", "progress-file"),
+    *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
+    *("optimizer", "precision", "notify", "comment", "cpus", "memory", "role", "device-ids"),
+    *("cpu-bind", "due", "begin", "silent-limit", "expect-idle", "retry-on", "weight"),
+    "adopt",
 ]
 LATER: list[str] = []
 
@@ -129,6 +84,7 @@ GOOD = [
     ("precision", "bf16", "bf16"),
     ("comment", "for the paper", "for the paper"),
     ("device-ids", "index", "index"),
+    ("cpu-bind", "numa", "numa"),
     ("after", "12", AfterOption("12", "ok")),
     ("after", "12_3:any", AfterOption("12_3", "any")),
     ("after", f"{ULID}:failed", AfterOption(ULID, "failed")),
@@ -173,6 +129,7 @@ GOOD = [
     ("weight", "1000000", 1e6),
     ("max-slowdown", "1.5", 1.5),
     ("sm-share", "30", 30),
+    ("adopt", f"7:99:{'a' * 36}:60", AdoptOption(7, 99, "a" * 36, 60.0)),
 ]
 
 BAD = [
@@ -242,6 +199,7 @@ BAD = [
     ("optimizer", "a b"),
     ("precision", "int3"),
     ("device-ids", "name"),
+    ("cpu-bind", "near"),
     ("after", "12:maybe"),
     ("after", "x"),
     ("after", "none:ok"),

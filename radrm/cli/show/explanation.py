@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from radrm.cli.show.amounts import clock, span, starts_in
-from radrm.cli.show.card import estimated, headline, next_steps, sm_share
+from radrm.cli.show.card import adopted, estimated, headline, next_steps, sm_share
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import reserved
 from radrm.cli.show.jobs import warned, why
@@ -51,8 +51,12 @@ def explanation(answer: Document) -> list[Part]:
         parts += [Styled(), attempts_table(job, answer["attempts"])]
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
+    if job.get("cpu_list") and job["state"] in LIVE:
+        parts.append(_indented(f"it runs on the CPUs near its GPUs: {job['cpu_list']}"))
     if job.get("not_enforced"):
         parts.append(_indented(job["not_enforced"]))
+    if job.get("adopted"):
+        parts.append(_indented(f"adopted: {adopted(job)}"))
     if sm_share(job):
         parts.append(_indented(f"SM share: {sm_share(job)}"))
     lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]

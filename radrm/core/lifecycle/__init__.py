@@ -10,11 +10,12 @@ The files, in the order in which they may import one another:
     returning     returns a job to its queue, with a pause
     outcomes      how an attempt ended, and why
     pending       actions without an answer, and their deadlines
-    memory        host memory of jobs with a range of it (a folder)
+    memory        memory of jobs that may grow (a folder)
     stops         TERM, then KILL
     limits        time limits, and the signal before them
     timing        other times that users set (a folder)
     launching     starts an attempt
+    adopted       books a process that radrm did not start
     resizing      gives a running attempt other devices
     recovery      what follows a GPU out-of-memory
     ending        what follows the end of an attempt

@@ -28,6 +28,7 @@ from radrm.core.records.attempts import (
     Attempt,
     Beside,
     Blame,
+    Caps,
     Exit,
     HostUse,
     JobWarning,
@@ -43,6 +44,7 @@ from radrm.core.records.copying import changed
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
+    Counters,
     Device,
     DeviceEnergy,
     EnergyPart,
@@ -52,7 +54,7 @@ from radrm.core.records.devices import (
     UnmanagedProcess,
 )
 from radrm.core.records.estimates import DECLARED, MEASURED, Estimate, Profiled, Progress
-from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
+from radrm.core.records.jobs import Adopted, ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
 from radrm.core.records.placement import (
@@ -70,12 +72,15 @@ __all__ = [
     "DECLARED",
     "LOCAL_NODE",
     "MEASURED",
+    "Adopted",
     "ArrayElement",
     "Attempt",
     "AttemptMemory",
     "Beside",
     "Blame",
+    "Caps",
     "Checkpoint",
+    "Counters",
     "Dependency",
     "Device",
     "DeviceEnergy",

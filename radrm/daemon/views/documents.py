@@ -21,7 +21,7 @@ from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.ended.verdict import verdict
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
-from radrm.daemon.views.sizes import size_of, tasks_of
+from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
@@ -146,6 +146,7 @@ class JobDocuments:
             "memory_max_mib": (job.spec.memory_range_mib or (None, None))[1],
             "not_enforced": self._not_enforced(job),
             "cpu_share": cpu_share(live) if live else None,
+            "cpu_list": attempt.cpu_list if attempt else None,
             "remarks": list(self._scheduler.view.remarks(job.id)) if live else [],
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
@@ -176,7 +177,9 @@ class JobDocuments:
             "saved_at": job.saved_at.wall_s if job.saved_at else None,
             "reports_dropped": dropped.count if dropped else 0,
             "reports_dropped_why": dropped.reason if dropped else None,
+            "gpu_memory_max_mib": gpu_limit_mib(job.spec),
             "reserved_mib": _reserved_mib(snapshot, live) if live else None,
+            **cap_of(live),
             "peak_mib": used.peak_mib if used else None,
             "energy_j": used.energy_j if used else None,
             "oom_count": job.oom_count,
@@ -207,6 +210,7 @@ class JobDocuments:
             "signal": _show_signal(job.spec.signal),
             "comment": job.spec.comment,
             "behind": behind,
+            "adopted": _adopted(job, live),
         }
 
     def _tasks(self, job: Job, live: Attempt | None) -> list[Document]:
@@ -293,6 +297,16 @@ _NO_CLIENT = {
 def _unbound(job: Job, live: Attempt) -> str | None:
     """Why the SM share that a job declares does not limit it; None if it does, or none is."""
     return None if job.spec.sm_share is None else _NO_CLIENT.get(live.placement.collocation)
+
+
+def _adopted(job: Job, live: Attempt | None) -> Document | None:
+    """The process that a job has adopted, and until when; None for a job that radrm has started."""
+    adopted = job.adopted
+    if adopted is None:
+        return None
+    began = live.started if live is not None else None
+    ends = None if began is None or adopted.for_s is None else began.wall_s + adopted.for_s
+    return {"pid": adopted.pid, "for_s": adopted.for_s, "until": ends}
 
 
 def _params(job: Job) -> Document | None:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import start_runner
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import (
     Ended,
@@ -32,16 +31,16 @@ from radrm.host.attempts.evidence import (
     read_saved,
 )
 from radrm.host.attempts.live import Ending, Live, readable
-from radrm.host.attempts.owners import LiveAttempt, PidOwners
+from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import LaunchPlan, cannot_launch, launch_record, remove_groups
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
-from radrm.host.processes import limits
+from radrm.host.processes import cgroups, limits
+from radrm.host.processes.adopted import adopted_by
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
-from radrm.host.processes.identity import boot_id, identify, open_pidfd
+from radrm.host.processes.identity import boot_id, open_pidfd
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.processes.request import Asker
 from radrm.host.storage.files import fsync_folder
 
@@ -88,8 +87,12 @@ class Launcher:
             )
         live = self._prepare(plan)
         try:
-            self._spawn(live)
+            if plan.prepare is not None:
+                live.make_group(plan.prepare)
+            live.start_runner()
         except OSError as error:
+            if live.cgroup is not None:
+                cgroups.remove(live.cgroup)
             self._remove_folder(plan.serial)
             raise cannot_launch(plan.serial, error) from error
         self._live[plan.serial] = live
@@ -114,46 +117,6 @@ class Launcher:
             self._remove_folder(plan.serial)
             raise cannot_launch(plan.serial, error) from error
         return self._known(plan.serial, plan.job_id, record)
-
-    def _spawn(self, live: Live) -> None:
-        """Start the runner in a session of its own. Raises `OSError` when there is none."""
-        assert live.token is not None
-        announcement, announce = os.pipe()
-        # A runner must not count in its job's limits, so there it stays outside.
-        enter = live.cgroup is not None and not live.limits.wanted()
-        group = [live.cgroup] if live.cgroup is not None and enter else []
-        command = [sys.executable, "-I", "-S", start_runner.__file__, live.evidence.folder, *group]
-        try:
-            live.child = os.posix_spawn(
-                command[0],
-                command,
-                # So that the runner's own child is found by it until it is the job.
-                {TOKEN_VARIABLE: live.token},
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-                    (os.POSIX_SPAWN_DUP2, announce, 1),
-                    (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0),
-                ],
-                setsid=True,
-                # Blocked from birth: a signal that comes early waits until it can be obeyed.
-                setsigmask=signal.valid_signals(),
-            )
-        except OSError:
-            os.close(announcement)
-            raise
-        finally:
-            os.close(announce)
-        crossed("runner started")
-        live.announcement = announcement
-        live.runner = identify(live.child)
-        try:
-            live.pidfd = os.pidfd_open(live.child)
-        except OSError:
-            # Without a descriptor its end would pass unnoticed: end it now. The announcement,
-            # which ends with it, makes the daemon look.
-            os.kill(live.child, signal.SIGKILL)
-            os.waitpid(live.child, 0)
-            live.child = None
 
     def adopt(self, serial: int, job_id: int) -> Void | Running | Ended | Lost:
         """Find out what became of an attempt that an earlier daemon launched, or meant to.
@@ -324,6 +287,11 @@ class Launcher:
         group = live.limits.memory if live is not None else None
         return group is None or limits.change_memory(group, mib, most_mib)
 
+    def group_of(self, serial: int) -> str | None:
+        """The path of the control group of version 2 of a live attempt, which may be missing."""
+        live = self._live.get(serial)
+        return None if live is None else live.cgroup
+
     def read_saved(self, serials: Iterable[int]) -> dict[int, Saved]:
         """Return what the jobs of these attempts have saved, by serial. It reads as their users."""
         return read_saved({i: Evidence(self._folder(i), self._clock) for i in serials})
@@ -389,11 +357,10 @@ class Launcher:
     def _known(self, serial: int, job_id: int, launch: dict[str, Any]) -> Live:
         evidence = Evidence(self._folder(serial), self._clock)
         marks = launch["token"], launch["cgroup"], launch["uid"]
-        own, owner = Limits.of(launch, serial), (job_id, serial)
-        return Live(serial, job_id, evidence, *marks, own, lambda: self._owners.seen_of(owner))
+        own, owner, adopts = Limits.of(launch, serial), (job_id, serial), adopted_by(launch)
+        # What a killed runner leaves is killed, and an adopted process was never its own.
+        seen = partial(self._owners.seen_of, owner) if adopts is None else tuple
+        return Live(serial, job_id, evidence, *marks, own, seen, adopts)
 
     def _update_owners(self) -> None:
-        self._owners.update(
-            LiveAttempt(live.job_id, live.serial, live.token, live.runner, live.cgroup, live.uid)
-            for live in self._live.values()
-        )
+        self._owners.update(live.marks for live in self._live.values())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Unreachable
 from radrm.host.gpus.source import GpuSource, OwnerOf
+from radrm.host.gpus.unmanaged import UnmanagedProcesses
+from radrm.host.processes.affinity import listed
 from radrm.host.simulated.client import DriverClient
 
 
@@ -29,13 +32,14 @@ class SimulatedGpus(GpuSource):
         self._mps = mps
         self._timeout_s = timeout_s
         self._client: DriverClient | None = None
+        self._unmanaged = UnmanagedProcesses()
 
     def devices(self) -> tuple[Device, ...]:
-        return tuple(self._device(found) for found in self._ask("devices")["devices"])
+        return _with_cpus([self._device(found) for found in self._ask("devices")["devices"]])
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         readings = self._ask("read", uuids=list(uuids))["readings"]
-        return tuple(_reading(found, at, owner_of) for found in readings)
+        return tuple(_reading(found, at, owner_of, self._unmanaged) for found in readings)
 
     def close(self) -> None:
         if self._client is not None:
@@ -45,7 +49,8 @@ class SimulatedGpus(GpuSource):
     def _device(self, found: dict[str, Any]) -> Device:
         kind = DeviceKind(found["kind"])
         mps = self._mps and kind is DeviceKind.GPU
-        return Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps})
+        links = tuple((peer, count) for peer, count in found.get("nvlinks") or ())
+        return Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps, "nvlinks": links})
 
     def _ask(self, op: str, **fields: object) -> dict[str, Any]:
         if self._client is not None:
@@ -63,10 +68,26 @@ class SimulatedGpus(GpuSource):
             ) from error
 
 
-def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:
+def _with_cpus(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """Return the devices, each with its part of this server's CPUs as those of its NUMA node."""
+    nodes = sorted({d.numa_node for d in devices if d.numa_node is not None})
+    cpus = sorted(os.sched_getaffinity(0))
+    ends = [len(cpus) * place // max(1, len(nodes)) for place in range(len(nodes) + 1)]
+    lists: dict[int | None, str | None] = {
+        node: listed(cpus[ends[place] : ends[place + 1]]) or None
+        for place, node in enumerate(nodes)
+    }
+    found = [(device, lists.get(device.numa_node)) for device in devices]
+    return tuple(replace(d, numa_cpus=each, socket_cpus=each) for d, each in found)
+
+
+def _reading(
+    found: dict[str, Any], at: Instant, owner_of: OwnerOf, unmanaged: UnmanagedProcesses
+) -> Reading:
     if found["error"] is not None:
         return Reading(device=found["uuid"], at=at, error=found["error"])
     held: dict[tuple[int, int], int] = {}
+    others: dict[int, int | None] = {}
     shown: dict[tuple[int, int], float] = {}
     # A driver that an earlier release has started gives no activities.
     activities = dict(found.get("activities") or ())
@@ -76,6 +97,8 @@ def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:
             held[owner] = held.get(owner, 0) + mib
             if pid in activities:
                 shown[owner] = min(1.0, shown.get(owner, 0.0) + activities[pid])
+        else:
+            others[pid] = (others.get(pid) or 0) + mib
     return Reading(
         device=found["uuid"],
         at=at,
@@ -87,4 +110,5 @@ def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:
         smact_source=SimulatedGpus.name,
         power_w=found["power_w"],
         energy_j=found["energy_j"],
+        unmanaged=unmanaged.describe(others),
     )
