@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,8 +67,7 @@ def restart(step: Step) -> str:
         before = _rows(server)
         server.kill()
         server.start()
-        server.until(lambda: server.device()["mps"], "MPS to be known again")
-        after = _rows(server)
+        after = server.until(lambda: _rows(server), "a control daemon that is up")
         step.record(before=before, after=after)
         step.check(server.device()["jobs"] == [job], "the new daemon does not know the job")
         step.check(after == before, f"another control daemon: {before}, then {after}")
@@ -89,9 +87,8 @@ def near(step: Step) -> str:
             near=device.get("near"), job_cpus=done.get("cpu_list"), minor=device.get("minor")
         )
         step.check(done["state"] == "COMPLETED", f"the job ended {done['state']}")
-        step.check(
-            device["fault"] is None, f"radrm sees a fault where CUDA works: {device['fault']}"
-        )
+        seen = f"{device['state']}: {device['reason']}"
+        step.check(device["state"] != "unhealthy", f"CUDA works, and radrm says {seen}")
         told = next((line for line in topology.splitlines() if line.startswith("GPU0")), "nothing")
         return f"radrm: {json.dumps(device.get('near'))}; topo: {' '.join(told.split())[:90]}"
 
@@ -100,7 +97,7 @@ def bench(mode: str) -> Any:
     """A step that measures one and two copies with `radrm bench collocate`."""
 
     def run(step: Step) -> str:
-        command = [sys.executable, "-m", "radrm.cli.main", "bench", "collocate", "--json"]
+        command = step.radrm("bench", "collocate", "--json")
         command += ["--gpu", step.uuid, "--copies", "1,2", "--modes", mode, "--seconds", "8"]
         command += ["--step-pattern", r"step (\d+)", "--", step.python()]
         command += [str(PROGRAMS / "matmul.py"), "--size", "1024", "--memory", "1024"]

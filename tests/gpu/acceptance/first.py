@@ -93,7 +93,7 @@ def nvml_nobody(step: Step) -> str:
 
 def doctor(step: Step) -> str:
     """`radrm doctor` fails for nothing but what a virtual machine lacks."""
-    done = step.command([sys.executable, "-m", "radrm.cli.main", "doctor", "--json"])
+    done = step.command(step.radrm("doctor", "--json"))
     step.check(done.stdout.startswith(("[", "{")), f"radrm doctor: {said(done)}")
     step.keep("doctor.json", done.stdout)
     document = json.loads(done.stdout)

@@ -100,7 +100,11 @@ def _run_step(step: Any, out: Path, environment: dict[str, str], limit_s: float)
     elif ended.left:
         names = ", ".join(f"{each.pid} ({each.command[:60]})" for each in ended.left[:3])
         passes, line = False, f"it left {len(ended.left)} processes: {names}; {line}"
-    return _result(out, step.name, passes, line, ended.seconds, result.get("facts"))
+    found = _result(out, step.name, passes, line, ended.seconds, result.get("facts"))
+    if passes and not result.get("here", True):
+        found = {**found, "here": False}
+        file.write_text(json.dumps(found, indent=1))
+    return found
 
 
 def _clean(
@@ -157,14 +161,15 @@ def _mib(cell: str) -> int:
 def _result(
     out: Path, name: str, passes: bool, line: str, seconds: float, facts: Any = None
 ) -> dict[str, Any]:
-    found = {"name": name, "passes": passes, "line": line, "seconds": round(seconds, 1)}
+    one_line = " ".join(line.split())
+    found = {"name": name, "passes": passes, "line": one_line, "seconds": round(seconds, 1)}
     found["facts"] = facts or {}
     (out / "results" / f"{name}.json").write_text(json.dumps(found, indent=1))
     return found
 
 
 def _line(result: dict[str, Any]) -> str:
-    word = "ok" if result["passes"] else "FAILED"
+    word = report.word_of(result)
     return f"{result['name']:<16} {word:<6} {result['seconds']:5.0f} s  {result['line'][:150]}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.gpu.acceptance import daemon, first, sharing, thesis
+from tests.gpu.acceptance import daemon, first, guards, sharing, thesis
 from tests.gpu.acceptance.step import Step
 from tests.gpu.acceptance.suites import pytest_step
 
@@ -51,6 +51,7 @@ PLAN = (
     ),
     Planned("blocks", 1, 118, "Figure 3.1 of the thesis", thesis.blocks),
     Planned("race", 2, 55, "first clients without a server; memory under MPS", sharing.race),
+    Planned("commands", 2, 45, "start_server first; two commands at once", sharing.commands),
     Planned("index", 2, 30, "CUDA_VISIBLE_DEVICES=0 for a client", sharing.index),
     Planned("caps", 2, 80, "what a cap binds, charges and says", sharing.caps),
     Planned("term", 2, 90, "cancelling clients whose kernels run", daemon.term),
@@ -65,6 +66,9 @@ PLAN = (
             ("time_sliced", "time-sliced jobs are no clients"),
         )
     ),
+    Planned("fault-jobs", 3, 90, "bystanders of a fault run again", guards.fault_jobs),
+    Planned("devices", 3, 60, "isolation of devices on NVIDIA's own nodes", guards.devices),
+    Planned("driver-caps", 3, 60, "memory caps by the driver (R615)", guards.driver_caps),
     Planned("bench-timeslice", 3, 59, "bench, time-sliced", daemon.bench("timeslice")),
     Planned("bench-mps", 3, 59, "bench, under MPS", daemon.bench("mps")),
     Planned("restart", 3, 70, "kill -9 of the daemon under an MPS client", daemon.restart),

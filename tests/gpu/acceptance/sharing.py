@@ -27,6 +27,7 @@ from tests.gpu.server import short_folder
 CONTROL = "nvidia-cuda-mps-control"
 IDLE_MIB = 256
 """`core.idle_unmanaged_mib`: an idle server must hold less."""
+_PAIRS = 25
 _OTHERS = ("expandable_segments:True", "backend:cudaMallocAsync")
 """Settings of PyTorch's allocator that a cap must bind, too."""
 
@@ -182,6 +183,29 @@ def race(step: Step) -> str:
         return f"four clients of server {server} ended well; idle, it holds {idle_mib} MiB"
 
 
+def commands(step: Step) -> str:
+    """What the control daemon answers: a server that is started first, and two commands at once."""
+    with served(step) as mps:
+        began = time.monotonic()
+        answer = mps.ask(f"start_server -uid {os.geteuid()}")
+        words: list[str] = []
+
+        def active() -> bool:
+            words.append(mps.status())
+            return "ACTIVE" in words[-1]
+
+        step.until(active, "the server to be ACTIVE", 15)
+        step.record(start_answer=answer, active_s=time.monotonic() - began, words=words)
+        wrong = [text for _ in range(_PAIRS) for text in _two_at_once(mps) if text is not None]
+        step.record(pairs=_PAIRS, wrong=wrong[:5])
+        client = Client(mps, "--seconds", 1).end()
+        step.check(well(client), f"a client of the server that was started first: {client}")
+        return (
+            f"start_server: ACTIVE after {step.facts['active_s']:.1f} s; of {2 * _PAIRS} commands, "
+            f"two at once, {len(wrong)} got no answer"
+        )
+
+
 def index(step: Step) -> str:
     """A client that names its GPU by number, as vLLM demands."""
     with served(step) as mps:
@@ -318,8 +342,9 @@ def fault(step: Step) -> str:
         after = Client(mps, "--seconds", 1).end()
         step.record(after=after, after_s=time.monotonic() - began, at_end=mps.status())
         step.check(well(after), f"a new client after the fault: {after}")
-        states = sorted({status for _, status in seen})
-        return f"seen: {', '.join(states)}; the bystander died, a new client ran"
+        times = [second for second, status in seen if "FAULT" in status]
+        states = f"FAULT seen at {times} s" if times else "FAULT was never seen"
+        return f"{states}; the bystander died, a new client ran"
 
 
 # ------------------------------------------------------------------ helpers
@@ -333,6 +358,23 @@ def _capped(mps: Mps, limit: str, seconds: float = 0, **variables: str) -> dict[
 def _used_mib(step: Step) -> int:
     found = step.smi("--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", step.uuid)
     return int(re.findall(r"\d+", found)[0])
+
+
+def _two_at_once(mps: Mps) -> list[str | None]:
+    """Two commands at the same time: for each None, or what it got in place of an answer."""
+    pair = [
+        subprocess.Popen(
+            [CONTROL],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=mps.environment,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    said = [each.communicate("get_server_list\n", timeout=20)[0].strip() for each in pair]
+    return [None if re.search(r"^\s*\d+\s*$", text, re.M) else text[:200] for text in said]
 
 
 def _owners(pids: list[str]) -> dict[str, int | None]:

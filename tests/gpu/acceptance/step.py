@@ -28,6 +28,13 @@ class Failed(Exception):
     """The step does not pass; the text says why."""
 
 
+class NotHere(Exception):
+    """This machine cannot have what the step is for, whatever radrm does; the text says why.
+
+    Only for what a rented machine may lack by its nature: cgroup v2, a driver of R615, root.
+    """
+
+
 class Step:
     """What a running step has: the GPU, a place to keep outputs, and its findings."""
 
@@ -97,6 +104,10 @@ class Step:
             str(word) for word in words
         ]
 
+    def radrm(self, *words: str) -> list[str]:
+        """The command of this checkout."""
+        return [sys.executable, "-m", "radrm.cli.main", *words]
+
     def until(self, condition: Callable[[], T], what: str, patience_s: float = 40.0) -> T:
         deadline = time.monotonic() + patience_s
         while not (found := condition()):
@@ -120,14 +131,17 @@ def lines_of(text: str) -> list[dict[str, Any]]:
 def perform(name: str, function: Callable[[Step], str], folder: Path) -> bool:
     """Run a step; write its result. `function` returns one line for the report."""
     step = Step(name, folder)
+    here = True
     try:
         line, passes = function(step), True
     except Failed as error:
         line, passes = str(error), False
+    except NotHere as error:
+        line, passes, here = str(error), True, False
     except Exception as error:
         traceback.print_exc()
         line, passes = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}", False
-    result = {"name": name, "passes": passes, "line": line, "facts": step.facts}
+    result = {"name": name, "passes": passes, "line": line, "facts": step.facts, "here": here}
     (folder / "results").mkdir(exist_ok=True)
     (folder / "results" / f"{name}.json").write_text(json.dumps(result, indent=1, default=str))
     return passes
@@ -141,4 +155,7 @@ def main(name: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    # The module by its name, whose `Failed` the steps raise.
+    from tests.gpu.acceptance import step
+
+    step.main(*sys.argv[1:3])

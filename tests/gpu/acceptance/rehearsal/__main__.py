@@ -33,6 +33,7 @@ def prepare(folder: Path) -> dict[str, str]:
     first = f"{bin_folder}:{Path(sys.executable).parent}"
     return {
         **nvml.environment,
+        "CUDA_VISIBLE_DEVICES": "0",
         "MPS_STANDIN_STATE": str(folder / "mps.json"),
         "PATH": f"{first}:{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),

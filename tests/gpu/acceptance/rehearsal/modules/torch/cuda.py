@@ -1,5 +1,6 @@
 """`torch.cuda`."""
 
+import os
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -23,7 +24,11 @@ def stream(one):
 
 
 def is_available():
-    return True
+    return device_count() > 0
+
+
+def device_count():
+    return len([name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name])
 
 
 def synchronize():

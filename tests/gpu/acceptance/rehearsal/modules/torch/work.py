@@ -89,7 +89,9 @@ class Context:
                 self.gone = "CUDA error: the client was terminated"
                 self.mps.sendall(b"removed\n")
             if line.strip() == "fault":
-                self.gone = "CUDA error: MPS client failed to connect or was killed (error 807)"
+                self.gone = (
+                    "CUDA error: the MPS server is not ready to accept new MPS client requests"
+                )
 
     # ------------------------------------------------------------- memory
 
