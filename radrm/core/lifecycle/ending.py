@@ -12,6 +12,7 @@ transition table:
     out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, else FAILED
+    failed, may pass     to its queue, `core.passing_retries` times; then as below
     failed               to its queue while --retries last and --retry-on fits, else FAILED
 
 Invariants:
@@ -54,7 +55,13 @@ from radrm.core.lifecycle.outcomes import (
 )
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
-from radrm.core.lifecycle.returning import refuse_retry, retry, return_to_queue, setback
+from radrm.core.lifecycle.returning import (
+    passing_retry,
+    refuse_retry,
+    retry,
+    return_to_queue,
+    setback,
+)
 from radrm.core.records import Attempt, Job, changed
 from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
@@ -190,6 +197,12 @@ def _move_job(
         outcome is Outcome.FAILED
         and event.host_oom is not None
         and _enlarge(state, job, attempt, event.host_oom)
+    ):
+        return
+    elif (
+        outcome is Outcome.FAILED
+        and event.passes is not None
+        and passing_retry(state, job, event.passes, event.fault)
     ):
         return
     elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and job.spec.requeue):

@@ -195,9 +195,11 @@ class Life:
         else:
             self.world.end(
                 job,
-                int(how in ("bad", "oom")),
+                int(how in ("bad", "oom", "passes")),
                 oom=OutOfMemory("test", 25 * GIB) if how == "oom" else None,
                 lost="killed" if how == "lost" else None,
+                passes="a fault" if how == "passes" else None,
+                fault=how == "passes",
             )
 
     def predict_again(self, pick: int, seconds: float) -> None:
