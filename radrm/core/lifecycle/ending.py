@@ -193,17 +193,7 @@ def _move_job(
         finish(state, job, Trigger.COMPLETE, attempt)
     elif outcome is Outcome.OOM and event.oom is not None:
         recover(state, job, attempt, event.oom, rule)
-    elif (
-        outcome is Outcome.FAILED
-        and event.host_oom is not None
-        and _enlarge(state, job, attempt, event.host_oom)
-    ):
-        return
-    elif (
-        outcome is Outcome.FAILED
-        and event.passes is not None
-        and passing_retry(state, job, event.passes, event.fault)
-    ):
+    elif outcome is Outcome.FAILED and _runs_again(state, job, attempt, event):
         return
     elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and job.spec.requeue):
         _return(state, job, attempt, attempt.reason or outcome.value)
@@ -219,6 +209,13 @@ def _move_job(
             finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {why_not}")
     else:
         finish(state, job, Trigger.FAIL, attempt)
+
+
+def _runs_again(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -> bool:
+    """Move a failed job that runs again without using up its retries; False for any other."""
+    if event.host_oom is not None and _enlarge(state, job, attempt, event.host_oom):
+        return True
+    return event.passes is not None and passing_retry(state, job, event.passes, event.fault)
 
 
 def _enlarge(state: State, job: Job, attempt: Attempt, role: str) -> bool:
