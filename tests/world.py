@@ -351,8 +351,6 @@ class World:
         signal: int | None = None,
         oom: OutOfMemory | None = None,
         lost: str | None = None,
-        passes: str | None = None,
-        fault: bool = False,
     ) -> Job:
         job_id = job if isinstance(job, int) else job.id
         attempt = self.live(job_id)
@@ -367,8 +365,6 @@ class World:
                 exits=() if lost else tuple(ended for _ in attempt.tasks),
                 oom=oom,
                 lost=lost,
-                passes=passes,
-                fault=fault,
             )
         )
         return self.jobs[job_id]

@@ -21,17 +21,19 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
-from radrm.core.words import CheckpointKind
+from radrm.core.words import CheckpointKind, Collocation
 from radrm.daemon.elastic.ends import exits_of, host_oom_of
 from radrm.daemon.launching import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps.failures import Failures
 from radrm.daemon.mps.stops import Stops
 from radrm.daemon.progress import Reports
 from radrm.errors import StoreError
+from radrm.hints import hint
 from radrm.host.attempts.evidence import Ended, Lost, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
+from radrm.host.mps.interface import Mps
 from radrm.host.processes.counted import Counted
 from radrm.host.storage.store import Store
 from radrm.oom import classify
@@ -50,6 +52,7 @@ class Attempts:
         scheduler: Scheduler,
         store: Store,
         launcher: Launcher,
+        mps: Mps | None,
         stops: Stops,
         failures: Failures,
         reports: Reports,
@@ -58,6 +61,7 @@ class Attempts:
         self._scheduler = scheduler
         self._store = store
         self._launcher = launcher
+        self._mps = mps
         self._stops = stops
         self._failures = failures
         self._reports = reports
@@ -206,6 +210,7 @@ class Attempts:
                 passing=found.passing,
                 host_oom=host_oom_of(job, attempt, found),
                 failure=_why_failed(job, attempt, found),
+                hint=self._hint(attempt, found),
                 saved=found.saved.progress,
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
                 passes=passes,
@@ -222,6 +227,12 @@ class Attempts:
                 at=now, job_id=job_id, serial=serial, lost=found.reason, saved=saved.progress
             )
         return [*events, ended]
+
+    def _hint(self, attempt: Attempt, found: Ended) -> str | None:
+        """Return what its user can change, if its last words tell."""
+        client = attempt.placement.collocation is Collocation.MPS
+        counts_gpus = not (client and self._mps is not None and self._mps.spans)
+        return next(filter(None, (hint(found.exit, t, counts_gpus) for t in found.tails)), None)
 
 
 def _saves(job: Job) -> bool:

@@ -130,8 +130,8 @@ class Effects:
         if self._is_over(action):
             return []
         if self._attempt(action).stop is not None:
-            about = {"job_id": action.job_id, "serial": action.serial}
-            return [ev.LaunchVoided(at=self._clock.now(), **about)]
+            now = self._clock.now()
+            return [ev.LaunchVoided(at=now, job_id=action.job_id, serial=action.serial)]
         self._waited.add(action.serial)
         try:
             return self.carry_out(action)

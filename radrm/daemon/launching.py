@@ -18,7 +18,7 @@ from functools import cache
 import radrm
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job, Placement, Share
-from radrm.core.words import CheckpointKind, Collocation, Resizing
+from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.progress import Reports
@@ -261,26 +261,43 @@ def _device_variables(
 ) -> dict[str, str]:
     """The variables about these shares of a placement, and their devices."""
     client = placement.collocation is Collocation.MPS and site.mps is not None
-    # An MPS control daemon numbers its GPUs from 0, so indices would mean other GPUs there.
-    by_index = (options.device_ids or site.device_ids) == "index" and not client
-    names = [str(d.index) if by_index else d.uuid for d in devices]
+    uuids = [device.uuid for device in devices]
+    access = site.mps.access(uuids) if client and devices and site.mps is not None else None
+    names = uuids
+    if (options.device_ids or site.device_ids) == "index":
+        names = _by_index(devices, site.mps, access)
     reserved = [s.reserved_mib for s in shares if s.device is not None]
     cpus = cpus_of(shares)
     found = {
         "CUDA_VISIBLE_DEVICES": ",".join(names),
-        "NVIDIA_VISIBLE_DEVICES": ",".join(names) or "void",
+        # A container engine knows no MPS, so the numbers of a control daemon mean nothing to it.
+        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if client else names) or "void",
         "RADRM_GPUS": str(len(placement.devices)),
         "RADRM_GPU_MEMORY_MIB": str(cap_mib or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
     }
-    if site.mps is not None and devices:
-        uuids = [device.uuid for device in devices]
-        if client:
-            access = site.mps.access(uuids)
-            found |= client_environment(access, uuids, cap_mib, placement.sm_fraction)
-        elif site.mps.empty_pipes is not None:
-            found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
+    if access is not None:
+        found |= client_environment(access, uuids, cap_mib, placement.sm_fraction)
+    elif site.mps is not None and devices and site.mps.empty_pipes is not None:
+        found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
     return found
+
+
+def _by_index(devices: Sequence[Device], mps: Mps | None, access: Access | None) -> list[str]:
+    """The devices' names for a job that asks for indices; a UUID where no index is sure.
+
+    CUDA has no index for one instance of a GPU: 0 would be the first one. A control daemon of one
+    GPU numbers it 0. Of one that serves several GPUs it is not known whether clients count the
+    daemon's GPUs or their own.
+    """
+    if access is not None and (mps is None or mps.spans):
+        return [device.uuid for device in devices]
+    return [
+        d.uuid
+        if d.kind is DeviceKind.MIG
+        else str(d.index if access is None else access.ordinals[d.uuid])
+        for d in devices
+    ]
 
 
 @cache

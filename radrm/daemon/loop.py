@@ -122,6 +122,7 @@ class Loop:
             parts.scheduler,
             parts.store,
             parts.launcher,
+            parts.site.mps,
             self._stops,
             Failures(parts.clock, parts.site.mps),
             parts.site.reports,

@@ -89,6 +89,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("name", "NAME", v.job_name, "the job's name (default: the file's name)"),
     Option("gpus", "N|MIN-MAX", v.gpus_or_range, "number of GPUs (default: 1)", **_range),
     Option("gpu-memory", "SIZE|auto", v.size_or_auto, "memory per GPU, also the MPS limit", **_mib),
+    Option("sm-share", "PERCENT", v.whole(1, 100), "the part of a GPU's SMs as an MPS client"),
     Option("smact", "0..1", v.number(0, 1), "expected SM activity when alone on a GPU"),
     Option("duration", "TIME", v.seconds, "expected run time when alone on a GPU", **_s),
     Option("collocation", "|".join(_SHARING), v.choice(*_SHARING), "how to share a GPU"),
@@ -239,6 +240,7 @@ class Options(Record):
     gpus: int | None = None
     gpus_max: int | None = None
     gpu_memory_mib: int | None = None
+    sm_share: int | None = None
     smact: float | None = None
     duration_s: float | None = None
     collocation: str | None = None

@@ -158,6 +158,7 @@ class JobFile(Record):
             prefer_gpus=asked.prefer_gpus or (),
             avoid_gpus=asked.avoid_gpus or (),
             max_slowdown=asked.max_slowdown,
+            sm_share=None if asked.sm_share is None else asked.sm_share / 100,
             resizing=resizing_of(asked, self.script, self.interpreter_words(), self.argv),
             memory_range_mib=memory_range(asked),
             interactive=bool(asked.interactive),

@@ -101,7 +101,7 @@ class Packing:
         return None
 
     def _refuse_load(self, ask: Ask, offer: Offer) -> Refusal | None:
-        uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job)
+        uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job, offer.mode)
         if offer.smact is None and not _is_known(offer):
             # Its jobs' memory is not known yet, either: they are still starting.
             return Refusal("smact", offer.smact_refusal or "its SM activity is unknown", uuid, 1.0)
@@ -110,7 +110,7 @@ class Packing:
             most = min(most, self.timeslice_max_demand)
         if sum(here) + own > most:
             left = max(0.0, most - sum(here))
-            known = ask.job.predicted(Quantity.SMACT) is not None
+            known = ask.job.smact_in(offer.mode) is not None
             shown = f"{own:.2f}" if known else f"{own:.2f} (assumed; see --smact)"
             why = f"needs SM activity of {shown}, {left:.2f} of the allowed {most:.2f} are left"
             return Refusal("demand", why, uuid, own, left)
@@ -155,8 +155,8 @@ class Packing:
 
     # ------------------------------------------------------------- SM activity
 
-    def _smact(self, job: Job) -> float:
-        found = job.predicted(Quantity.SMACT)
+    def _smact(self, job: Job, mode: Collocation) -> float:
+        found = job.smact_in(mode)
         return self.assumed_smact if found is None else found
 
     def _demands(self, offer: Offer) -> list[float]:

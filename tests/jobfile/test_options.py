@@ -23,6 +23,7 @@ AVAILABLE = [
     "name",
     "gpus",
     "gpu-memory",
+    "sm-share",
     "smact",
     "duration",
     "collocation",
@@ -171,6 +172,7 @@ GOOD = [
     ("weight", "0.001", 0.001),
     ("weight", "1000000", 1e6),
     ("max-slowdown", "1.5", 1.5),
+    ("sm-share", "30", 30),
 ]
 
 BAD = [

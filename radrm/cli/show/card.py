@@ -144,6 +144,8 @@ def _asked(job: Document) -> Iterator[_Line]:
             asked.append(f"{verb} {plain(', '.join(job[key]))}")
     if job.get("max_slowdown") is not None:
         asked.append(f"slowdown at most {job['max_slowdown']:g}")
+    if job.get("sm_share") is not None:
+        asked.append(f"{job['sm_share']:.0%} of the SMs")
     if job.get("cpus") is not None and not job.get("roles"):
         asked.append(f"{job['cpus']:g} CPU{'' if job['cpus'] == 1 else 's'}")
     if job.get("memory_mib") is not None:
@@ -197,6 +199,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         verb = "ran on" if job["state"] in FINAL else "runs on"
         sharing = plain(job["collocation"] or "exclusive")
         yield verb, f"GPU {where(job, index)}, sharing: {sharing}"
+    if sm_share(job):
+        yield "SM share", sm_share(job)
     if size_text(job) and job["state"] in LIVE:
         error = job.get("resize_error")
         yield "size", size_text(job) + (f"; not resized: {plain(error)}" if error else "")
@@ -231,6 +235,15 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         yield "energy", show_joules(job["energy_j"])
     if _saving(job):
         yield "checkpoint", _saving(job)
+
+
+def sm_share(job: Document) -> str:
+    """What the SM share of a live job does; "" without one."""
+    if job.get("sm_share") is None or job["state"] not in LIVE:
+        return ""
+    unbound = job.get("sm_share_unbound")
+    does = f"does not limit it, because {plain(unbound)}" if unbound else "booked; its MPS limit"
+    return f"{job['sm_share']:.0%}, {does}"
 
 
 def _saving(job: Document) -> str:

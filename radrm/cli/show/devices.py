@@ -152,6 +152,8 @@ def _name(device: Document) -> str:
 def _remarks_on(device: Document) -> Iterator[str]:
     yield from map(_for_users, device.get("reserved_for") or [])
     yield from map(reserved, _planned(device))
+    if device.get("sm_booked"):
+        yield f"SM shares: {device['sm_booked']:.0%} booked by MPS clients"
     notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
     yield from map(plain, notes[:_MOST_NOTES])
     if len(notes) > _MOST_NOTES:

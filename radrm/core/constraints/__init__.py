@@ -13,7 +13,7 @@ The files, in the order in which they may import one another:
     modes        how a job would share a device
     nodes        why a job cannot have its CPUs and its host memory
     turns        whose turn it is on an MPS server
-    sharing      why a job cannot join the jobs on a device
+    sharing      why a job cannot join the jobs on a device, and its part of the SMs there
     placement    all shares of a placement together
     reserve      a planner's reservation for a waiting job or for maintenance
     feasibility  why a job can never run on these devices

@@ -46,7 +46,7 @@ from radrm.core.records import Attempt, Device, Job, Refusal, Role
 from radrm.core.reservations.barred import RULE
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
-from radrm.core.words import Collocation, Quantity
+from radrm.core.words import Collocation
 
 _PASSING = frozenset({"capacity", "reading", "turn", RULE})
 """Refusals of the core that tell a job's own need, the age of a reading, whose turn it is, or how
@@ -72,7 +72,7 @@ class Holder:
         """The SM activity that it would show alone: as measured, else as predicted."""
         if self.alone_smact is not None and not self.attempt.slowed:
             return self.alone_smact
-        return self.job.predicted(Quantity.SMACT)
+        return self.job.smact_in(self.attempt.placement.collocation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from radrm.core.constraints.nodes import (
     refuse_caps,
 )
 from radrm.core.constraints.overlap import idle_for, refuse_overlap
-from radrm.core.constraints.sharing import refuse_company
+from radrm.core.constraints.sharing import refuse_booked, refuse_company, refuse_more
 from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
@@ -40,6 +40,8 @@ def refuse_device(
     company = refuse_company(state, job, ledger, mode)
     if company is not None:
         return company
+    if job.spec.sm_share is not None and (booked := refuse_booked(state, job, ledger, mode)):
+        return booked
     if state.settings.overcommit:
         # A policy that ignores memory would let a job die where it died before.
         need = effective_need_mib(state, job, role) if job.recovers else None
@@ -163,6 +165,8 @@ def _check_shares(
 ) -> Refusal | None:
     """Return which share has a wrong cap or node, or books too little; None if none does."""
     refusal = refuse_caps(placement.shares)
+    if refusal is None and job.spec.sm_share is not None:
+        refusal = refuse_more(job, placement.shares)
     if refusal is not None:
         return refusal
     kept = present.shares if present is not None else ()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from radrm.core.constraints.nodes import refuse_booker, refuse_bookings, refuse_caps
 from radrm.core.constraints.placement import check_placement, shares_by_task
 from radrm.core.constraints.reserve import check_reserve
+from radrm.core.constraints.sharing import refuse_more
 from radrm.core.proposals import (
     Cancel,
     Hopeless,
@@ -176,7 +177,8 @@ def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares)
         why = attempt.shares_refused or (None if divides else node.shares_refused)
         if why is not None:
             return Refusal("shares", why, share.device)
-    return refuse_caps(proposal.shares) or refuse_bookings(state, job, wanted)
+    unfit = refuse_caps(proposal.shares) or refuse_more(job, proposal.shares)
+    return unfit or refuse_bookings(state, job, wanted)
 
 
 def _refuse_memory(job: Job, attempt: Attempt, shares: Sequence[Share]) -> Refusal | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from radrm.core.actions import Launch
 from radrm.core.constraints.placement import check_placement
+from radrm.core.constraints.sharing import with_fraction
 from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import occupy
@@ -30,9 +31,8 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     `planner` decided it; None: the planner whose proposal is carried out now. A placement that
     names no SM fraction gets the job's.
     """
-    if job.sm_fraction is not None and placement.sm_fraction is None:
-        given = tuple(replace(s, sm_fraction=job.sm_fraction) for s in placement.shares)
-        placement = replace(placement, shares=given)
+    if job.sm_fraction is not None or job.spec.sm_share is not None:
+        placement = with_fraction(job, placement)
     now = state.step.now
     serial, state.next_serial = state.next_serial, state.next_serial + 1
     tasks = tuple(

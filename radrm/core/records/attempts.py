@@ -57,11 +57,14 @@ class OutOfMemory:
 
     `signature` names the pattern that was found. `requested_mib` is the failed request, or None
     if the program did not print it. The core adds `blame` (`core/lifecycle/recovery.py`).
+    `fraction`: the option that sets how much of the GPU's *total* memory the program takes, which
+    a cap does not change; None: it is not known to have one.
     """
 
     signature: str
     requested_mib: int | None = None
     blame: Blame | None = None
+    fraction: str | None = None
 
     @property
     def of_neighbour(self) -> bool:

@@ -8,7 +8,7 @@ from radrm.core.records.estimates import DECLARED, Estimate, Profiled, Progress
 from radrm.core.records.needs import JobSpec, Role
 from radrm.core.records.placement import Placement
 from radrm.core.records.time import Instant
-from radrm.core.words import Condition, JobState, Outcome, Quantity, Queue
+from radrm.core.words import Collocation, Condition, JobState, Outcome, Quantity, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +233,17 @@ class Job:
         """Return the value of the best estimate of a quantity; None without any."""
         found = self.estimate(quantity)
         return None if found is None else found.value
+
+    def smact_in(self, mode: Collocation) -> float | None:
+        """Return the SM activity that is predicted of it in this mode; None without a prediction.
+
+        As an MPS client it shows at most its `--sm-share`.
+        """
+        best, share = self.estimate(Quantity.SMACT), self.spec.sm_share
+        found = None if best is None else best.value
+        if share is None or mode is not Collocation.MPS:
+            return found
+        return share if found is None else min(found, share)
 
     @property
     def declared(self) -> bool:

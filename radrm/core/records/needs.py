@@ -113,6 +113,8 @@ class JobSpec:
     """It may leave its GPUs idle (`[idle]`)."""
     interactive: bool = False
     """True if somebody works in it, at a terminal."""
+    sm_share: float | None = None
+    """The part (0..1] of a GPU's SMs that it may use as an MPS client, and books. None: no cap."""
 
     @property
     def gpus(self) -> int:

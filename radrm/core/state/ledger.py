@@ -50,7 +50,7 @@ from radrm.core.state.readings import attribute, believable, why_unreadable
 from radrm.core.state.reserved.of_device import Reserved
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation, Quantity
+from radrm.core.words import Collocation
 
 NOTED_EVERY_S = 30.0
 """How often usage is written to the attempt's record while its memory stays the same.
@@ -343,7 +343,7 @@ class DeviceLedger:
         restart. `reserve` enters its reservation."""
         self.version += 1
         self._count_before(now_s)
-        smact = job.predicted(Quantity.SMACT)
+        smact = job.smact_in(attempt.placement.collocation)
         self.load.before_join(not self.holdings, smact)
         self.holdings[job.id] = Holding(
             job_id=job.id,

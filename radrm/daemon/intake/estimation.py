@@ -239,6 +239,7 @@ def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
         "optimizer": options.optimizer,
         "precision": options.precision,
         "mig_profile": options.mig_profile,
+        **({} if options.sm_share is None else {"sm_share": options.sm_share}),
         "env": sorted(pair for pair in options.env if not _is_neutral(pair[0])),
     }
     text = "\n".join([job_file.script or "", *job_file.argv])

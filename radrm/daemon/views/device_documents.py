@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from radrm.core.records import Instant
+from radrm.core.records import Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib, show_seconds
-from radrm.core.words import JobState
+from radrm.core.words import Collocation, JobState
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.reservations import on_device, reservations_on, users_on
 
@@ -76,9 +77,20 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "notes": list(reading.notes) if reading else [],
         "unmanaged": [asdict(process) for process in reading.unmanaged] if reading else [],
         "mps": device.mps,
+        "sm_booked": _sm_booked(snapshot, jobs),
         "reservations": reservations_on(snapshot, found, now),
         "reserved_for": users_on(snapshot, found, now),
     }
+
+
+def _sm_booked(snapshot: Snapshot, jobs: Sequence[Job]) -> float:
+    """The part of a device's SMs that its MPS clients have booked (`--sm-share`)."""
+    live = ((job.spec.sm_share, snapshot.attempt(job.id)) for job in jobs)
+    return sum(
+        share
+        for share, attempt in live
+        if share and attempt and attempt.placement.collocation is Collocation.MPS
+    )
 
 
 def _reserved(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> str | None:

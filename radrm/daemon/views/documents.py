@@ -15,7 +15,7 @@ from radrm.core.records import Attempt, EarlySignal, Instant, Job, JobWarning, P
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_mib, show_seconds
-from radrm.core.words import ActionKind, Quantity, ReservationKind, Resizing
+from radrm.core.words import ActionKind, Collocation, Quantity, ReservationKind, Resizing
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.ended.verdict import verdict
@@ -193,6 +193,8 @@ class JobDocuments:
             "prefer_gpus": list(job.spec.prefer_gpus),
             "avoid_gpus": list(job.spec.avoid_gpus),
             "max_slowdown": job.spec.max_slowdown,
+            "sm_share": job.spec.sm_share,
+            "sm_share_unbound": _unbound(job, live) if live else None,
             "label": job.label,
             "array_id": job.array.array_id if job.array else None,
             "array_index": job.array.index if job.array else None,
@@ -279,6 +281,18 @@ def in_short(refusals: Sequence[Refusal] | None) -> str | None:
         return None
     needed, there = (show_mib(mib).replace(".0", "") for mib in (first.needed, first.available))
     return f"GPU memory: needs {needed}, {there} free"
+
+
+_NO_CLIENT = {
+    Collocation.TIMESLICE: "it is time-sliced and no MPS client",
+    Collocation.EXCLUSIVE: "it has the GPU alone and is no MPS client",
+    Collocation.MIG: "it has a MIG instance and is no MPS client",
+}
+
+
+def _unbound(job: Job, live: Attempt) -> str | None:
+    """Why the SM share that a job declares does not limit it; None if it does, or none is."""
+    return None if job.spec.sm_share is None else _NO_CLIENT.get(live.placement.collocation)
 
 
 def _params(job: Job) -> Document | None:

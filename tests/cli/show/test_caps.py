@@ -60,3 +60,11 @@ def test_a_cap_beyond_the_reservation_is_shown() -> None:
 )
 def test_without_one_nothing_is_said(attempt: dict[str, Any], changed: dict[str, Any]) -> None:
     assert "more than is reserved" not in shown(ATTEMPT | attempt, **changed)
+
+
+def test_an_sm_share_and_why_it_is_no_limit() -> None:
+    said = shown(ATTEMPT, sm_share=0.3, sm_share_unbound=None)
+    assert "30% of the SMs" in said and "SM share    30%, booked; its MPS limit" in said
+    said = shown(ATTEMPT, sm_share=0.3, sm_share_unbound="it is time-sliced and no MPS client")
+    assert "30%, does not limit it, because it is time-sliced and no MPS client" in said
+    assert "SM share" not in shown(ATTEMPT)

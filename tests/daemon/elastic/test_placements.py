@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from radrm.core.records import Job, Placement, Share
-from radrm.core.words import Collocation, Resizing
+from radrm.core.records import Device, Job, Placement, Share
+from radrm.core.words import Collocation, DeviceKind, Resizing
 from radrm.daemon.elastic.placements import placement_text, shares_text
 from radrm.daemon.launching import task_environments
 from radrm.errors import Refused
@@ -92,6 +92,43 @@ def test_each_task_is_a_client_of_mps_with_its_own_cap() -> None:
     assert its["CUDA_MPS_PIPE_DIRECTORY"] == "/pipes"
     assert its["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=1000M,1=1000M"
     assert its["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+
+
+GPU_5 = replace(DEVICES[0], uuid="GPU-5", index=5)
+INSTANCE = replace(DEVICES[0], uuid="MIG-1", index=5, kind=DeviceKind.MIG, parent="GPU-5")
+
+
+@pytest.mark.parametrize(
+    ("device", "spans", "cuda", "containers"),
+    [
+        (GPU_5, None, "5", "5"),
+        (GPU_5, False, "0", "GPU-5"),  # the only GPU of its control daemon
+        (GPU_5, True, "GPU-5", "GPU-5"),
+        (INSTANCE, None, "MIG-1", "MIG-1"),  # its GPU's number would be the first instance
+        (INSTANCE, False, "MIG-1", "MIG-1"),
+    ],
+)
+def test_who_asks_for_an_index_gets_it_where_it_is_sure(
+    device: Device, spans: bool | None, cuda: str, containers: str
+) -> None:
+    share = Share(device.uuid, 1024)
+    options = SimpleNamespace(env=(), device_ids="index")
+    submission: Any = SimpleNamespace(
+        envelope=SimpleNamespace(environment={}),
+        job_file=lambda: SimpleNamespace(options=options),
+    )
+    mode, mps = Collocation.TIMESLICE, None
+    if spans is not None:
+        access = Access("/pipes", None, {device.uuid: 0})
+        mode = Collocation.MPS
+        mps = SimpleNamespace(access=lambda uuids: access, empty_pipes=None, spans=spans)
+    site: Any = SimpleNamespace(mps=mps, device_ids="uuid")
+    found = task_environments(a_job(), Placement((share,), mode), 512, submission, [device], site)[
+        "main", 0
+    ]
+    assert found["CUDA_VISIBLE_DEVICES"] == cuda
+    assert found["NVIDIA_VISIBLE_DEVICES"] == containers
+    assert found.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") == (None if spans is None else "0=512M")
 
 
 # ------------------------------------------------------------------ texts

@@ -105,7 +105,10 @@ class Fake(Control):
     def terminate_client(self, server: int, client: int, timeout_s: float = 2.0) -> None:
         self.did.append(f"terminate {server} {client}")
 
-    def quit(self) -> None:
+    def start_server(self, uid: int) -> None:
+        self.did.append(f"start server of {uid}")
+
+    def quit(self, timeout_s: float = 2.0) -> None:
         self.did.append("quit")
 
     def kill(self, servers: Any = ()) -> None:

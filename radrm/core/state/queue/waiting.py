@@ -293,7 +293,7 @@ class Lines:
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
         estimated = bisect_left(self.sizes, job.need_mib or 0)
         spec = job.spec
-        alone = job.own_device, spec.max_slowdown is not None
+        alone = job.own_device, spec.max_slowdown is not None, spec.sm_share
         wishes = spec.collocation, spec.gpu_types, alone, spec.time_limit_s is None
         # What a recovering job needs must fit in every case, so each is a need of its own.
         recovers = job.recovers and (job.id, job.by_policy)

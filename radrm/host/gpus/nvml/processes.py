@@ -1,6 +1,8 @@
 """The memory of each process on a device.
 
-The process ids are those of the host, also for processes in containers.
+The ids are those of the caller's pid namespace with NVIDIA's open kernel modules: a radrm in a
+container without the host's namespace (`--pid=host`) does not see processes outside it, though
+their memory counts as used. The older closed modules give the host's ids everywhere.
 """
 
 from __future__ import annotations
