@@ -56,6 +56,7 @@ def _document(result: dict[str, Any], client: Client | None) -> dict[str, Any]:
         "at_once": None if array is None else array.at_once,
         "gpus": asked.least_gpus,
         "gpu_memory_mib": asked.gpu_memory_mib,
+        "gpu_memory_max_mib": asked.gpu_memory_max_mib,
         "memory_mib": asked.memory_mib,
         "time_limit_s": asked.time_s,
         **_estimate(result, client),

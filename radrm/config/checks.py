@@ -177,7 +177,9 @@ def _mps(value: Any, place: v.Place) -> MpsConfig:
 
 
 def _gpus(value: Any, place: v.Place) -> GpusConfig:
-    return GpusConfig(**v.known(v.table(value, place), {"order": v.gpu_order}, place))
+    return GpusConfig(
+        **v.known(v.table(value, place), {"order": v.gpu_order, "isolate": v.switch}, place)
+    )
 
 
 def _readings(value: Any, place: v.Place) -> ReadingsConfig:
@@ -276,7 +278,11 @@ _ESTIMATION: dict[str, v.Check] = {
     "trace_limit_s": v.between(1, 3600),
     "trace_memory_mib": v.whole(512, 1 << 24),
 }
-_NODE: dict[str, v.Check] = {"cpus": v.cpus, "memory": v.host_memory}
+_NODE: dict[str, v.Check] = {
+    "cpus": v.cpus,
+    "cpu_bind": v.choice("socket", "numa", "none"),
+    "memory": v.host_memory,
+}
 _PROGRESS: dict[str, v.Check] = {"interval_s": v.between(1, 3600)}
 _DEADLINES: dict[str, v.Check] = {"cost_per_hour": v.between(0, 1e9)}
 _ENERGY: dict[str, v.Check] = {

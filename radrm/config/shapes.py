@@ -114,21 +114,27 @@ class NodeConfig:
 
     cpus: float | str = "auto"
     """The number of CPUs. `auto`: those that the daemon may use, by affinity and control groups."""
+    cpu_bind: str = "socket"
+    """The CPUs on which jobs run: those of their GPUs' `socket` or `numa` node, or all (`none`). A
+    job's own `--cpu-bind` comes first. See [nearness.md](nearness.md#cpus)."""
     memory: str = "auto"
     """Host memory, as `"480G"`. `auto`: all, or the limit of the daemon's control group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpusConfig:
-    """Which GPUs are used first."""
+    """Which GPUs are used first, and which a job can open."""
 
     order: tuple[str, ...] = ()
     """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
     come last. A job's own `--prefer-gpus` and `--avoid-gpus` come first."""
+    isolate: bool = True
+    """Let the kernel deny jobs the GPUs that they were not given
+    ([security.md](security.md#gpus)). Root only."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
-        return {"order": list(self.order)}
+        return {"order": list(self.order), "isolate": self.isolate}
 
 
 @dataclass(frozen=True, slots=True)

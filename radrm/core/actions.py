@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from radrm.core.records import Placement, Share
+from radrm.core.records import Caps, Placement, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,14 @@ class Launch(AttemptAction):
     """Start the attempt. `cap_mib` is its memory cap per GPU; None: no cap.
 
     `number` is the attempt's number, for users. `shared`: other jobs can be on its devices, now
-    or later.
+    or later. `caps`: those that the driver enforces on its devices; the others are without.
     """
 
     number: int
     placement: Placement
     cap_mib: int | None
     shared: bool
+    caps: Caps = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,13 @@ class ApplyShares(DueAction):
     """Apply new CPU and SM caps to a running attempt."""
 
     shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseCaps(DueAction):
+    """Have the driver enforce these memory caps of a running attempt in place of lower ones."""
+
+    caps: Caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

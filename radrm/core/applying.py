@@ -15,10 +15,11 @@ from typing import Any
 
 from radrm.core.actions import DueAction
 from radrm.core.constraints.proposal import changes_cpus, changes_memory, check
-from radrm.core.events import CheckpointTaken, Resized, SharesApplied
+from radrm.core.events import AttemptEvent, CapsRaised, CheckpointTaken, Resized, SharesApplied
 from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import moment, start
+from radrm.core.lifecycle.memory.caps import RAISE
 from radrm.core.lifecycle.memory.growing import GROWTH
 from radrm.core.lifecycle.migration import drop_target, take_target
 from radrm.core.lifecycle.others.dependencies import settle
@@ -198,7 +199,7 @@ def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
     late = event.generation is not None and event.generation != attempt.generation
     if attempt.target == event.target and not late:
         state.proposals.forget(job.id, ResizeTo.__name__)
-        end_resize(state, job, attempt, event.target)
+        end_resize(state, job, replace(attempt, cpu_list=event.cpu_list), event.target)
 
 
 def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplied) -> None:
@@ -222,6 +223,22 @@ def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplie
         ),
     )
     state.put_attempt(replace(without(attempt, ActionKind.SHARES), placement=placement))
+
+
+def caps_raised(state: State, job: Job, attempt: Attempt, event: CapsRaised) -> None:
+    """Note the memory caps that the driver enforces now."""
+    asked = attempt.asked(ActionKind.CAPS)
+    if asked is not None and asked.caps == event.caps:
+        state.put_attempt(replace(without(attempt, ActionKind.CAPS), caps=event.caps))
+
+
+ANSWERS: dict[type[AttemptEvent], Callable[[State, Job, Attempt, Any], None]] = {
+    CheckpointTaken: checkpoint_taken,
+    Resized: resized,
+    SharesApplied: shares_applied,
+    CapsRaised: caps_raised,
+}
+"""What follows an answer to an action about a live attempt."""
 
 
 def action_failed(
@@ -307,6 +324,8 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         state.proposals.fail(job.id, GROWTH, state.step.now.boot_s, reason)
     elif kind is ActionKind.SHARES:
         _delay_next(state, job.id, SetShares, reason)
+    elif kind is ActionKind.CAPS:
+        state.proposals.fail(job.id, RAISE, state.step.now.boot_s, reason)
     elif kind is ActionKind.CHECKPOINT:
         stopping: type[Proposal] = Migrate if job.target is not None else Preempt
         proposed = stopping if asked.stops or job.target is not None else TakeCheckpointNow

@@ -12,6 +12,7 @@ from typing import Any
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
+    Caps,
     Dependency,
     Device,
     Estimate,
@@ -246,7 +247,9 @@ class AttemptEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted(AttemptEvent):
-    """The attempt's processes exist."""
+    """The attempt's processes exist. `cpu_list`: the CPUs that they are bound to; None: none."""
+
+    cpu_list: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,11 +323,13 @@ class CheckpointTaken(AttemptEvent):
 class Resized(AttemptEvent):
     """The attempt runs on this placement, the target of `Resize`.
 
-    `generation`: that of the `Resize`; None: the last one.
+    `generation`: that of the `Resize`; None: the last one. `cpu_list`: the CPUs that it is bound to
+    now; None: none.
     """
 
     target: Placement
     generation: int | None = None
+    cpu_list: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +337,13 @@ class SharesApplied(AttemptEvent):
     """These CPU and SM caps apply now."""
 
     shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsRaised(AttemptEvent):
+    """The driver enforces these memory caps now."""
+
+    caps: Caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,7 +276,7 @@ class Scheduler:
         if job and attempt and attempt.started is None:
             launches_work(self.state)
             self.state.proposals.forget_failures(job.id)
-            started(self.state, job, attempt, event.happened)
+            started(self.state, job, attempt, event.happened, event.cpu_list)
 
     def _on_voided(self, event: ev.LaunchVoided) -> None:
         job, attempt = self._live(event.job_id, event.serial)
@@ -305,20 +305,10 @@ class Scheduler:
                 self.state.put_host_use(attempt, use)
                 grow_memory(self.state, self.state.jobs[job_id], self.state.attempts[job_id])
 
-    def _on_checkpoint(self, event: ev.CheckpointTaken) -> None:
+    def _on_answer(self, event: ev.AttemptEvent) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
-            applying.checkpoint_taken(self.state, job, attempt, event)
-
-    def _on_resized(self, event: ev.Resized) -> None:
-        job, attempt = self._live(event.job_id, event.serial)
-        if job and attempt:
-            applying.resized(self.state, job, attempt, event)
-
-    def _on_shares(self, event: ev.SharesApplied) -> None:
-        job, attempt = self._live(event.job_id, event.serial)
-        if job and attempt:
-            applying.shares_applied(self.state, job, attempt, event)
+            applying.ANSWERS[type(event)](self.state, job, attempt, event)
 
     def _on_failed(self, event: ev.ActionFailed) -> None:
         action = event.action
@@ -380,9 +370,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.ProgressReported: Scheduler._on_progress,
     ev.SilenceReported: Scheduler._on_silence,
     ev.HostUsed: Scheduler._on_host_use,
-    ev.CheckpointTaken: Scheduler._on_checkpoint,
-    ev.Resized: Scheduler._on_resized,
-    ev.SharesApplied: Scheduler._on_shares,
+    **dict.fromkeys(applying.ANSWERS, Scheduler._on_answer),
     ev.ActionFailed: Scheduler._on_failed,
     ev.PlanReady: Scheduler._on_plan,
 }

@@ -79,6 +79,7 @@ class ActionKind(str, Enum):
     CHECKPOINT = "checkpoint"
     RESIZE = "resize"
     SHARES = "shares"
+    CAPS = "caps"
     KILL = "kill"
 
 

@@ -190,9 +190,10 @@ class Attempts:
         events: list[ev.Event] = []
         begun = found if isinstance(found, Started) else found.started
         if begun is not None and attempt.started is None:
-            events.append(
-                ev.AttemptStarted(at=now, job_id=job_id, serial=serial, happened=begun.at)
+            started = ev.AttemptStarted(
+                at=now, job_id=job_id, serial=serial, happened=begun.at, cpu_list=begun.cpu_list
             )
+            events.append(started)
             if begun.not_limited is not None:
                 log.warning("job %d is not limited: %s", job_id, begun.not_limited)
         if isinstance(found, (Started, Running)):

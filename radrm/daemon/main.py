@@ -62,6 +62,8 @@ from radrm.host.gpus.readings import open_gpus
 from radrm.host.gpus.source import GpuSource
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.home import Home
+from radrm.host.isolation.isolation import Isolation
+from radrm.host.isolation.isolation import find as find_isolation
 from radrm.host.mps.compute_mode import driver_compute_modes
 from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
@@ -139,6 +141,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             log.warning("%s", not_enforced)
         manager.begins("looks for the GPUs")
         devices = find_devices(paths, config, gpus, time_scale)
+        isolation = (
+            find_isolation(config.gpus.isolate, os.getuid()) if gpus is None else Isolation()
+        )
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
 
         def core_of(config: Config) -> CoreSettings:
@@ -217,6 +222,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 drop_privileges=os.getuid() == 0,
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
+                cpu_bind=config.node.cpu_bind,
+                isolation=isolation,
             ),
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
             costs=costs,
@@ -244,6 +251,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         watching = Watching(paths, system)
         loop = Loop(parts, Requests(about, watching.folder_of).answer)
         first = DevicesSeen(at=devices.clock.now(), devices=devices.source.devices())
+        if gpus is None:
+            about["not_isolated"] = isolation.why_not(first.devices)
         if devices.mps is not None:
             daemon = DaemonHooks(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
             devices.mps.begin(daemon)

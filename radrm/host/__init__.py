@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     node        the CPUs and the host memory that jobs can have
     progress    the sockets that take what jobs report (a folder)
     attempts    one launch of a job (a folder)
+    isolation   jobs can open no GPU that they were not given (a folder)
     sessions    jobs that are tied to a terminal (a folder)
     watched     folders whose `.rad` files become jobs (a folder)
     notices     tell users of their jobs: mail, webhook, program (a folder)

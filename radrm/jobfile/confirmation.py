@@ -19,7 +19,9 @@ def understood(options: Options, raw: RawOptions) -> str:
     """The sizes and times of a job: `, GPU memory 8.0G, time limit 2h00m, due ...`; "" for none."""
     parts = []
     if options.gpu_memory_mib is not None:
-        parts.append(f"GPU memory {show_mib(options.gpu_memory_mib)}")
+        most = options.gpu_memory_max_mib
+        up_to = "" if most is None else f", limit {show_mib(most)}"
+        parts.append(f"GPU memory {show_mib(options.gpu_memory_mib)}{up_to}")
     if options.memory_mib is not None:
         most = options.memory_max_mib
         up_to = "" if most is None else f" to {show_mib(most)}"

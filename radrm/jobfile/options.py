@@ -88,7 +88,14 @@ _range: dict[str, Any] = {"range": True}
 OPTIONS: tuple[Option, ...] = (
     Option("name", "NAME", v.job_name, "the job's name (default: the file's name)"),
     Option("gpus", "N|MIN-MAX", v.gpus_or_range, "number of GPUs (default: 1)", **_range),
-    Option("gpu-memory", "SIZE|auto", v.size_or_auto, "memory per GPU, also the MPS limit", **_mib),
+    Option(
+        "gpu-memory",
+        "SIZE[:LIMIT]|auto",
+        v.size_or_limit,
+        "memory to reserve per GPU, and the limit (default: SIZE)",
+        **_mib,
+        **_range,
+    ),
     Option("sm-share", "PERCENT", v.whole(1, 100), "the part of a GPU's SMs as an MPS client"),
     Option("smact", "0..1", v.number(0, 1), "expected SM activity when alone on a GPU"),
     Option("duration", "TIME", v.seconds, "expected run time when alone on a GPU", **_s),
@@ -219,6 +226,12 @@ OPTIONS: tuple[Option, ...] = (
         "how CUDA_VISIBLE_DEVICES names the job's GPUs",
     ),
     Option(
+        "cpu-bind",
+        "socket|numa|none",
+        v.choice("socket", "numa", "none"),
+        "run on the CPUs of the GPUs' sockets or NUMA nodes (none: on all)",
+    ),
+    Option(
         "snapshot", "DIR", v.path, "run in a copy of DIR (default: the submit directory)", bare="."
     ),
     Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
@@ -231,15 +244,17 @@ MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.momen
 class Options(Record):
     """The typed values. A missing option is None, or an empty tuple.
 
-    Of a range, `gpus`, `cpus` and `memory_mib` are the smaller end. `gpu_memory_mib` is also None
-    for `auto`. `due_s` and `begin_s` are in seconds since the epoch, and None also for a time that
-    is not absolute yet (`JobFile.dated`).
+    Of a range, `gpus`, `cpus` and `memory_mib` are the smaller end, and `gpu_memory_mib` is what a
+    job with a limit (`gpu_memory_max_mib`) reserves; it is also None for `auto`. `due_s` and
+    `begin_s` are in seconds since the epoch, and None also for a time that is not absolute yet
+    (`JobFile.dated`).
     """
 
     name: str | None = None
     gpus: int | None = None
     gpus_max: int | None = None
     gpu_memory_mib: int | None = None
+    gpu_memory_max_mib: int | None = None
     sm_share: int | None = None
     smact: float | None = None
     duration_s: float | None = None
@@ -291,6 +306,7 @@ class Options(Record):
     begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
+    cpu_bind: str | None = None
     snapshot: str | None = None
     interactive: bool | None = None
 

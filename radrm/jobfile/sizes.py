@@ -109,7 +109,11 @@ def roles_of(options: Options) -> tuple[Role, ...]:
     """Return the kinds of tasks of a job, each with its numbers of tasks and its needs."""
     from radrm.core.records import Needs, Role
 
-    shared: dict[str, Any] = {"gpu_memory_mib": options.gpu_memory_mib, "smact": options.smact}
+    shared: dict[str, Any] = {
+        "gpu_memory_mib": options.gpu_memory_mib,
+        "gpu_memory_max_mib": options.gpu_memory_max_mib,
+        "smact": options.smact,
+    }
     if options.role:
         return tuple(
             Role(

@@ -151,9 +151,18 @@ def size(given: str) -> int:
     return mib
 
 
-def size_or_auto(given: str) -> int | None:
-    """Return a size in MiB, or None for `auto`: then the estimators predict it."""
-    return None if given == "auto" else size(given)
+def size_or_limit(given: str) -> int | Span | None:
+    """Return MiB, a `Span` of what to reserve and the limit (`8G:16G`), or None for `auto`."""
+    first, colon, last = given.partition(":")
+    if not colon:
+        return None if given == "auto" else size(given)
+    if not (first and last) or "auto" in (first, last):
+        raise ValueError(f"{shown(given)} is not SIZE:LIMIT, as in 8G:16G, nor a size or auto")
+    least, most = size(first), size(last)
+    if least > most:
+        swapped = plain(f"{last}:{first}")
+        raise ValueError(f"{shown(given)} reserves more than its limit; write {swapped}")
+    return Span(least, most)
 
 
 def seconds(given: str) -> float:

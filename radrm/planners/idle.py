@@ -73,7 +73,7 @@ class _Shown:
         device = reading.smact
         if reading.error or reading.fault or reading.smact_error or not _is_figure(device):
             return cls(None, {})
-        found = {each.serial: each.smact for each in reading.attempts}
+        found = {each.serial: each.smact for each in reading.attempts or ()}
         own = {serial: smact for serial, smact in found.items() if _is_figure(smact)}
         if max(own.values(), default=0.0) < smact_below:
             own = {}  # they do not tell whose the activity is

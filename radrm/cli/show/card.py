@@ -173,6 +173,8 @@ def estimated(job: Document) -> Iterator[_Line]:
         what = "a whole GPU" if mib is None else f"{show_mib(mib)} per GPU"
         if mib is not None and upper_mib is not None and upper_mib > mib:
             what += f", at most {show_mib(upper_mib)}"
+        if job.get("gpu_memory_max_mib") is not None:
+            what += f", limit {show_mib(job['gpu_memory_max_mib'])}"
         source = plain(job["estimate_source"])
         yield "estimate", f"{what} ({source if source == 'declared' else f'from {source}'})"
     for guess in job.get("estimate_guesses") or ():
@@ -199,6 +201,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         verb = "ran on" if job["state"] in FINAL else "runs on"
         sharing = plain(job["collocation"] or "exclusive")
         yield verb, f"GPU {where(job, index)}, sharing: {sharing}"
+        if job.get("cpu_list"):
+            yield "CPUs", f"{plain(job['cpu_list'])}, near its GPUs"
     if sm_share(job):
         yield "SM share", sm_share(job)
     if size_text(job) and job["state"] in LIVE:
@@ -213,8 +217,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         memory.append(f"peak use {show_mib(job['peak_mib'])}")
     if memory:
         yield "memory", ", ".join(memory)
-    if _cap_exceeds_reservation(job, last):
-        yield "memory cap", f"{show_mib(last['reserved_mib'])} per GPU, more than is reserved now"
+    if _cap(job):
+        yield "memory cap", _cap(job)
     activity = []
     if last.get("smact") is not None:
         activity.append(f"{show_smact(last['smact'])} measured")
@@ -267,14 +271,18 @@ def _is_enlarged(job: Document, attempt: Document) -> bool:
     return bool(job["reserved_mib"] == attempt.get("reserved_mib") > job["estimate_mib"])
 
 
-def _cap_exceeds_reservation(job: Document, attempt: Document) -> bool:
-    """Whether the job's memory cap under MPS is above its reservation. The cap is the reservation
-    at its start; it stays when the job settles and the reservation shrinks. A job of unknown
-    need has no cap."""
-    first_mib, now_mib = attempt.get("reserved_mib"), job["reserved_mib"]
-    if job["collocation"] != "mps" or job["estimate_mib"] is None or None in (first_mib, now_mib):
-        return False
-    return attempt.get("ended_at") is None and bool(first_mib > now_mib)
+def _cap(job: Document) -> str:
+    """The most memory that a live job's processes can have, and who enforces that; "" for none."""
+    if job["state"] not in LIVE:
+        return ""
+    cap_mib, reserved_mib = job.get("cap_mib"), job["reserved_mib"]
+    if cap_mib is None:
+        limit_mib = job.get("gpu_memory_max_mib")
+        return "" if limit_mib is None else "none is enforced"
+    of = "each process" if job["cap_by"] == "mps" else "its processes together, not in containers"
+    by = "MPS" if job["cap_by"] == "mps" else "the driver"
+    more = ", more than is reserved now" if cap_mib > (reserved_mib or cap_mib) else ""
+    return f"{show_mib(cap_mib)} per GPU{more} ({by}, for {of})"
 
 
 def _times(job: Document, now: float) -> Iterator[_Line]:

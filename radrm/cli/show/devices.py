@@ -61,7 +61,8 @@ def _nodes(devices: Sequence[Document]) -> list[tuple[str, str]]:
 def devices_table(devices: Sequence[Document]) -> Rows:
     """A row for each device: memory, load, jobs, and why it takes no job.
 
-    The column NEAR is shown if the devices are in several groups.
+    The column NEAR is shown if the devices are in several groups. CAPS says who enforces memory
+    caps of jobs that share a GPU.
     """
     groups = {(device["node"], _near(device)) for device in devices}
     several = len(groups) > 1 and any(near for _, near in groups)
@@ -78,6 +79,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             Column("SMACT", right=True, rank=3),
             Column("POWER", right=True, rank=4),
             *([Column("NEAR", rank=10)] if several else []),
+            Column("CAPS", rank=11),
             Column("JOBS", least=8),
             Column("WHY", least=10, wrap=True),
         )
@@ -95,6 +97,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             show_smact(device["smact"]),
             _power(device),
             *([_near(device) or "-"] if several else []),
+            "+".join(map(plain, device.get("caps") or ())) or "-",
             device_jobs(device),
             plain(device["reason"] or ""),
         )
@@ -120,7 +123,12 @@ def device_name(device: Document) -> str:
 def _near(device: Document) -> str:
     """The groups of near devices that this one is in; empty if none is known."""
     near = device.get("near") or {}
-    named = ("NVLink", near.get("nvlink_group")), ("NUMA", near.get("numa_node"))
+    links = (near.get("nvlinks") or {}).items()
+    mesh = " ".join(peer if count == 1 else f"{peer}x{count}" for peer, count in links)
+    linked = near.get("nvlink_group") if not mesh else f"to {mesh}"
+    named = [("NVLink", linked), ("NUMA", near.get("numa_node"))]
+    if linked is None:
+        named.insert(0, ("PCIe", near.get("pcie_switch")))
     return plain(", ".join(f"{name} {group}" for name, group in named if group is not None))
 
 
@@ -154,6 +162,8 @@ def _remarks_on(device: Document) -> Iterator[str]:
     yield from map(reserved, _planned(device))
     if device.get("sm_booked"):
         yield f"SM shares: {device['sm_booked']:.0%} booked by MPS clients"
+    if device.get("unified"):
+        yield "unified memory: the server's, which all its programs share"
     notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
     yield from map(plain, notes[:_MOST_NOTES])
     if len(notes) > _MOST_NOTES:

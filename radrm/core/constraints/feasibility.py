@@ -18,6 +18,10 @@ from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 
+_NOMINAL = 1.05
+"""A limit may exceed a device by so much: users write the size by its name, and an H100 of 80 GB
+has 79.6 GiB."""
+
 
 def hopeless(state: State, job: Job) -> str | None:
     """Return why this job can never run here, or never by a limit of its user; None if it can."""
@@ -68,6 +72,12 @@ def _large_enough(
         return (
             f"it needs {show_mib(certain)} ({certain} MiB) on each of {count} GPU(s); "
             f"the largest here have {show_mib(largest)} ({largest} MiB)"
+        )
+    limit, total = needs.gpu_memory_max_mib, max((d.total_mib for d in fitting), default=0)
+    if count and limit is not None and limit > _NOMINAL * total:
+        return (
+            f"its limit of GPU memory, {show_mib(limit)}, is more than any GPU here has "
+            f"({show_mib(total)}); lower the second size of --gpu-memory"
         )
     return large
 

@@ -10,7 +10,7 @@ The files, in the order in which they may import one another:
     returning     returns a job to its queue, with a pause
     outcomes      how an attempt ended, and why
     pending       actions without an answer, and their deadlines
-    memory        host memory of jobs with a range of it (a folder)
+    memory        memory of jobs that may grow (a folder)
     stops         TERM, then KILL
     limits        time limits, and the signal before them
     timing        other times that users set (a folder)

@@ -8,6 +8,7 @@ from radrm.core.actions import Launch
 from radrm.core.constraints.placement import check_placement
 from radrm.core.constraints.sharing import with_fraction
 from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.lifecycle.memory.caps import enforced_caps, told_caps
 from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import occupy
 from radrm.core.lifecycle.pending import expect, without
@@ -16,7 +17,7 @@ from radrm.core.records import Attempt, Instant, Job, Placement, Progress, Refus
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
 from radrm.core.transitions import Trigger
-from radrm.core.words import ActionKind, JobState
+from radrm.core.words import ActionKind, Collocation, JobState
 
 _READ_S = 60.0
 """So long a migrating job waits for readings of its target. They come within seconds."""
@@ -55,24 +56,22 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     job = state.move(job, Trigger.START, attempts=attempt.number, reason=None, pause=None)
     expect(state, job, attempt, ActionKind.LAUNCH)
     occupy(state, job, state.attempts[job.id], placement)
+    told = told_caps(state, job, placement)
+    caps = enforced_caps(state, job, placement, told)
+    if caps:
+        state.put_attempt(changed(state.attempts[job.id], caps=caps))
+    by_driver = placement.collocation is not Collocation.MPS
     state.act(
         Launch(
             job_id=job.id,
             serial=serial,
             number=attempt.number,
             placement=placement,
-            cap_mib=cap_of(job, placement),
+            cap_mib=min(told.values(), default=None),
             shared=not placement.collocation.whole_device,
+            caps=caps if by_driver else (),
         )
     )
-
-
-def cap_of(job: Job, placement: Placement) -> int | None:
-    """Return the memory cap per GPU of a job's processes there, in MiB; None: no cap."""
-    reserved = [mib for mib in placement.reserved().values() if mib is not None]
-    # On an idle device a recovered job has all memory; a cap could kill it again.
-    capped = job.need_mib is not None and not job.recovers_idle
-    return min(reserved, default=None) if capped else None
 
 
 def _goes_on_from(job: Job, now: Instant) -> Progress:
@@ -82,10 +81,17 @@ def _goes_on_from(job: Job, now: Instant) -> Progress:
     return job.saved if job.saved is not None else Progress(at=now, work_done=0.0)
 
 
-def started(state: State, job: Job, attempt: Attempt, happened: Instant | None = None) -> None:
+def started(
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    happened: Instant | None = None,
+    cpu_list: str | None = None,
+) -> None:
     """Note that the attempt's processes exist, since `happened` if that is known."""
     begun = moment(happened, attempt.launched, state.step.now)
-    state.put_attempt(changed(without(attempt, ActionKind.LAUNCH), started=begun))
+    attempt = without(attempt, ActionKind.LAUNCH)
+    state.put_attempt(changed(attempt, started=begun, cpu_list=cpu_list))
     if job.state is JobState.LAUNCHING:
         state.move(job, Trigger.STARTED, started=job.started or begun)
     wake_for_limit(state, job, state.attempts[job.id])

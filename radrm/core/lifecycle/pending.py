@@ -11,6 +11,7 @@ So such an action is *pending*, in the attempt's record, until its answer or its
                 is called off. A job that saves and leaves (EXIT) has until then to leave, too
     RESIZE      until `Resized`; then it is withdrawn (`lifecycle/resizing.py`)
     SHARES      until `SharesApplied`; then the caps before stay
+    CAPS        until `CapsRaised`; then the memory caps before stay
     KILL        from the first one until the end; then `ending.give_up`
 
 The action tells its deadline, so that the host gives up in time, too. At the deadline the core
@@ -23,7 +24,8 @@ Invariants:
   a running job only while a CHECKPOINT is.
 - Every pending action has a timer. An ended attempt has no pending action.
 
-Which action an answer belongs to: `Resized` and `SharesApplied` name what they have reached, and
+Which action an answer belongs to: `Resized`, `SharesApplied` and `CapsRaised` name what they have
+reached, and
 `ActionFailed` holds its action. One that differs from what is pending is late, and is ignored; a
 resize is known by its generation, also if it is withdrawn. Any checkpoint answers the request
 for one, unless it is known to be older: the work is saved.
@@ -38,9 +40,9 @@ is of an earlier boot; `renew` adds those that earlier releases did not have.
 
 from __future__ import annotations
 
-from radrm.core.actions import ApplyShares, AttemptAction, Resize, TakeCheckpoint
+from radrm.core.actions import ApplyShares, AttemptAction, RaiseCaps, Resize, TakeCheckpoint
 from radrm.core.lifecycle.outcomes import has_saved
-from radrm.core.records import Attempt, Job, Pending, Share, changed
+from radrm.core.records import Attempt, Caps, Job, Pending, Share, changed
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import State
 from radrm.core.state.timers import DEADLINE, KILL, Timer
@@ -70,11 +72,12 @@ def expect(
     kind: ActionKind,
     shares: tuple[Share, ...] = (),
     stops: bool = False,
+    caps: Caps = (),
 ) -> Pending:
     """Note that the host is asked for this now, and set the timer of the deadline."""
     now = state.step.now
     due_s = now.boot_s + limit_s(state.settings, job, kind)
-    pending = Pending(kind, now, due_s, shares, stops=stops)
+    pending = Pending(kind, now, due_s, shares, stops=stops, caps=caps)
     if kind is ActionKind.CHECKPOINT:
         pending = changed(pending, before=attempt.checkpoint_asked)
         attempt = changed(attempt, checkpoint_asked=now, checkpoint_failed=None)
@@ -90,9 +93,11 @@ def ask(
     kind: ActionKind,
     shares: tuple[Share, ...] = (),
     stops: bool = False,
+    caps: Caps = (),
 ) -> None:
-    """Have the host take a checkpoint, resize, or apply shares. `stops`: and then preempt it."""
-    pending = expect(state, job, attempt, kind, shares, stops)
+    """Have the host take a checkpoint, resize, apply shares, or raise caps. `stops`: and then
+    preempt it."""
+    pending = expect(state, job, attempt, kind, shares, stops, caps)
     action = action_of(state.attempts[job.id], pending)
     assert action is not None
     state.act(action)
@@ -114,6 +119,8 @@ def action_of(attempt: Attempt, pending: Pending) -> AttemptAction | None:
         )
     if pending.kind is ActionKind.SHARES:
         return ApplyShares(job_id=job_id, serial=serial, due_boot_s=due_s, shares=pending.shares)
+    if pending.kind is ActionKind.CAPS:
+        return RaiseCaps(job_id=job_id, serial=serial, due_boot_s=due_s, caps=pending.caps)
     return None
 
 

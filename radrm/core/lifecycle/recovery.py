@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.lifecycle.final import finish
-from radrm.core.lifecycle.launching import cap_of
+from radrm.core.lifecycle.memory.caps import cap_of, is_capped
 from radrm.core.lifecycle.returning import pause
 from radrm.core.records import Attempt, Blame, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp, Recovery
@@ -41,7 +41,7 @@ from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib
-from radrm.core.words import Cause, Collocation, Queue
+from radrm.core.words import Cause, Queue
 
 _RECOVERIES_AT_ONCE = 3
 """Recoveries without a pause; also the limit of recoveries while the rule rests."""
@@ -164,7 +164,7 @@ def _blame_on(
     """Return whose growth the figures of one device show.
 
     A reading may miss the last moment, so a difference below `core.settle_growth_mib` says
-    nothing. A client at its MPS cap dies of its own need, whatever the neighbours have.
+    nothing. An attempt at its cap dies of its own need, whatever the neighbours have.
     """
     uuid, little = ledger.device.uuid, state.settings.settle_growth_mib
     by_total = _sized_by_total(job, attempt, evidence, ledger)
@@ -177,8 +177,7 @@ def _blame_on(
     if needed is not None and reserved is not None and needed > reserved + little:
         why = f"it needed {show_mib(needed)}, {show_mib(reserved)} was reserved"
         return Blame(Cause.OWN, uuid, reserved, why)
-    mps = attempt.placement.collocation is Collocation.MPS
-    capped = mps and job.need_mib is not None and not job.recovers_idle
+    capped = is_capped(job, attempt, uuid)
     alone = ledger.is_quiet and ledger.holdings.keys() <= {job.id}
     if alone or (capped and wanted is None):
         return Blame(Cause.OWN, uuid, reserved)
@@ -196,7 +195,7 @@ def _sized_by_total(
 
     Neither a reservation nor a cap changes the total that CUDA reports.
     """
-    had, total = cap_of(job, attempt.placement), ledger.device.total_mib
+    had, total = cap_of(job, attempt.placement, attempt.caps), ledger.device.total_mib
     if evidence.fraction is None or had is None or had >= ledger.device.capacity_mib:
         return None
     most = max(0, had - _CONTEXT_MIB) * 100 // total / 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from radrm.core.lifecycle.launching import start_when_read
+from radrm.core.lifecycle.memory.caps import raise_cap
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Reading
 from radrm.core.state.holding import merged
@@ -31,6 +32,8 @@ def take_reading(state: State, reading: Reading) -> None:
         smaller = ledger.shrunk(holding)
         if smaller is not None and attempt.target is None:
             state.reserve(smaller)
+    if ledger.device.caps:
+        raise_cap(state, ledger)
     for each in ledger.reserved.every():
         if each.kind is ReservationKind.MIGRATION and each.job_id in state.jobs:
             start_when_read(state, state.jobs[each.job_id])

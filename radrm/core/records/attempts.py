@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from radrm.core.records.estimates import Progress
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
 from radrm.core.words import ActionKind, Cause, Outcome, StopReason
+
+Caps: TypeAlias = tuple[tuple[str, int], ...]
+"""Memory caps: devices, and MiB on each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +132,10 @@ class Stop:
 class Pending:
     """An action that the host has not answered, and the boot time at which it is given up.
 
-    `shares`: those to apply (SHARES). The target of a RESIZE is in the attempt's record;
-    `withdrawn`: it was not answered in time, and the host was asked to undo it. Of a CHECKPOINT,
-    `before` is the earlier request, which counts again if nothing came of this one, and `stops`
-    says that the attempt is preempted when it has saved.
+    `shares`: those to apply (SHARES); `caps`: the memory caps to set (CAPS). The target of a
+    RESIZE is in the attempt's record; `withdrawn`: it was not answered in time, and the host was
+    asked to undo it. Of a CHECKPOINT, `before` is the earlier request, which counts again if
+    nothing came of this one, and `stops` says that the attempt is preempted when it has saved.
     """
 
     kind: ActionKind
@@ -141,6 +145,7 @@ class Pending:
     before: Instant | None = None
     stops: bool = False
     withdrawn: bool = False
+    caps: Caps = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +270,13 @@ class Attempt:
 
     reported: tuple[Progress, ...] = ()
     """The first progress that it reported, and after its end the last one, too."""
+    cpu_list: str | None = None
+    """The CPUs near its GPUs that it runs on, as the kernel lists them; None: it is not bound."""
     warnings: tuple[JobWarning, ...] = ()
     """What its user was warned of and is not over, at most one of each kind."""
+    caps: Caps = ()
+    """The most memory that its processes may hold on each of its devices: each client of MPS, or
+    all together where the driver enforces it. A device without a cap is missing."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""

@@ -11,7 +11,8 @@ _SIGUSR1, _SIGTERM = 10, 15
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The needs of one task of a role. `gpu_memory_mib` is the declared memory per GPU.
+    """The needs of one task of a role. `gpu_memory_mib` is the declared memory per GPU, and
+    `gpu_memory_max_mib` its limit (at least that); None: what is declared.
 
     `cpus` is what it starts with, `cpus_max` the most that it can use (None: `cpus`).
     """
@@ -23,6 +24,7 @@ class Needs:
     memory_mib: int | None = None
     mig_profile: str | None = None
     cpus_max: float | None = None
+    gpu_memory_max_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class EnergyMeter:
 
     def _see_activity(self, reading: Reading) -> None:
         """Note the activity of each job. One without a process there shows none."""
-        shown = {m.job_id: m.smact for m in reading.attempts}
+        shown = {m.job_id: m.smact for m in reading.attempts or ()}
         known = any(smact is not None for smact in shown.values())
         for job_id, holding in self._holdings.items():
             holding.activity = shown.get(job_id, 0.0) if known else None

@@ -40,7 +40,7 @@ def believable(reading: Reading) -> tuple[Reading, str | None]:
     look free. So impossible figures become unknown (None) here, once.
     """
     cause = reading.smact_error
-    figures = (reading.used_mib, *(m.used_mib for m in reading.attempts))
+    figures = (reading.used_mib, *(m.used_mib for m in reading.attempts or ()))
     if any(mib is not None and not 0 <= mib < math.inf for mib in figures):
         return replace(reading, used_mib=None, attempts=()), cause
     if reading.power_w is not None and not 0 <= reading.power_w < math.inf:
@@ -63,13 +63,14 @@ def attribute(
     That of an attempt which does not hold the device counts as unmanaged: its processes have
     outlived it (`lifecycle/ending.py`).
     A job whose memory the driver does not report has None. A job that is not in the reading
-    uses none. `reserved_for` returns what is reserved for a job.
+    uses none, unless the reading attributes nothing: then no job's memory is reported.
+    `reserved_for` returns what is reserved for a job.
     """
     if reading.used_mib is None:
         return None, {}
-    seen: dict[int, int | None] = {}
+    seen: dict[int, int | None] = dict.fromkeys(holdings if reading.attempts is None else ())
     left_mib = 0
-    for memory in reading.attempts:
+    for memory in reading.attempts or ():
         holding = holdings.get(memory.job_id)
         if holding is not None and holding.serial == memory.serial:
             seen[memory.job_id] = memory.used_mib

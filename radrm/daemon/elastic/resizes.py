@@ -34,13 +34,14 @@ from dataclasses import dataclass
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.lifecycle.launching import cap_of
-from radrm.core.records import Device, Instant, Job, Placement
+from radrm.core.lifecycle.memory.caps import cap_of
+from radrm.core.records import Caps, Device, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import ActionKind, Collocation, Resizing
 from radrm.daemon.elastic.placements import placement_text
 from radrm.daemon.launching import (
     Site,
+    cpus_near,
     cpus_of,
     memory_of,
     most_memory_of,
@@ -54,6 +55,7 @@ from radrm.host.attempts.elastic.folders import Done, Step
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, boot_id
 from radrm.host.crossings import crossed
+from radrm.host.processes.affinity import listed
 from radrm.host.storage.store import Store
 
 log = logging.getLogger("radrm")
@@ -135,6 +137,8 @@ class Resizes:
             raise Refused("its folder for radrun was removed, so its tasks cannot change")
         found = self._pending.get(action.serial)
         if found is None or found.action.generation != action.generation:
+            if not action.withdrawn:
+                self._isolate(action.serial, attempt.placement, action.target)
             text = None if action.withdrawn else self._text(action, job)
             found = _Resize(action, attempt.placement, text, 0.0)
             self._pending[action.serial] = found
@@ -150,7 +154,8 @@ class Resizes:
         """The text of the target. Its new devices are prepared for the job."""
         site, target = self._site, action.target
         submission = self._store.submissions.of_job(job.id)
-        cap_mib, devices = cap_of(job, target), self._devices(target)
+        cap_mib = cap_of(job, target, self._caps(action))
+        devices = self._devices(target)
         if site.mps is not None:
             site.mps.prepare(target.devices, target.collocation is Collocation.MPS)
         return placement_text(
@@ -161,6 +166,10 @@ class Resizes:
             self._clock.real_boot_s(action.due_boot_s),
             boot_id(),
         )
+
+    def _caps(self, action: act.Resize) -> Caps:
+        attempt = self._scheduler.snapshot.live_attempt(action.job_id, action.serial)
+        return attempt.caps if attempt is not None else ()
 
     def _devices(self, target: Placement) -> list[Device]:
         found = [self._scheduler.snapshot.device(uuid) for uuid in target.devices]
@@ -291,10 +300,15 @@ class Resizes:
             reason = f"it has processes on {where}, {RELEASE_S:.0f} s after it gave that GPU back"
             log.warning("job %d is stopped: %s", action.job_id, reason)
             return ev.ActionFailed(at=now, action=action, reason=reason, stops=True)
-        job = self._scheduler.snapshot.job(action.job_id)
+        job, cpu_list = self._scheduler.snapshot.job(action.job_id), None
         if job is not None:
             placement = action.target if known.failed is None else resize.before
             self._limit(job, action.serial, placement)
+            cpu_list = self._cpu_list(job, placement)
+            try:
+                self._isolate(action.serial, placement)
+            except Refused as error:
+                log.warning("job %d may open GPUs that it gave back: %s", action.job_id, error)
         if known.failed is not None:
             log.warning("job %d keeps its tasks: %s", action.job_id, known.failed)
             return ev.ActionFailed(at=now, action=action, reason=known.failed)
@@ -309,6 +323,7 @@ class Resizes:
             serial=serial,
             target=target,
             generation=action.generation,
+            cpu_list=cpu_list,
         )
 
     def _is_held(self, uuid: str, serial: int, since: Instant) -> bool:
@@ -317,7 +332,7 @@ class Resizes:
         reading = seen.reading if seen is not None else None
         if reading is None or reading.error is not None or reading.at.boot_s <= since.boot_s:
             return False
-        return any(each.serial == serial for each in reading.attempts)
+        return any(each.serial == serial for each in reading.attempts or ())
 
     def _is_read(self, uuid: str, since: Instant) -> bool:
         """Return whether a device was read since then, or has vanished."""
@@ -328,6 +343,23 @@ class Resizes:
         return reading is not None and reading.error is None and reading.at.boot_s > since.boot_s
 
     # ------------------------------------------------------------- limits
+
+    def _cpu_list(self, job: Job, placement: Placement) -> str | None:
+        """The CPUs near the GPUs of a placement, to which `radrun` binds its tasks; None: all."""
+        try:
+            options = self._store.submissions.of_job(job.id).job_file().options
+            cpus = cpus_near(placement.shares, self._devices(placement), options, self._site)
+        except RadrmError:
+            return None  # a device is gone, so its tasks are stopped anyway
+        return None if cpus is None else listed(cpus)
+
+    def _isolate(self, serial: int, *placements: Placement) -> None:
+        """Let the attempt open the devices of these placements, and no others. Raises `Refused`."""
+        group = self._launcher.group_of(serial)
+        uuids = dict.fromkeys(uuid for each in placements for uuid in each.devices)
+        seen = [self._scheduler.snapshot.device(uuid) for uuid in uuids]
+        if group is not None:
+            self._site.isolation.change(group, [each.device for each in seen if each is not None])
 
     def _limit(self, job: Job, serial: int, *placements: Placement) -> None:
         """Give the job the limits of the largest of these placements, as far as it can have any."""

@@ -8,7 +8,7 @@ The files, in the order in which they may import one another:
     rows              the rows of `status`
     expected          when jobs are expected to start and to end, and how late
     cpu_shares        the CPU share of a running job
-    sizes             the GPUs, roles and tasks of a job
+    sizes             the GPUs, roles, tasks and memory caps of a job
     ended             what is said of jobs that have ended (a folder)
     documents         the JSON documents of jobs
     reservations      the JSON documents of reservations

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from radrm.core.records import Instant, Job
+from radrm.core.records import Device, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.reservations import on_device, reservations_on, users_on
+from radrm.daemon.views.sizes import caps_on
 
 
 def device_documents(snapshot: Snapshot, now: Instant) -> list[Document]:
@@ -53,6 +54,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "kind": device.kind.value,
         "node": device.node,
         "total_mib": device.total_mib,
+        "unified": device.unified,
         "used_mib": reading.used_mib if known and reading else None,
         "free_mib": found.free_mib if known else None,
         "reserved_mib": found.reserved_mib,
@@ -68,7 +70,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "state": condition,
         "profile": device.profile,
         "parent": device.parent,
-        "near": {"nvlink_group": device.nvlink_group, "numa_node": device.numa_node},
+        "near": _near(device),
         "reason": found.drained
         or (unreadable if condition in ("unreadable", "unhealthy") else None)
         or _reserved(snapshot, found, now)
@@ -77,10 +79,18 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "notes": list(reading.notes) if reading else [],
         "unmanaged": [asdict(process) for process in reading.unmanaged] if reading else [],
         "mps": device.mps,
+        "caps": caps_on(device),
         "sm_booked": _sm_booked(snapshot, jobs),
         "reservations": reservations_on(snapshot, found, now),
         "reserved_for": users_on(snapshot, found, now),
     }
+
+
+def _near(device: Device) -> Document:
+    """The groups of near devices that a device is in, and the CPUs near it."""
+    keys = ("nvlink_group", "pcie_switch", "host_bridge", "numa_node", "numa_cpus", "socket_cpus")
+    links = {str(peer): count for peer, count in device.nvlinks}
+    return {**{key: getattr(device, key) for key in keys}, "nvlinks": links}
 
 
 def _sm_booked(snapshot: Snapshot, jobs: Sequence[Job]) -> float:
@@ -105,7 +115,7 @@ def _energy_split(found: DeviceSnapshot) -> str | None:
     """How the jobs on a device divide its energy: `activity` or `equal`; None below two jobs."""
     if found.reading is None or len(found.occupants) < 2:
         return None
-    shown = any(each.smact is not None for each in found.reading.attempts)
+    shown = any(each.smact is not None for each in found.reading.attempts or ())
     return "activity" if shown else "equal"
 
 

@@ -21,7 +21,7 @@ from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.ended.verdict import verdict
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
-from radrm.daemon.views.sizes import size_of, tasks_of
+from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
@@ -146,6 +146,7 @@ class JobDocuments:
             "memory_max_mib": (job.spec.memory_range_mib or (None, None))[1],
             "not_enforced": self._not_enforced(job),
             "cpu_share": cpu_share(live) if live else None,
+            "cpu_list": attempt.cpu_list if attempt else None,
             "remarks": list(self._scheduler.view.remarks(job.id)) if live else [],
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
@@ -176,7 +177,9 @@ class JobDocuments:
             "saved_at": job.saved_at.wall_s if job.saved_at else None,
             "reports_dropped": dropped.count if dropped else 0,
             "reports_dropped_why": dropped.reason if dropped else None,
+            "gpu_memory_max_mib": gpu_limit_mib(job.spec),
             "reserved_mib": _reserved_mib(snapshot, live) if live else None,
+            **cap_of(live),
             "peak_mib": used.peak_mib if used else None,
             "energy_j": used.energy_j if used else None,
             "oom_count": job.oom_count,

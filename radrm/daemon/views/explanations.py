@@ -13,6 +13,7 @@ from radrm.daemon.progress import Reports
 from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.reservations import reserved_for_later
+from radrm.daemon.views.sizes import cap_of
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
@@ -97,11 +98,13 @@ def _attempt(snapshot: Snapshot, attempt: Attempt, now: Instant) -> Document:
         "requested": _requested(attempt.requested) if attempt.requested else None,
         "devices": [_index(snapshot, uuid) for uuid in attempt.placement.devices],
         "collocation": attempt.placement.collocation.value,
+        "cpu_list": attempt.cpu_list,
         "launched_at": attempt.launched.wall_s,
         "started_at": attempt.started.wall_s if attempt.started else None,
         "ended_at": attempt.ended.wall_s if attempt.ended else None,
         "ran_s": (attempt.ended or now).since(attempt.started) if attempt.started else None,
         "reserved_mib": max(reserved, default=None),
+        "cap_mib": cap_of(attempt)["cap_mib"],
         "peak_mib": attempt.peak_mib,
         "smact": attempt.smact_mean,
         "energy_j": attempt.energy_j,

@@ -1,11 +1,11 @@
-"""The size of a job, as answers show it: GPUs, roles, tasks, and a resize under way."""
+"""The size of a job, as answers show it: GPUs, roles, tasks, a resize under way, memory caps."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from radrm.core.records import Attempt, Job, Placement, Role, Share
-from radrm.core.words import Resizing
+from radrm.core.records import Attempt, Device, Job, JobSpec, Placement, Role, Share
+from radrm.core.words import Collocation, DeviceKind, Resizing
 
 
 def size_of(job: Job, live: Attempt | None) -> dict[str, Any]:
@@ -77,3 +77,30 @@ def _role(role: Role, held: Placement | None) -> dict[str, Any]:
 def _resizing(job: Job, live: Attempt | None) -> dict[str, Any] | None:
     target = target_of(job, live) if live is not None else None
     return None if target is None else {"gpus": len(target.devices), "roles": target.tasks()}
+
+
+# ------------------------------------------------------------------ memory caps
+
+_MPS, _DRIVER = "mps", "driver"
+"""Who enforces a cap: MPS for each process, the driver for all processes of a job together."""
+
+
+def gpu_limit_mib(spec: JobSpec) -> int | None:
+    """The declared limit of memory per GPU; None without one."""
+    limits = [role.needs.gpu_memory_max_mib for role in spec.roles if role.needs.gpus]
+    return max((mib for mib in limits if mib is not None), default=None)
+
+
+def cap_of(attempt: Attempt | None) -> dict[str, Any]:
+    """The memory cap per GPU of an attempt, and who enforces it; None for none."""
+    if attempt is None or not attempt.caps:
+        return {"cap_mib": None, "cap_by": None}
+    by = _MPS if attempt.placement.collocation is Collocation.MPS else _DRIVER
+    return {"cap_mib": min(mib for _, mib in attempt.caps), "cap_by": by}
+
+
+def caps_on(device: Device) -> list[str]:
+    """Who can enforce memory caps of jobs that share a device."""
+    if device.kind is DeviceKind.MIG:
+        return []  # its jobs do not share it
+    return [name for name, offered in ((_MPS, device.mps), (_DRIVER, device.caps)) if offered]

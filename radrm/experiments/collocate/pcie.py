@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from radrm.host.gpus.nvml.loading import load
+
 _TX, _RX = 0, 1  # NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES
 _KB = 1000.0
 _MOST_KB_S = 1e9
@@ -25,8 +27,7 @@ class Link:
         self._gpu: Any = None
         if uuid.startswith("GPU-"):
             with contextlib.suppress(Exception):  # without NVML there is no figure
-                import pynvml
-
+                pynvml = load()
                 pynvml.nvmlInit()
                 self._nvml = pynvml
                 self._gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)

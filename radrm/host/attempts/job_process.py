@@ -97,6 +97,14 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def close_inherited() -> None:
+    """Close all that the daemon may have left open in the runner."""
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        with contextlib.suppress(OSError):
+            if fd > 2 and os.get_inheritable(fd):  # what we open ourselves is not
+                os.close(fd)
+
+
 def drop_rights(launch: Fields) -> None:
     """Become the submitter, where the launch record names one. Raises `CannotStart`."""
     if launch["uid"] is None:

@@ -13,13 +13,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import start_runner
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import (
     Ended,
@@ -36,12 +34,11 @@ from radrm.host.attempts.owners import LiveAttempt, PidOwners
 from radrm.host.attempts.plan import LaunchPlan, cannot_launch, launch_record, remove_groups
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
-from radrm.host.processes import limits
+from radrm.host.processes import cgroups, limits
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
-from radrm.host.processes.identity import boot_id, identify, open_pidfd
+from radrm.host.processes.identity import boot_id, open_pidfd
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.processes.request import Asker
 from radrm.host.storage.files import fsync_folder
 
@@ -88,8 +85,12 @@ class Launcher:
             )
         live = self._prepare(plan)
         try:
-            self._spawn(live)
+            if plan.prepare is not None:
+                live.make_group(plan.prepare)
+            live.start_runner()
         except OSError as error:
+            if live.cgroup is not None:
+                cgroups.remove(live.cgroup)
             self._remove_folder(plan.serial)
             raise cannot_launch(plan.serial, error) from error
         self._live[plan.serial] = live
@@ -114,46 +115,6 @@ class Launcher:
             self._remove_folder(plan.serial)
             raise cannot_launch(plan.serial, error) from error
         return self._known(plan.serial, plan.job_id, record)
-
-    def _spawn(self, live: Live) -> None:
-        """Start the runner in a session of its own. Raises `OSError` when there is none."""
-        assert live.token is not None
-        announcement, announce = os.pipe()
-        # A runner must not count in its job's limits, so there it stays outside.
-        enter = live.cgroup is not None and not live.limits.wanted()
-        group = [live.cgroup] if live.cgroup is not None and enter else []
-        command = [sys.executable, "-I", "-S", start_runner.__file__, live.evidence.folder, *group]
-        try:
-            live.child = os.posix_spawn(
-                command[0],
-                command,
-                # So that the runner's own child is found by it until it is the job.
-                {TOKEN_VARIABLE: live.token},
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-                    (os.POSIX_SPAWN_DUP2, announce, 1),
-                    (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0),
-                ],
-                setsid=True,
-                # Blocked from birth: a signal that comes early waits until it can be obeyed.
-                setsigmask=signal.valid_signals(),
-            )
-        except OSError:
-            os.close(announcement)
-            raise
-        finally:
-            os.close(announce)
-        crossed("runner started")
-        live.announcement = announcement
-        live.runner = identify(live.child)
-        try:
-            live.pidfd = os.pidfd_open(live.child)
-        except OSError:
-            # Without a descriptor its end would pass unnoticed: end it now. The announcement,
-            # which ends with it, makes the daemon look.
-            os.kill(live.child, signal.SIGKILL)
-            os.waitpid(live.child, 0)
-            live.child = None
 
     def adopt(self, serial: int, job_id: int) -> Void | Running | Ended | Lost:
         """Find out what became of an attempt that an earlier daemon launched, or meant to.
@@ -323,6 +284,11 @@ class Launcher:
         live = self._live.get(serial)
         group = live.limits.memory if live is not None else None
         return group is None or limits.change_memory(group, mib, most_mib)
+
+    def group_of(self, serial: int) -> str | None:
+        """The path of the control group of version 2 of a live attempt, which may be missing."""
+        live = self._live.get(serial)
+        return None if live is None else live.cgroup
 
     def read_saved(self, serials: Iterable[int]) -> dict[int, Saved]:
         """Return what the jobs of these attempts have saved, by serial. It reads as their users."""

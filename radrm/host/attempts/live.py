@@ -8,20 +8,24 @@ survives even a KILL is stuck in the kernel; the attempt stays live until that i
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from radrm.errors import Refused
+from radrm.host.attempts import start_runner
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.procfs import Stat, read_stat
+from radrm.host.processes.procfs import TOKEN_VARIABLE, Stat, read_stat
 from radrm.host.processes.tree import attempt_processes, attempt_stats, kill_tree
 
 
@@ -87,6 +91,55 @@ class Live:
     @property
     def runner_lives(self) -> bool:
         return self.pidfd is not None and not readable(self.pidfd)
+
+    def make_group(self, prepare: Callable[[str], None]) -> None:
+        """Make the attempt's control group of version 2, and have `prepare` set it up.
+
+        Raises OSError; then the group may be there.
+        """
+        if self.cgroup is None or not cgroups.make(self.cgroup):
+            raise OSError(errno.EAGAIN, "its control group cannot be made")
+        prepare(self.cgroup)
+
+    def start_runner(self) -> None:
+        """Start the runner in a session of its own. Raises `OSError` when there is none."""
+        assert self.token is not None
+        announcement, announce = os.pipe()
+        # A runner must not count in its job's limits, so there it stays outside.
+        enter = self.cgroup is not None and not self.limits.wanted()
+        group = [self.cgroup] if self.cgroup is not None and enter else []
+        command = [sys.executable, "-I", "-S", start_runner.__file__, self.evidence.folder, *group]
+        try:
+            self.child = os.posix_spawn(
+                command[0],
+                command,
+                # So that the runner's own child is found by it until it is the job.
+                {TOKEN_VARIABLE: self.token},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_DUP2, announce, 1),
+                    (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0),
+                ],
+                setsid=True,
+                # Blocked from birth: a signal that comes early waits until it can be obeyed.
+                setsigmask=signal.valid_signals(),
+            )
+        except OSError:
+            os.close(announcement)
+            raise
+        finally:
+            os.close(announce)
+        crossed("runner started")
+        self.announcement = announcement
+        self.runner = identify(self.child)
+        try:
+            self.pidfd = os.pidfd_open(self.child)
+        except OSError:
+            # Without a descriptor its end would pass unnoticed: end it now. The announcement,
+            # which ends with it, makes the daemon look.
+            os.kill(self.child, signal.SIGKILL)
+            os.waitpid(self.child, 0)
+            self.child = None
 
     def kill_remains(self) -> list[int]:
         """KILL what a dead runner has left; return descriptors of those that survive that."""

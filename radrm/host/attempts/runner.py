@@ -23,6 +23,7 @@ All other signals are blocked. `attempts` says what the files in FOLDER prove.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -36,7 +37,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import job_process, saved, tails
 from radrm.host.attempts.elastic import exits
 from radrm.host.crossings import crossed
-from radrm.host.processes import cgroups
+from radrm.host.processes import affinity, cgroups
 from radrm.host.processes.identity import Identity, identify
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.stop import Stop
@@ -82,7 +83,7 @@ def _main(folder: str, membership: Membership | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
     reaper = become_subreaper()  # while the kernel still moves us
-    _close_inherited()
+    job_process.close_inherited()
     os.chdir("/")
     os.umask(0o077)
     me = identify(os.getpid())
@@ -168,12 +169,17 @@ class Runner:
         go, begin = os.pipe()
         errors, tell = os.pipe()
         grouped = self._membership is not None and self._membership.inside()
+        if self._membership is not None:
+            self._require_group(grouped)
         self._job = os.fork()
         if self._job == 0:
             os.close(begin)
             os.close(self._lock)  # it says that the runner lives
             job_process.become_job(self._launch, script, go, tell)
         crossed("job forked")
+        bound = self._launch.get("cpu_list")  # earlier releases wrote none
+        if not self._launch.get("binds_tasks"):
+            bound = affinity.bind(self._job, bound)
         os.close(go)
         os.close(tell)
         try:
@@ -181,6 +187,7 @@ class Runner:
             if self._limits.wanted():
                 its = self._limits.enclose(self._job, self._launch["cgroup"])
                 self._cgroup, not_limited = its
+                self._require_group(self._cgroup is not None)
                 crossed("job limited")
             if self._launch.get("progress") is not None or self._launch.get("silent_s"):
                 # Here, for most jobs need no such import.
@@ -189,7 +196,7 @@ class Runner:
                 groups = [*filter(None, (self._cgroup,)), *self._limits.wanted()]
                 self._watcher = log_watcher.start(self._launch, groups, os.getpid())
                 crossed("log watcher started")
-            self._write_start(not_limited)
+            self._write_start(not_limited, bound)
             crossed("start announced")
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
@@ -200,6 +207,12 @@ class Runner:
             if self._membership is not None and self._membership.leave() and grouped:
                 self._cgroup = self._membership.path
         return errors
+
+    def _require_group(self, inside: bool) -> None:
+        """Raise OSError for a job that must not run outside its group, because the daemon has set
+        there what it may use."""
+        if self._launch.get("grouped") and not inside:
+            raise OSError(errno.EAGAIN, f"{self._launch['cgroup']} takes no process")
 
     def _write_script(self) -> str:
         path = os.path.join(self._folder, attempts.SCRIPT)
@@ -212,7 +225,7 @@ class Runner:
             os.close(fd)
         return path
 
-    def _write_start(self, not_limited: str | None) -> None:
+    def _write_start(self, not_limited: str | None, bound: list[int] | None) -> None:
         job = identify(self._job)
         assert job is not None  # not reaped yet
         record = {
@@ -221,6 +234,7 @@ class Runner:
             "runner_pid": self._me.pid,
             "runner_start_ticks": self._me.start_ticks,
             "not_limited": not_limited,
+            "cpu_list": bound,
             **attempts.now(),
         }
         attempts.write_record(self._folder, attempts.START, record)
@@ -376,14 +390,6 @@ class Runner:
         if end.get("code") != 0:
             end |= tails.read_tails(self._launch, begins)
         return end
-
-
-def _close_inherited() -> None:
-    """Close all that the daemon may have left open in us."""
-    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        with contextlib.suppress(OSError):
-            if fd > 2 and os.get_inheritable(fd):  # what we open ourselves is not
-                os.close(fd)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
 Theory of operation. The driver samples its counters on demand. It computes figures for the time
 between two samples, which must be more than 100 ms apart (NVML API reference, "GPM Functions").
 So each `latest` takes a sample and compares it with the previous one; nothing runs in between.
-GPM needs no privileges and does not block other profilers. Sample buffers belong to one
-connection (`generation`): they are freed before it closes, and never used in the next one. The
-thread that reads the devices makes all calls. A restart begins without samples.
+GPM blocks no profiler (DCGM issue 62). NVIDIA does not say which users may read it: where the
+driver refuses a user, the next feed is tried. Sample buffers belong to one connection
+(`generation`): they are freed before it closes, and never used in the next one. The thread that
+reads the devices makes all calls. A restart begins without samples.
 
 For a MIG device the figures are those of its GPU instance, which compute instances may share.
 """
@@ -64,6 +65,7 @@ class Gpm:
         self._library = gpus.library
         self._now = now
         self._meters: dict[str, _Meter] = {}
+        self._logged: set[str] = set()
         self._library.before_shutdown.append(self._free_all)
 
     # -------------------------------------------------------------- the feed
@@ -124,7 +126,8 @@ class Gpm:
         except self._library.Error as error:
             cause = words.device_message(error.value, error)
             if error.value in words.NOT_OFFERED and not meter.served:
-                if meter.error is None:
+                if meter.error is None and cause not in self._logged:
+                    self._logged.add(cause)  # once for all GPUs that answer so
                     log.warning("%s: GPM gives no SM activity: %s", uuid, cause)
                 meter.supported = False
         except DeviceError as error:

@@ -26,6 +26,7 @@ from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
+from radrm.host.gpus.nvml import loading
 from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, SourceAround
 
 log = logging.getLogger("radrm")
@@ -56,6 +57,8 @@ class Readings(SourceAround):
         self._served: dict[str, str] = {}
         self._zeros: dict[tuple[str, str], int] = {}
         self._logged: dict[str, str] = {}
+        self._unsaid: dict[tuple[str, str | None], list[str]] = {}
+        """The devices whose state has changed in this round of readings, by state and reason."""
 
     # ------------------------------------------------------------- the source
 
@@ -78,7 +81,9 @@ class Readings(SourceAround):
         readings = self.source.read(uuids, at, owner_of)
         if not self._feeds and not self._required:
             return readings
-        return tuple(self._with_smact(reading) for reading in readings)
+        found = tuple(self._with_smact(reading) for reading in readings)
+        self._log_changes()
+        return found
 
     def take_over(self, other: GpuSource) -> None:
         """Copy also which feed has measured which device."""
@@ -164,25 +169,39 @@ class Readings(SourceAround):
         return f"{name} reads no SM activity while kernels run{hint}"
 
     def _log_state(self, uuid: str, state: str, why: str | None = None) -> None:
-        """Log where the SM activity of a device comes from, once per change."""
+        """Note where the SM activity of a device comes from, once per change."""
         device = self._devices.get(uuid)
         if device is not None and device.kind is DeviceKind.MIG and state in ("coarse", "none"):
             return  # a MIG instance has one job at a time, so its SM activity decides nothing
         if self._logged.get(uuid) == state:
             return
         self._logged[uuid] = state
-        name = f"GPU {device.index} ({uuid})" if device else uuid
-        if state == "coarse":
-            log.warning(
-                "%s: SM activity is read only coarsely, so jobs share it only with "
-                "core.use_coarse_smact = true (%s)",
-                name,
-                why,
-            )
-        elif state == "none":
-            log.warning("%s takes no job beside others: %s", name, why)
-        else:
-            log.info("%s: SM activity comes from %s", name, state)
+        self._unsaid.setdefault((state, why), []).append(uuid)
+
+    def _log_changes(self) -> None:
+        """Log what was noted: one line for all devices that have changed alike."""
+        for (state, why), uuids in self._unsaid.items():
+            name = self._name(uuids)
+            if state == "coarse":
+                log.warning(
+                    "%s: SM activity is read only coarsely, so jobs share it only with "
+                    "core.use_coarse_smact = true (%s)",
+                    name,
+                    why,
+                )
+            elif state == "none":
+                log.warning("%s: takes no job beside others: %s", name, why)
+            else:
+                log.info("%s: SM activity comes from %s", name, state)
+        self._unsaid.clear()
+
+    def _name(self, uuids: Sequence[str]) -> str:
+        """Return `GPU 0 (UUID)` for one device, and `GPU 0, 1, 2` for several."""
+        devices = [self._devices[uuid] for uuid in uuids if uuid in self._devices]
+        if len(devices) == 1:
+            return f"GPU {devices[0].index} ({devices[0].uuid})"
+        indices = sorted({device.index for device in devices})
+        return f"GPU {', '.join(map(str, indices))}" if indices else ", ".join(uuids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +240,10 @@ def _base(source: str) -> GpuSource:
         if found.gpus is not None:
             return found.gpus
         reasons.append(found.reason or "NVML finds no GPU")
-    # Without a driver there is no nvidia-smi either, and saying that twice helps nobody.
-    if source == "nvidia-smi" or (source == "auto" and shutil.which("nvidia-smi")):
+    # Without a driver there is no nvidia-smi either, and saying that twice helps nobody. Nor does
+    # nvidia-smi know a library that was named.
+    other = source == "auto" and loading.chosen() is None and shutil.which("nvidia-smi")
+    if source == "nvidia-smi" or other:
         gpus = NvidiaSmi()
         try:
             gpus.devices()

@@ -16,6 +16,10 @@ from radrm.core.records import AttemptMemory, Device, Instant, Reading
 
 OwnerOf = Callable[[int], "tuple[int, int] | None"]
 """Returns the attempt (job id, serial) of a process; None if it belongs to no job."""
+NO_PROCESS_LIST = (
+    "the driver lists no processes, so the memory of single jobs and of other programs is unknown"
+)
+"""The note of a reading without attempts."""
 
 
 class GpuSource(Protocol):

@@ -19,6 +19,7 @@ from radrm.host.health import gpus, kernel, places, served, services, software, 
 from radrm.host.health.daemon import ask, ask_daemons, daemon, examined
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
 from radrm.host.health.job_files import job_files
+from radrm.host.isolation import isolation
 from radrm.host.processes import cgroups
 from radrm.host.storage.paths import Paths, client_paths, paths_for
 
@@ -98,6 +99,7 @@ def _checks_of(
     else:
         root = (_owner(pid) if pid is not None else uid) == 0
         yield from _gpu_checks(config, about is not None, root)
+        yield Check("isolation", lambda: _isolation(about, config.gpus.isolate, owner, uid))
     coarse = bool(config.core.get("use_coarse_smact"))
     answers: list[dict[str, Any]] = []
     if about is not None:
@@ -142,6 +144,8 @@ def _gpu_checks(config: Config, daemon_runs: bool, root: bool) -> Iterator[Check
     mps = config.mps.enabled
     yield Check("GPU driver", lambda: gpus.driver_version(driver))
     yield Check("MIG", lambda: gpus.mig(driver))
+    if driver.unified:
+        yield Check("GPU memory", lambda: gpus.unified_memory(driver))
     yield Check("persistence mode", lambda: gpus.persistence(driver))
     yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
     limit_w = config.energy.power_limit_w
@@ -198,6 +202,19 @@ def _cgroup(daemon: int | None, owner: int | None) -> Finding:
     if daemon is not None:
         return kernel.served_group(daemon, owner)
     return kernel.tree_kill(cgroups.place(f"radrm-doctor-{os.getpid()}"))
+
+
+def _isolation(about: dict[str, Any] | None, wanted: bool, owner: int, uid: int) -> Finding:
+    """Whether jobs are isolated; without a daemon, whether they would be.
+
+    `wanted` is `gpus.isolate`, `owner` the daemon's user, `uid` this command's user.
+    """
+    if about is not None:
+        unknown = "this version of the daemon does not say it"
+        return kernel.isolation(about.get("not_isolated", unknown), wanted, owner == 0)
+    if owner == 0 and uid != 0:
+        return ok("isolation", "only root can check it")
+    return kernel.isolation(isolation.find(wanted, owner).reason, wanted, owner == 0)
 
 
 def _owner(pid: int | None) -> int | None:

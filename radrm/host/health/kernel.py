@@ -110,6 +110,21 @@ def limits(not_enforced: str | None) -> Finding:
     return warn(name, not_enforced, f"run the daemon {service}")
 
 
+def isolation(why_not: str | None, configured: bool, root: bool) -> Finding:
+    """Whether the kernel denies jobs the GPUs that they were not given.
+
+    `why_not` is the reason if it does not. `configured` is `gpus.isolate`; `root`: the daemon has
+    root's rights.
+    """
+    name = "isolation"
+    if why_not is None:
+        return ok(name, "a job can open only the GPUs that it was given")
+    open_to_all = f"a job can open GPUs that it was not given: {why_not}"
+    if not configured or not root:
+        return ok(name, open_to_all)
+    return warn(name, open_to_all, 'see docs/security.md, "GPUs"; jobs run all the same')
+
+
 def file_limits(pid: int, proc: Path = Path("/proc")) -> tuple[int, int]:
     """The soft and the hard limit of a process's open files; -1 is unlimited.
 

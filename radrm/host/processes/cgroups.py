@@ -38,8 +38,10 @@ def above(group: str) -> str:
 
 
 def make(path: str) -> bool:
+    """Make the group, unless it is there; the names of groups of attempts are never used twice."""
     try:
-        os.mkdir(path)
+        if not os.path.isdir(path):
+            os.mkdir(path)
         os.chmod(path, 0o755)  # programs read their limits there; a runner's umask forbids it
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""A client's memory cap is its reservation at its start; it is shown where less is reserved now."""
+"""What a job's card says of its memory cap: how much, for what, and who enforces it."""
 
 from __future__ import annotations
 
@@ -41,25 +41,28 @@ def test_the_cpu_share_of_a_running_job() -> None:
 ATTEMPT = {"number": 1, "reserved_mib": 20480, "ended_at": None, "smact": None}
 
 
-def test_a_cap_beyond_the_reservation_is_shown() -> None:
-    said = shown(ATTEMPT)
+def test_a_cap_and_who_enforces_it_are_shown() -> None:
+    said = shown(ATTEMPT, cap_mib=20480, cap_by="mps")
     assert "reserved 5.0G per GPU, peak use 4.0G" in said
-    assert "20.0G per GPU, more than is reserved now" in said
+    assert "20.0G per GPU, more than is reserved now (MPS, for each process)" in said
+    said = shown(ATTEMPT, cap_mib=5120, cap_by="driver")
+    assert "5.0G per GPU (the driver, for its processes together, not in containers)" in said
 
 
-@pytest.mark.parametrize(
-    ("attempt", "changed"),
-    [
-        ({}, {"collocation": "timeslice"}),
-        ({}, {"estimate_mib": None}),
-        ({}, {"reserved_mib": None}),
-        ({}, {"reserved_mib": 20480}),
-        ({"reserved_mib": None}, {}),
-        ({"ended_at": NOW}, {}),
-    ],
-)
-def test_without_one_nothing_is_said(attempt: dict[str, Any], changed: dict[str, Any]) -> None:
-    assert "more than is reserved" not in shown(ATTEMPT | attempt, **changed)
+def test_a_limit_that_nobody_enforces_does_not_pretend() -> None:
+    said = shown(ATTEMPT, gpu_memory_max_mib=30720, cap_mib=None, cap_by=None)
+    assert "none is enforced" in said and "per GPU (" not in said
+
+
+@pytest.mark.parametrize("changed", [{}, {"cap_mib": None, "cap_by": None}])
+def test_without_one_nothing_is_said(changed: dict[str, Any]) -> None:
+    assert "memory cap" not in shown(ATTEMPT, **changed)
+
+
+def test_a_waiting_job_shows_its_limit_and_no_cap() -> None:
+    its = {"estimate_mib": 20480, "estimate_source": "declared", "gpu_memory_max_mib": 40960}
+    said = "\n".join(lines_of(card(job(5, "PENDING", **its), NOW, {}, []), 100))
+    assert "20.0G per GPU, limit 40.0G (declared)" in said and "memory cap" not in said
 
 
 def test_an_sm_share_and_why_it_is_no_limit() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from radrm.core.records import (
@@ -24,6 +26,20 @@ def test_a_whole_device_leaves_nothing() -> None:
     led = ledger()
     admit(led, 1, None)
     assert led.free_mib() == 0 and not led.idle_for() and led.idle_for("job:1")
+
+
+def test_a_driver_without_lists_of_processes() -> None:
+    """Every job's memory is unknown, and not zero."""
+    led = ledger()
+    led.take(replace(reading(1000.5, used=3_000), attempts=None))
+    assert led.unmanaged_mib == 3_000, "without a job it is of others"
+    admit(led, 1, 10_000)
+    led.take(replace(reading(1001.0, used=9_000), attempts=None))
+    assert (led.unmanaged_mib, led.holdings[1].peak_mib) == (0, 9_000)
+    assert led.free_mib() == 40_536 - 10_000, "it is not counted twice"
+    admit(led, 2, 5_000)
+    led.take(replace(reading(1002.0, used=18_000), attempts=None))
+    assert (led.unmanaged_mib, led.holdings[2].peak_mib) == (3_000, None)
 
 
 def test_a_driver_that_attributes_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -58,10 +59,17 @@ class Place:
         clock = SimpleNamespace(
             now=lambda: self.world.now, scale=1.0, real_s=float, real_boot_s=float
         )
-        site = SimpleNamespace(elastic=self.folder, mps=None, grace_s=30.0)
+        self.launcher.group_of.return_value = "the group"
+        self.isolation = Mock()
+        site = SimpleNamespace(
+            elastic=self.folder, mps=None, grace_s=30.0, isolation=self.isolation
+        )
         others: Any = {"wake": Mock(), "read_soon": Mock()}
+        site.cpu_bind = "socket"
         store = Mock()
-        store.submissions.of_job.return_value.envelope.environment = {}
+        submission = store.submissions.of_job.return_value
+        submission.envelope.environment = {}
+        submission.job_file.return_value.options.cpu_bind = None
         self.resizes = Resizes(
             clock,
             self.world.scheduler,
@@ -92,6 +100,12 @@ class Place:
         target = replace(attempt.placement, shares=shares)
         assert propose(self.world, ResizeTo(job_id=self.job.id, placement=target)) is None
         return next(a for a in reversed(self.world.actions) if isinstance(a, act.Resize))
+
+    @property
+    def opens(self) -> list[list[str]]:
+        """The devices that the attempt could open, after each change."""
+        calls = self.isolation.change.call_args_list
+        return [[device.uuid for device in call.args[1]] for call in calls]
 
     def answer(self, *done: dict[str, Any]) -> list[ev.Event]:
         """Answer the last request; no argument: it came to nothing."""
@@ -157,6 +171,21 @@ def test_the_placement_is_written_once_and_the_answer_looked_for(grows: Place) -
     assert (event.target, event.generation) == (grows.action.target, 2)
 
 
+def test_the_cpus_are_those_near_the_new_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(32)))
+    place = Place(1, 2)
+    world = place.world
+    cpus = {"GPU-0": "0-7", "GPU-1": "8-15"}
+    seen = tuple(replace(d, socket_cpus=cpus.get(d.uuid)) for d in world.devices)
+    world.step(ev.DevicesSeen(at=world.now, devices=seen))
+    place.resizes.begin(place.action)
+    (event,) = place.answer(WRITTEN, resized(place))
+    assert isinstance(event, ev.Resized) and event.cpu_list == "0-15"
+    world.step(event)
+    attempt = world.live(place.job)
+    assert attempt is not None and attempt.cpu_list == "0-15"
+
+
 def test_the_limits_are_those_of_the_larger_size_meanwhile() -> None:
     place = Place(1, 2)
     place.resizes.begin(place.action)
@@ -164,6 +193,31 @@ def test_the_limits_are_those_of_the_larger_size_meanwhile() -> None:
     place.launcher.set_shares.side_effect = Refused("no group")
     (event,) = place.answer(WRITTEN, resized(place))
     assert isinstance(event, ev.Resized), "a server that limits nothing"
+
+
+def test_the_job_can_open_old_and_new_gpus_meanwhile() -> None:
+    place = Place(2, 1)
+    place.resizes.begin(place.action)
+    place.answer(WRITTEN, resized(place))
+    assert place.opens == [["GPU-0", "GPU-1"]], "it may still be there"
+    (event,) = place.read("GPU-1")
+    assert isinstance(event, ev.Resized)
+    assert place.opens[1:] == [["GPU-0"]]
+
+
+def test_a_resize_that_fails_leaves_the_gpus_before(grows: Place) -> None:
+    grows.answer(WRITTEN, resized(grows, failed="no port"))
+    (event,) = grows.read("GPU-1")
+    assert isinstance(event, ev.ActionFailed)
+    assert grows.opens == [["GPU-0", "GPU-1"], ["GPU-0"]]
+
+
+def test_a_gpu_that_the_job_could_not_open_is_refused() -> None:
+    place = Place(1, 2)
+    place.isolation.change.side_effect = Refused("no device files of GPU 1")
+    with pytest.raises(Refused, match="no device files"):
+        place.resizes.begin(place.action)
+    assert place.resizes.due_s is None and not place.folder.asked
 
 
 def test_what_comes_to_nothing_is_tried_again(grows: Place) -> None:

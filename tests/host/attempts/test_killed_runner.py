@@ -19,6 +19,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import live
 from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.attempts.launcher import Launcher
+from radrm.host.attempts.live import Live
 from radrm.host.processes import cgroups
 from radrm.host.processes.procfs import token_of
 from radrm.host.processes.tree import kill_tree
@@ -100,19 +101,20 @@ def test_orders_reach_the_tree_of_a_dead_runner(
     assert not host.processes()
 
 
-def test_a_runner_that_dies_before_its_claim(host: Host) -> None:
+def test_a_runner_that_dies_before_its_claim(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another process tests the lock, so that it cannot get there."""
     daemon = host.daemon()
     host.state.joinpath("attempts").mkdir()
-    spawn = daemon._spawn
+    spawn = Live.start_runner
 
-    def spawn_held_up(live: Any) -> None:
+    def spawn_held_up(live: Live) -> None:
         lock = attempts.take_lock(live.evidence.folder)
         spawn(live)
+        assert live.child is not None
         os.kill(live.child, signal.SIGKILL)
         os.close(lock)
 
-    daemon._spawn = spawn_held_up  # type: ignore[method-assign]
+    monkeypatch.setattr(Live, "start_runner", spawn_held_up)
     daemon.launch(host.plan("touch", "ran"))
     assert end_of(daemon) == Lost("its runner was killed before it could begin", False, None)
     assert not (host.cwd / "ran").exists()

@@ -23,7 +23,15 @@ from radrm.host.gpus.nvidia_smi.instances import (
     Report,
     parse_instances,
 )
-from radrm.host.gpus.nvidia_smi.lines import OLD_GPU_FIELDS, AppLine, GpuLine, parse_app, parse_gpu
+from radrm.host.gpus.nvidia_smi.lines import (
+    OLD_GPU_FIELDS,
+    AppLine,
+    GpuLine,
+    parse_app,
+    parse_gpu,
+    parse_missing,
+)
+from radrm.host.gpus.source import NO_PROCESS_LIST
 from radrm.host.gpus.stream import LineKind
 from tests.paths import BIN
 from tests.waiting import wait_until
@@ -48,7 +56,8 @@ def test_a_gpu() -> None:
 @pytest.mark.parametrize("word", ["[N/A]", "[Not Supported]", "ERR!", "[Unknown Error]", "nan", ""])
 def test_what_is_not_told_is_not_known(word: str) -> None:
     found = parse_gpu(f"{A}, 0, NVIDIA A100, {word}, {word}, {word}, {word}, {word}, {word}")
-    assert found == GpuLine(A, 0, "NVIDIA A100", None, None, None, None, None, False)
+    unified = word in ("[N/A]", "[Not Supported]")
+    assert found == GpuLine(A, 0, "NVIDIA A100", None, None, None, None, None, False, unified)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +92,24 @@ def test_what_is_no_gpu(line: str) -> None:
 )
 def test_a_process(line: str, expected: AppLine | None) -> None:
     assert parse_app(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        (f"{A}, [N/A], [N/A]", A),
+        (f"{A}, [Not Supported], [Not Supported]", A),
+        ("[N/A], [N/A], [N/A]", ""),
+        ("[Not Supported]", ""),
+        (f"{A}, 4711, [N/A]", None),
+        (f"{A}, 0, 12", None),
+        ("x, [N/A], [N/A]", None),
+        (f"{A}, [N/A]", None),
+        ("No running processes found", None),
+    ],
+)
+def test_processes_that_are_not_listed(line: str, expected: str | None) -> None:
+    assert parse_missing(line) == expected
 
 
 def test_instances() -> None:
@@ -172,6 +199,22 @@ def test_gpus_and_their_readings(host: Host, old: bool, overhead: int) -> None:
     assert (reading.smact, reading.smact_coarse) == (0.35, True)
     assert reading.smact_source == "nvidia-smi-utilization"
     assert host.read_well(B).power_w is None
+
+
+@pytest.mark.parametrize("row", [[A, "[N/A]", "[N/A]"], ["[Not Supported]"]])
+def test_a_driver_without_lists_of_processes(
+    host: Host, monkeypatch: pytest.MonkeyPatch, row: list[str]
+) -> None:
+    monkeypatch.setattr(module, "GONE_S", 0.5)
+    host.now(gpus=[{"uuid": A, "memory.used": "9000"}, {"uuid": B}], apps=[row])
+    host.source.devices()
+    host.read_well()
+    wait_until(lambda: host.read().attempts is None)
+    reading = host.read()
+    assert (reading.notes, reading.unmanaged, reading.used_mib) == ((NO_PROCESS_LIST,), (), 9000)
+    assert (host.read_well(B).attempts is None) == (len(row) == 1)
+    host.now(apps=[])
+    wait_until(lambda: host.read().attempts == ())
 
 
 def test_processes_that_have_ended_are_forgotten(

@@ -17,6 +17,7 @@ from radrm.config import Config, ReadingsConfig, contradictions, parse_config, w
 from radrm.errors import BadConfig, DeviceError
 from radrm.host.gpus import nvml
 from radrm.host.gpus import readings as module
+from radrm.host.gpus.nvml import loading
 from radrm.host.gpus.readings import mig_ids_of, open_gpus
 from tests.host.gpus.sources import Base
 from tests.paths import BIN
@@ -116,6 +117,16 @@ def test_nvidia_smi_is_the_last_resort(
     assert gpus.name == "nvidia-smi"
     assert [device.uuid for device in gpus.devices()] == ["GPU-a"]
     gpus.close()
+
+
+def test_nvidia_smi_does_not_replace_a_library_that_was_named(
+    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi(tmp_path, monkeypatch)
+    monkeypatch.setenv(loading.VARIABLE, "/opt/mock/libnvidia-ml.so.1")
+    with pytest.raises(DeviceError) as caught:
+        open_gpus(ReadingsConfig(source="auto"))
+    assert str(caught.value) == "no driver is loaded"
 
 
 @pytest.mark.parametrize(

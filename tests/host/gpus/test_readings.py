@@ -60,9 +60,22 @@ def test_without_any_it_is_coarse_and_says_so_once(caplog: pytest.LogCaptureFixt
     for _ in range(3):
         reading = world.read()
         assert (reading.smact, reading.smact_coarse, reading.smact_error) == (0.2, True, None)
-    said = [r.getMessage() for r in caplog.records if "GPU-0" in r.getMessage()]
-    assert len(said) == 1
-    assert "one is not installed; two is not there" in said[0]
+    (said,) = [r.getMessage() for r in caplog.records]
+    assert said.startswith("GPU 0, 1: SM activity is read only coarsely"), "one line for both"
+    assert "one is not installed; two is not there" in said
+
+
+def test_devices_that_differ_have_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(feeds=("one",))
+    caplog.set_level("INFO", "radrm")
+    world.feeds[0].gives(0.5)
+    world.feeds[0].errors["GPU-1"] = "not this one"
+    world.read()
+    world.read()
+    assert [r.getMessage().partition(":")[0] for r in caplog.records] == [
+        "GPU 0 (GPU-0)",
+        "GPU 1 (GPU-1)",
+    ]
 
 
 def test_a_feed_gets_time_for_its_first_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,4 +255,4 @@ def test_of_an_instance_whose_load_nobody_knows_nothing_is_said(
     world.base.listed = GPUS
     world.readings.devices()
     world.read()
-    assert caplog.text.count("GPU 0 (GPU-0)") == 1
+    assert caplog.text.count("GPU 0, 1: ") == 1

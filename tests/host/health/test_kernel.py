@@ -99,3 +99,12 @@ def test_inotify(
 )
 def test_open_files(soft: int, hard: int, mps: bool, level: str, words: str) -> None:
     judged(kernel.open_files(soft, hard, mps), level, words)
+
+
+def test_isolation_is_a_matter_of_root() -> None:
+    judged(kernel.isolation(None, True, True), "ok", "only the GPUs that it was given")
+    judged(
+        kernel.isolation("there is no cgroup v2", True, True), "warn", "no cgroup v2", "security"
+    )
+    judged(kernel.isolation("the daemon does not run as root", True, False), "ok", "root")
+    judged(kernel.isolation("gpus.isolate = false", False, True), "ok", "gpus.isolate = false")

@@ -1,4 +1,4 @@
-/* What may be wrong with a device: heat, slowed clocks, memory errors. */
+/* What may be wrong with a device: heat, slowed clocks, memory errors, its NVLink fabric. */
 #include "call.h"
 
 /* ------------------------------------------------------------------ heat */
@@ -129,3 +129,26 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t handle, int count, nvmlFieldV
     }
     return end(answer);
 }
+
+/* ------------------------------------------------------------------ the NVLink fabric */
+
+#ifndef OLD_DRIVER
+/* Versions 2 and 3: what is filled in stands at the same place in both. */
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t handle, nvmlGpuFabricInfo_v2_t *info)
+{
+    const Device *device;
+    double state = 0, status = 0;
+    nvmlReturn_t answer = begin_on(__func__, handle, &device);
+    if (answer == NVML_SUCCESS && info->version != STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2) &&
+        info->version != STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3))
+        answer = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (answer == NVML_SUCCESS)
+        answer = figure_of(device, FABRIC_STATE, &state);
+    if (answer != NVML_SUCCESS)
+        return end(answer);
+    figure_of(device, FABRIC_STATUS, &status);
+    info->state = (unsigned int)state;
+    info->status = (nvmlReturn_t)status;
+    return end(NVML_SUCCESS);
+}
+#endif

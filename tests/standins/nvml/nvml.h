@@ -99,6 +99,21 @@ typedef struct {
     unsigned int gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
 
+typedef struct {
+    unsigned int version;
+    unsigned char clusterUuid[16];
+    nvmlReturn_t status; /* means something once the state is "completed" */
+    unsigned int cliqueId, state, healthMask;
+} nvmlGpuFabricInfo_v2_t; /* version 3 has one byte more, a summary of the mask */
+
+typedef struct {
+    unsigned int version;
+    unsigned char clusterUuid[16];
+    nvmlReturn_t status;
+    unsigned int cliqueId, state, healthMask;
+    unsigned char healthSummary;
+} nvmlGpuFabricInfo_v3_t;
+
 #define GPM_VERSION 1u
 
 typedef struct {
@@ -180,6 +195,8 @@ NVML_API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t handle
                                                              unsigned long long *reasons);
 NVML_API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t handle, int count,
                                                nvmlFieldValue_t *values);
+NVML_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t handle,
+                                                  nvmlGpuFabricInfo_v2_t *info);
 
 /* processes.c */
 NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t handle, unsigned int *count,

@@ -26,9 +26,11 @@ from radrm.host.gpus.nvidia_smi.lines import (
     GpuLine,
     parse_app,
     parse_gpu,
+    parse_missing,
 )
-from radrm.host.gpus.source import GpuSource, OwnerOf, split_by_owner
+from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
 from radrm.host.gpus.stream import LineKind, Stream, ask
+from radrm.host.gpus.unified import UnifiedMemory
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
 
 SMACT_SOURCE = "nvidia-smi-utilization"
@@ -59,12 +61,16 @@ class NvidiaSmi(GpuSource):
         self._fields = GPU_FIELDS
         self._gpus: dict[str, tuple[float, GpuLine]] = {}
         self._apps: dict[tuple[str, int], tuple[float, AppLine]] = {}
+        self._unlisted: dict[str, float] = {}
+        """When a line said that the processes of a GPU cannot be listed; "" for all GPUs."""
         self._listed: dict[str, GpuLine] = {}
         self._mig: dict[str, tuple[str, int]] = {}
         """The UUID of the GPU and the index in it, by the UUID of the instance."""
         self._report = Report()
         self._sized: dict[str, int | None] = {}
         """The size that `devices` returned for each instance; None: from its profile."""
+        self._unified: dict[str, UnifiedMemory] = {}
+        """By the UUIDs of GPUs without memory of their own."""
         self._unmanaged = UnmanagedProcesses()
         self._gpu_stream = Stream("nvidia-smi", self._gpu_command, self._take_gpu)
         self._app_stream = Stream(
@@ -100,6 +106,8 @@ class NvidiaSmi(GpuSource):
         for line in sorted(self._listed.values(), key=lambda line: line.index):
             if line.mig:
                 devices += self._instances(line, instances.get(line.uuid, ()))
+            elif line.unified:
+                devices += self._unified_gpu(line)
             elif line.total_mib:
                 devices.append(_gpu(line))
         there = {d.uuid for d in devices if d.kind is DeviceKind.MIG}
@@ -121,6 +129,23 @@ class NvidiaSmi(GpuSource):
             self._sized[instance.uuid] = seen[1].total_mib if seen else None
             devices.append(_instance(line, instance, seen[1] if seen else None))
         return devices
+
+    def _unified_gpu(self, line: GpuLine) -> list[Device]:
+        """Return a GPU with the server's memory; nothing if that is not known either."""
+        apps = [app for _, app in list(self._apps.values())]
+        held = [app.used_mib or 0 for app in apps if app.uuid == line.uuid]
+        memory = self._unified.setdefault(line.uuid, UnifiedMemory()).listed(sum(held) << 20)
+        if memory is None:
+            return []
+        sizes = replace(line, total_mib=memory.total >> 20, reserved_mib=-(-memory.reserved >> 20))
+        return [replace(_gpu(sizes), unified=True)]
+
+    def _used_mib(self, line: GpuLine, held: Mapping[int, int | None]) -> int | None:
+        if not line.unified:
+            return line.used_mib
+        mib = sum(each or 0 for each in held.values())
+        memory = self._unified[line.uuid].now(mib << 20) if line.uuid in self._unified else None
+        return None if memory is None else memory.used >> 20
 
     def _memory(self, uuid: str) -> tuple[float, InstanceMemory] | None:
         place = self._mig.get(uuid)
@@ -160,19 +185,24 @@ class NvidiaSmi(GpuSource):
             error = self._gpu_stream.error or f"nvidia-smi has not printed this device {quiet}"
             return Reading(device=uuid, at=at, error=error)
         attempts, others = split_by_owner(held, owner_of)
-        unknown = self._app_stream.error
+        missing = self._why_unlisted(uuid, now_s)
         return Reading(
             device=uuid,
             at=at,
-            used_mib=line.used_mib,
-            attempts=attempts,
+            used_mib=self._used_mib(line, held),
+            attempts=attempts if missing is None else None,
             unmanaged=self._unmanaged.describe(others),
             smact=line.utilization,
             smact_source=SMACT_SOURCE if line.utilization is not None else None,
             smact_coarse=line.utilization is not None,
             power_w=line.power_w,
-            notes=(unknown,) if unknown else (),
+            notes=(missing,) if missing else (),
         )
+
+    def _why_unlisted(self, uuid: str, now_s: float) -> str | None:
+        """Return why the processes of a GPU are unknown; None if they are listed."""
+        seen_s = max(self._unlisted.get(name, -math.inf) for name in (uuid, ""))
+        return NO_PROCESS_LIST if now_s - seen_s <= GONE_S else self._app_stream.error
 
     def _reading_of_instance(
         self,
@@ -191,13 +221,14 @@ class NvidiaSmi(GpuSource):
         # processes go to every instance, with unknown memory; only the job's own one counts them.
         jobs = {pid: None for pid in held.get(gpu, {}) if owner_of(pid) is not None}
         attempts, others = split_by_owner({**jobs, **held.get(uuid, {})}, owner_of)
+        missing = self._why_unlisted(gpu, now_s)
         return Reading(
             device=uuid,
             at=at,
             used_mib=memory.used_mib,
-            attempts=attempts,
+            attempts=attempts if missing is None else None,
             unmanaged=self._unmanaged.describe(others),
-            notes=tuple(filter(None, [self._app_stream.error])),
+            notes=(missing,) if missing else (),
         )
 
     # ------------------------------------------------------------- the children
@@ -238,7 +269,11 @@ class NvidiaSmi(GpuSource):
     def _take_app(self, text: str) -> LineKind:
         line = parse_app(text)
         if line is None:
-            return LineKind.MESSAGE
+            missing = parse_missing(text)
+            if missing is None:
+                return LineKind.MESSAGE
+            self._unlisted[missing] = time.monotonic()
+            return LineKind.DATA
         self._apps[line.uuid, line.pid] = (time.monotonic(), line)
         return LineKind.DATA
 

@@ -53,7 +53,7 @@ class Activity:
 
     def _read(self, place: Place, wall_s: float) -> dict[int, float] | None:
         """Return the SM activity (0..1) by process since the last call; None if unknown."""
-        if place.gpu is not place.handle:
+        if place.is_instance:
             return None
         uuid = place.gpu_uuid
         since_us = self._until_us.get(uuid)

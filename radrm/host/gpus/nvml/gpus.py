@@ -15,15 +15,15 @@ from typing import Any
 
 from radrm.core.records import Device, Instant, Reading
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvml import figures, processes, words
+from radrm.host.gpus.nvml import figures, loading, processes, words
 from radrm.host.gpus.nvml.activity import Activity
-from radrm.host.gpus.nvml.condition import Condition
+from radrm.host.gpus.nvml.condition import NO_RECOVERY, Condition
 from radrm.host.gpus.nvml.library import Library
-from radrm.host.gpus.nvml.listing import Listing, Place, memory_of
+from radrm.host.gpus.nvml.listing import Listing, Place
 from radrm.host.gpus.nvml.power import Power
 from radrm.host.gpus.nvml.reserve import Reserve
 from radrm.host.gpus.nvml.xids import Xids
-from radrm.host.gpus.source import GpuSource, OwnerOf, split_by_owner
+from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
 
 SMACT_SOURCE = "nvml-utilization"
@@ -42,7 +42,9 @@ class Found:
 def find() -> Found:
     """Find the GPUs of this machine that NVML can read."""
     try:
-        import pynvml
+        pynvml = loading.load()
+    except DeviceError as error:
+        return Found(None, str(error))
     except Exception as error:  # a broken package may raise anything
         return Found(
             None,
@@ -118,8 +120,11 @@ class NvmlGpus(GpuSource):
         with self.library.inside():
             self.library.connect()
             while self._acknowledged:
-                self._xids.forget(self._acknowledged.pop())
-            self._xids.collect(at)
+                gpu_uuid = self._acknowledged.pop()
+                self._xids.forget(gpu_uuid)
+                self._condition.accept(gpu_uuid)
+            for gpu_uuid in self._xids.collect(at):
+                self._condition.ask_again(gpu_uuid)
             self._compare_devices(at.boot_s)
             return tuple(self._reading(uuid, at, owner_of) for uuid in uuids)
 
@@ -140,11 +145,12 @@ class NvmlGpus(GpuSource):
         if isinstance(other, NvmlGpus):
             self._xids.take_over(other._xids)
             self._reserve.take_over(other._reserve)
+            self._condition.take_over(other._condition)
 
     def acknowledge(self, uuid: str) -> None:
-        """Make the next reading forget the Xids of this device's GPU.
+        """Make the next reading forget the Xids of this device's GPU, and accept its fabric.
 
-        Faults that the driver still reports stay.
+        Other faults that the driver still reports stay.
         """
         self._acknowledged.append(self._listing.gpu_of(uuid))
 
@@ -154,9 +160,10 @@ class NvmlGpus(GpuSource):
         place = None
         try:
             place = self._listing.place(uuid)
-            memory = self._memory(place.handle)
-            busy = self.library.offered("nvmlDeviceGetUtilizationRates", place.handle)
-            drawn = self._power.read(uuid, place.handle, at.boot_s)
+            # First: its errors tell whether the device is there at all.
+            memory = self._listing.memory(uuid, place.handle)
+            busy = self._busy(place)
+            drawn = self._power.read(uuid, place, at.boot_s)
             held = processes.held(self.library, place)
         except self.library.Error as error:
             return Reading(device=uuid, at=at, error=self._error(error, uuid, place))
@@ -165,11 +172,13 @@ class NvmlGpus(GpuSource):
         if drawn.set_back or condition.set_back or place.gpu_uuid in self._broken:
             self._xids.forget(place.gpu_uuid, before_s=at.boot_s)
             self._broken.discard(place.gpu_uuid)
+        if condition.recovery == NO_RECOVERY:
+            self._xids.recovered(place.gpu_uuid)
         self._gone.discard(uuid)
         total = memory.total if memory else 0
-        used_mib, about_memory = self._in_use(uuid, place, memory, alone=not held)
+        used_mib, about_memory = self._in_use(uuid, place, memory, alone=held == {})
         attempts, others = split_by_owner(
-            {p: figures.mib(b, total) for p, b in held.items()}, owner_of
+            {p: figures.mib(b, total) for p, b in (held or {}).items()}, owner_of
         )
         attempts = self._activity.add(attempts, place, at.wall_s, owner_of)
         smact = figures.within(busy.gpu / 100 if busy else None, 1.0)
@@ -177,16 +186,25 @@ class NvmlGpus(GpuSource):
             device=uuid,
             at=at,
             used_mib=used_mib,
-            attempts=attempts,
+            attempts=None if held is None else attempts,
             smact=smact,
             smact_source=SMACT_SOURCE if smact is not None else None,
             smact_coarse=smact is not None,
             unmanaged=self._unmanaged.describe(others),
             fault=self._xids.fault(place) or condition.fault,
-            notes=self._xids.notes(place) + condition.notes + about_memory,
+            notes=self._xids.notes(place)
+            + condition.notes
+            + about_memory
+            + ((NO_PROCESS_LIST,) if held is None else ()),
             power_w=drawn.power_w,
             energy_j=drawn.energy_j,
         )
+
+    def _busy(self, place: Place) -> Any:
+        """Return the utilization; None for a MIG instance, which has none."""
+        if place.is_instance:
+            return None
+        return self.library.offered("nvmlDeviceGetUtilizationRates", place.handle)
 
     def _in_use(
         self, uuid: str, place: Place, memory: Any, alone: bool
@@ -198,14 +216,6 @@ class NvmlGpus(GpuSource):
         self.changed = self.changed or self._reserve.is_new(uuid)
         note = self._reserve.note(uuid, memory)
         return used_mib, (note,) if note else ()
-
-    def _memory(self, handle: Any) -> Any:
-        try:
-            return memory_of(self.library, handle)
-        except self.library.Error as error:
-            if error.value in words.NOT_OFFERED:
-                return None
-            raise
 
     def _error(self, error: Any, uuid: str, place: Place | None) -> str:
         message = self.library.error(error)

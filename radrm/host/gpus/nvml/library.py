@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvml import words
+from radrm.host.gpus.nvml import loading, words
 
 _inside: set[int] = set()
 """The threads of this process that are inside a call. A thread that hangs keeps its old
@@ -140,8 +140,7 @@ def query(what: Callable[[Any, Any], Any], uuid: str) -> Any:
     It opens and closes a connection of its own, so any thread may call it. Raises what the
     import, NVML and `what` raise.
     """
-    import pynvml  # imported here: machines without GPUs may lack it
-
+    pynvml = loading.load()
     pynvml.nvmlInit()
     try:
         return what(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))

@@ -2,7 +2,7 @@
 
 The mean power since the last reading counts, however the power varied. The driver's own power
 figure covers only some tens of milliseconds to a second, by generation. It is used for the first
-reading, and without a counter.
+reading, and without a counter. A MIG instance has neither: the driver knows only the whole GPU's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from radrm.host.gpus.nvml import figures
 from radrm.host.gpus.nvml.library import Library
+from radrm.host.gpus.nvml.listing import Place
 
 POWER_MAX_W = 100_000.0
 """More than any device draws: a larger figure means "not available"."""
@@ -42,8 +43,11 @@ class Power:
         self._library = library
         self._meters: dict[str, _Meter] = {}
 
-    def read(self, uuid: str, handle: Any, boot_s: float) -> Drawn:
+    def read(self, uuid: str, place: Place, boot_s: float) -> Drawn:
         """Return the power in watts, and the counter in joules."""
+        if place.is_instance:
+            return Drawn(None, None, set_back=False)
+        handle = place.handle
         energy_mj = self._library.offered("nvmlDeviceGetTotalEnergyConsumption", handle)
         meter = self._meters.get(uuid)
         set_back = meter is not None and energy_mj is not None and energy_mj < meter.energy_mj

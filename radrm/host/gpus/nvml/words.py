@@ -14,6 +14,8 @@ LIBRARY_MISMATCH, ARGUMENT_VERSION, GPU_NOT_FOUND = 18, 25, 28
 
 NOT_OFFERED = frozenset({NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, ARGUMENT_VERSION})
 """The device does not offer the quantity."""
+NOT_OFFERED_BY_INSTANCE = NOT_OFFERED | {INVALID_ARGUMENT}
+"""The same for a MIG instance whose handle was valid in another call just before."""
 GONE = frozenset({INVALID_ARGUMENT, NOT_FOUND, GPU_NOT_FOUND})
 """The device does not exist, or its handle is stale."""
 BROKEN = frozenset({GPU_IS_LOST, RESET_REQUIRED})

@@ -2,14 +2,18 @@
 
 Theory of operation. The driver reports an Xid once, but its fault lasts. So a fault is kept until
 radrm sees that the GPU was reset or the driver was loaded again, or until an administrator
-acknowledges it. Other Xids are kept for an hour. The event set belongs to one connection
-(`generation`); after a new connection `watch` registers each GPU again. All methods run in the
-thread that reads; `take_over` copies one immutable tuple, so the other thread may hang. A
-restart forgets all Xids, and the driver does not repeat them; `condition` finds those faults
-that the driver still shows.
+acknowledges it. After some Xids a GPU may recover (`RECOVERABLE`): they are a fault until the
+driver's recovery action (`condition`) is none. A driver without recovery actions leaves them a
+fault, as NVIDIA's catalog has it. Other Xids are kept for an hour. The event set belongs to one
+connection (`generation`); after a new connection `watch` registers each GPU again. All methods
+run in the thread that reads; `take_over` copies one immutable tuple, so the other thread may
+hang. A restart forgets all Xids, and the driver does not repeat them; `condition` finds those
+faults that the driver still shows.
 
-NVIDIA, "Xid Errors", has the catalog. APPLICATION has the Xids that an application causes and
-that mean no fault of the GPU, from the health check of NVIDIA's Kubernetes device plugin.
+NVIDIA, "Analyzing Xid Errors with the Xid Catalog", has the catalog. FAULTS has its Xids whose
+immediate action is to reset the GPU or the server, and 48. APPLICATION has the Xids that an
+application causes and that mean no fault of the GPU, from the health check of NVIDIA's Kubernetes
+device plugin; but the catalog wants a reset after 109.
 """
 
 from __future__ import annotations
@@ -42,9 +46,22 @@ FAULTS = {
     119: ("the GPU's system processor does not answer", words.RESET),
     120: ("the GPU's system processor has failed", words.RESET),
     62: ("the GPU's internal microcontroller has halted", words.RESET),
-    63: ("bad GPU memory is to be retired, which takes a reset", words.RESET),
+    158: ("a fatal timeout of the GPU", words.RESET),
+    143: ("the GPU could not be initialised", words.RESET),
+    46: ("the GPU has stopped processing", words.RESET),
+    109: ("a context switch on the GPU timed out", words.RESET),
+    110: ("a security fault of the GPU", words.RESET),
+    136: ("the training of an NVLink has failed", words.RESET),
+    155: ("an NVLink error", words.RESET),
+    156: ("a part of the GPU is to be retired", words.RESET),
 }
-APPLICATION = frozenset({13, 31, 43, 45, 68, 109})
+RECOVERABLE = frozenset({46, 109, 110, 136, 143, 155, 156, 158})
+"""Faults only while the driver's recovery action is not none, or unknown."""
+APPLICATION = frozenset({13, 31, 43, 45, 68})
+_ACTION_CHANGED = 154
+_HARMLESS = {
+    63: "bad GPU memory is remapped at the next reset; jobs can go on",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +72,12 @@ class _Heard:
     """The GPU instance, if the Xid concerns only one."""
     xid: int
     boot_s: float
+    recovered: bool = False
+    """The driver has said since then that the GPU needs no recovery."""
+
+    @property
+    def is_fault(self) -> bool:
+        return self.xid in FAULTS and not self.recovered
 
     def concerns(self, place: Place) -> bool:
         """Return whether the Xid may be of this device."""
@@ -89,30 +112,42 @@ class Xids:
             given = place.gpu, _XID_CRITICAL_ERROR, self._events
             self._library.call_or_none("nvmlDeviceRegisterEvents", *given)
 
-    def collect(self, at: Instant) -> None:
-        """Take the events that wait now. Returns at once."""
+    def collect(self, at: Instant) -> set[str]:
+        """Take the events that wait now. Returns at once.
+
+        Returns the UUIDs of GPUs whose recovery action may have changed.
+        """
         self._drop_stale()
+        changed: set[str] = set()
         for _ in range(_AT_ONCE if self._events is not None else 0):
             event = self._library.call_or_none("nvmlEventSetWait_v2", self._events, 0)
             if event is None:  # TIMEOUT: nothing is left
                 break
             if event.eventType & _XID_CRITICAL_ERROR and event.eventData not in APPLICATION:
-                self._take(event, at.boot_s)
-        self._heard = tuple(
-            h for h in self._heard if h.xid in FAULTS or at.boot_s - h.boot_s < _NOTED_S
-        )
+                gpu = self._name(event.device)
+                if gpu is not None and event.eventData in RECOVERABLE | {_ACTION_CHANGED}:
+                    changed.add(gpu)
+                if event.eventData != _ACTION_CHANGED:  # it tells of another Xid, not of a fault
+                    self._take(event, gpu, at.boot_s)
+        self._heard = tuple(h for h in self._heard if h.is_fault or at.boot_s - h.boot_s < _NOTED_S)
+        return changed
 
-    def _take(self, event: Any, boot_s: float) -> None:
-        gpu = None
+    def _name(self, gpu: Any) -> str | None:
         try:
-            gpu = self._library.text("nvmlDeviceGetUUID", event.device)
+            return self._library.text("nvmlDeviceGetUUID", gpu)
         except self._library.Error:
-            pass  # the GPU is lost, so its name is unknown
+            return None  # the GPU is lost, so its name is unknown
+
+    def _take(self, event: Any, gpu: str | None, boot_s: float) -> None:
         instance = None if event.gpuInstanceId == _NO_INSTANCE else event.gpuInstanceId
         heard = _Heard(gpu, instance, event.eventData, boot_s)
-        others = tuple(h for h in self._heard if replace(h, boot_s=boot_s) != heard)
+        others = tuple(
+            h for h in self._heard if replace(h, boot_s=boot_s, recovered=False) != heard
+        )
         if len(others) == len(self._heard):  # log an Xid once, not its repetitions
-            log.error("%s: %s", gpu or "a GPU that the driver cannot name", _message(heard.xid))
+            level = logging.ERROR if heard.is_fault else logging.WARNING
+            named = gpu or "a GPU that the driver cannot name"
+            log.log(level, "%s: %s", named, _message(heard.xid))
         self._heard = (*others, heard)
 
     # -------------------------------------------------------------- answers
@@ -120,7 +155,7 @@ class Xids:
     def fault(self, place: Place) -> str | None:
         """Return why this device takes no job; None if it has no fault."""
         # An Xid without a GPU may be of any GPU, so it is no fault of this one.
-        named = {h.xid for h in self._heard if h.gpu is not None and h.concerns(place)}
+        named = {h.xid for h in self._heard if h.gpu and h.is_fault and h.concerns(place)}
         faults = [xid for xid in FAULTS if xid in named]
         if not faults:
             return None
@@ -133,10 +168,16 @@ class Xids:
         A grave Xid of a GPU that the driver could not name stays longer, as faults do.
         """
         return tuple(
-            _message(h.xid) if h.gpu else f"{_message(h.xid)}; the driver cannot say of which GPU"
-            for h in self._heard
-            if h.concerns(place) and not (h.gpu and h.xid in FAULTS)
+            _noted(h) for h in self._heard if h.concerns(place) and not (h.gpu and h.is_fault)
         )
+
+    def recovered(self, gpu_uuid: str) -> None:
+        """Note that the driver demands no recovery of this GPU now."""
+        if any(h.gpu == gpu_uuid and h.xid in RECOVERABLE for h in self._heard):
+            self._heard = tuple(
+                replace(h, recovered=True) if h.gpu == gpu_uuid and h.xid in RECOVERABLE else h
+                for h in self._heard
+            )
 
     def forget(self, gpu_uuid: str, before_s: float = float("inf")) -> None:
         """Drop the Xids of a GPU from before `before_s`, and those without a GPU."""
@@ -164,7 +205,17 @@ class Xids:
             self._events = None
 
 
+def _noted(heard: _Heard) -> str:
+    """Return the note of an Xid that is no fault of one GPU."""
+    if heard.recovered:
+        return f"Xid {heard.xid}: {FAULTS[heard.xid][0]}; the driver demands no recovery"
+    message = _message(heard.xid)
+    return message if heard.gpu else f"{message}; the driver cannot say of which GPU"
+
+
 def _message(xid: int) -> str:
+    if xid in _HARMLESS:
+        return f"Xid {xid}: {_HARMLESS[xid]}"
     known = FAULTS.get(xid)
     if known is None:
         return f"the driver has reported Xid {xid}; see dmesg"

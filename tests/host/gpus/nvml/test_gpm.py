@@ -256,3 +256,15 @@ def test_closing_while_a_call_hangs(mocker: MockerFixture) -> None:
     let_go.set()
     reader.join(30)
     assert not reader.is_alive()
+
+
+def test_gpus_that_are_refused_alike_have_one_line(
+    mocker: MockerFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the driver lets only root read the counters."""
+    refused = {"nvmlGpmSampleGet": NO_PERMISSION}
+    world = World(mocker, *(hopper(uuid=f"GPU-{name}", fails=refused) for name in "abcd"))
+    for name in "abcd":
+        assert world.ask(f"GPU-{name}") is None
+    (said,) = caplog.messages
+    assert said.startswith("GPU-a: GPM gives no SM activity: the driver does not let this user")

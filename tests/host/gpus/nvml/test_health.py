@@ -9,7 +9,7 @@ import pynvml
 import pytest
 from pytest_mock import MockerFixture
 
-from radrm.core.records import Instant, Reading
+from radrm.core.records import Instant
 from radrm.errors import DeviceError
 from radrm.host.gpus.nvml import NvmlGpus, xids
 from tests.host.gpus.nvml.driver import (
@@ -22,6 +22,7 @@ from tests.host.gpus.nvml.driver import (
     instance,
     mig_gpu,
 )
+from tests.host.gpus.nvml.rounds import World
 
 HEALTH_CALLS = (
     "nvmlDeviceGetTotalEccErrors",
@@ -30,26 +31,8 @@ HEALTH_CALLS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetTemperature",
     "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetGpuFabricInfoV",
 )
-
-
-class World:
-    """These GPUs, listed and read once, at a time that goes on with each round."""
-
-    def __init__(self, mocker: MockerFixture, *chips: Chip) -> None:
-        self.driver = Driver(mocker, *chips)
-        self.gpus = NvmlGpus(pynvml)
-        self.now_s = 1000.0
-        self.uuids = [d.uuid for d in self.gpus.devices()]
-        self.read()
-
-    def read(self, after_s: float = 1.0) -> dict[str, Reading]:
-        self.now_s += after_s
-        at = Instant(self.now_s, self.now_s)
-        return {r.device: r for r in self.gpus.read(self.uuids, at, lambda pid: None)}
-
-    def one(self, after_s: float = 1.0) -> Reading:
-        return self.read(after_s)[self.uuids[0]]
 
 
 # ------------------------------------------------------------------ Xids
@@ -94,12 +77,12 @@ def test_another_xid_is_a_note_for_an_hour(mocker: MockerFixture) -> None:
 def test_the_gravest_of_several_is_told_first(mocker: MockerFixture) -> None:
     chip = Chip()
     world = World(mocker, chip)
-    for number in (63, 48, 63, 79):
+    for number in (62, 48, 62, 79):
         world.driver.xid(chip, number)
     fault = world.one().fault
     assert fault is not None
     assert fault.startswith("Xid 79: ")
-    assert fault.endswith("(also Xid 48, 63)")
+    assert fault.endswith("(also Xid 48, 62)")
 
 
 def test_a_storm_is_bounded_and_logged_once(
@@ -157,6 +140,20 @@ def test_readings_go_on_where_there_are_no_events(
     for boot_s in (1.0, 2.0):
         (reading,) = gpus.read(["GPU-a"], Instant(boot_s, boot_s), lambda pid: None)
         assert (reading.error, reading.fault, reading.used_mib) == (None, None, 1000)
+
+
+def test_a_pending_remap_takes_no_gpu_out_of_service(mocker: MockerFixture) -> None:
+    chip = Chip(remapped=(0, 1, 0, 0))
+    world = World(mocker, chip)
+    world.driver.xid(chip, 63)
+    chip.remapped = (0, 2, 1, 0)
+    reading = world.one(after_s=10.0)
+    assert reading.fault is None
+    assert (
+        reading.notes[0] == "Xid 63: bad GPU memory is remapped at the next reset; jobs can go on"
+    )
+    assert reading.notes[1].startswith("reset pending: ")
+    assert len(world.one(after_s=4000.0).notes) == 1, "only what the driver still says"
 
 
 # ------------------------------------------------------------------ when a fault is over

@@ -36,7 +36,7 @@ def test_a_gpu_and_its_reading(nvml: Nvml) -> None:
     nvml.process(gpu, NOBODY, 500, "mps")
     gpus = listed(nvml)
     (device,) = gpus.devices()
-    assert device == Device(gpu, 0, "NVIDIA A100-SXM4-40GB", 40960, overhead_mib=600)
+    assert device == Device(gpu, 0, "NVIDIA A100-SXM4-40GB", 40960, overhead_mib=600, minor=0)
     (reading,) = read(gpus, gpu)
     assert reading == Reading(
         gpu,
@@ -145,9 +145,31 @@ def test_xids(nvml: Nvml) -> None:
     gpus.acknowledge(whole)
     faults = [r.fault or "" for r in read(gpus, *devices)]
     assert [f[:7] for f in faults] == ["", "", "Xid 95:"]
-    nvml.xid(whole, 63)
-    assert (read(gpus, whole)[0].fault or "").startswith("Xid 63:")
+    nvml.xid(whole, 62)
+    assert (read(gpus, whole)[0].fault or "").startswith("Xid 62:")
     gpus.close()
+
+
+def test_unified_memory(nvml: Nvml) -> None:
+    gpu = nvml.gpu(memory_total_mib=None)
+    gpus = listed(nvml)
+    (device,) = gpus.devices()
+    assert device.unified and 0 < device.overhead_mib < device.total_mib
+    (reading,) = read(gpus, gpu)
+    assert reading.error is None and reading.used_mib is not None
+    assert len(nvml.calls("nvmlDeviceGetMemoryInfo")) == len(
+        nvml.calls("nvmlDeviceGetMemoryInfo_v2")
+    ), "both versions are asked"
+
+
+def test_fabric(nvml: Nvml) -> None:
+    """The versioned structures of `pynvml`: a wrong size or version is refused."""
+    training, failed = nvml.gpu(fabric_state=2), nvml.gpu(fabric_state=3, fabric_status=999)
+    devices = training, failed, nvml.gpu(fabric_state=3), nvml.gpu()
+    faults = [r.fault for r in read(listed(nvml), *devices)]
+    assert faults[0] and "not ready (in progress)" in faults[0]
+    assert faults[1] and "failed (NVML error 999)" in faults[1]
+    assert faults[2:] == [None, None]
 
 
 def test_condition(nvml: Nvml) -> None:

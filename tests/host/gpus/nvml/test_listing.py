@@ -13,6 +13,7 @@ from pytest_mock import MockerFixture
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.host.gpus.nvml import NvmlGpus, find, words
+from radrm.host.gpus.source import NO_PROCESS_LIST
 from tests.host.gpus.nvml.driver import (
     MIB,
     MISMATCH,
@@ -45,6 +46,15 @@ def test_a_gpu(mocker: MockerFixture) -> None:
     first, second = NvmlGpus(pynvml).devices()
     assert first == Device("GPU-a", 0, "NVIDIA A100-SXM4-40GB", 40960, overhead_mib=600)
     assert (second.uuid, second.index) == ("GPU-b", 1)
+
+
+def test_the_numbers_of_device_files(mocker: MockerFixture) -> None:
+    """The minor number is no index, and an instance is used through the file of its GPU."""
+    parent = mig_gpu(instance("MIG-a", "1g.5gb"))
+    parent.minor = 5
+    Driver(mocker, Chip(minor=7), parent, Chip(uuid="GPU-old"))
+    found = [(d.minor, d.instance) for d in NvmlGpus(pynvml).devices()]
+    assert found == [(7, None), (5, (7, 0)), (None, None)]
 
 
 def test_bytes_are_text(mocker: MockerFixture) -> None:
@@ -94,6 +104,73 @@ def test_a_mig_instance_is_read_without_activity(mocker: MockerFixture) -> None:
 
 
 # ------------------------------------------------------------------ readings
+
+
+WHOLE_GPU_ONLY = (
+    "nvmlDeviceGetTotalEnergyConsumption",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetProcessUtilization",
+)
+INVALID_ARGUMENT = 2
+
+
+@pytest.mark.parametrize("code", [INVALID_ARGUMENT, 999])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_mig_instance_is_not_asked_what_only_a_gpu_knows(
+    mocker: MockerFixture, code: int, named: bool
+) -> None:
+    """What drivers answer there differs, so nothing may depend on it. `named`: with its GPU."""
+    one = instance("MIG-1", "1g.5gb")
+    driver = Driver(mocker, mig_gpu(one))
+    gpus = NvmlGpus(pynvml)
+    if named:
+        gpus.devices()
+    one.fails = dict.fromkeys(WHOLE_GPU_ONLY, code)
+    if not named:
+        one.fails["nvmlDeviceGetDeviceHandleFromMigDeviceHandle"] = NOT_SUPPORTED
+    for _ in range(2):
+        (reading,) = gpus.read(["MIG-1"], AT, lambda pid: (pid, 1))
+        assert (reading.error, reading.used_mib, reading.power_w) == (None, 12, None)
+    assert not set(WHOLE_GPU_ONLY) & set(driver.calls)
+
+
+def test_a_mig_instance_whose_lists_the_driver_refuses(mocker: MockerFixture) -> None:
+    """Its processes are those of the GPU's list, and only they are in question."""
+    one = instance("MIG-1", "1g.5gb")
+    lists = [
+        f"nvmlDeviceGet{k}RunningProcesses_{v}"
+        for k in ("Compute", "MPSCompute")
+        for v in ("v2", "v3")
+    ]
+    one.fails = dict.fromkeys(lists, INVALID_ARGUMENT)
+    gpu = mig_gpu(one)
+    gpu.compute = [process(201, 900, 7, 0), process(202, 800, 8, 0)]
+    Driver(mocker, gpu)
+    gpus = NvmlGpus(pynvml)
+    gpus.devices()
+    (reading,) = gpus.read(["MIG-1"], AT, lambda pid: (pid, 1))
+    assert reading.attempts == (AttemptMemory(201, 1, 900),)
+    gpu.compute = None
+    (reading,) = gpus.read(["MIG-1"], AT, lambda pid: (pid, 1))
+    assert (reading.error, reading.attempts) == (None, None)
+    one.fails = {"nvmlDeviceGetMemoryInfo": INVALID_ARGUMENT}
+    (reading,) = gpus.read(["MIG-1"], AT, lambda pid: (pid, 1))
+    assert reading.error and "no longer knows it" in reading.error, "here it means: it is gone"
+
+
+def test_a_driver_without_lists_of_processes(mocker: MockerFixture) -> None:
+    """As on WSL2, a Jetson and some vGPUs: this is not the same as no process."""
+    chip = Chip(compute=None, used=9000 * MIB)
+    Driver(mocker, chip)
+    gpus = NvmlGpus(pynvml)
+    gpus.devices()
+    (reading,) = gpus.read(["GPU-a"], AT, lambda pid: (7, 1))
+    assert (reading.attempts, reading.unmanaged, reading.used_mib) == (None, (), 9000)
+    assert reading.notes == (NO_PROCESS_LIST,)
+    chip.compute = []
+    (reading,) = gpus.read(["GPU-a"], AT, lambda pid: (7, 1))
+    assert (reading.attempts, reading.notes) == ((), ())
 
 
 def test_a_reading(mocker: MockerFixture) -> None:

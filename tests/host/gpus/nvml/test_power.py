@@ -11,6 +11,7 @@ from pytest_mock import MockerFixture
 from radrm.core.records import Instant
 from radrm.host.gpus.nvml import NvmlGpus
 from radrm.host.gpus.nvml.library import Library
+from radrm.host.gpus.nvml.listing import Place
 from radrm.host.gpus.nvml.power import Power
 from tests.host.gpus.nvml.driver import LOST, NOT_SUPPORTED, Chip, Driver
 
@@ -105,14 +106,14 @@ class Counter:
 def test_watts_times_time_is_the_energy(rounds: list[tuple[float, int]]) -> None:
     """Rounds of some seconds in which some energy (mJ) is used."""
     counter = Counter()
-    power = Power(Library(counter))
+    power, place = Power(Library(counter)), Place(None, "GPU-a", None)
     now_s, sum_j = 50.0, 0.0
-    power.read("GPU-a", None, now_s)
+    power.read("GPU-a", place, now_s)
     for seconds, used_mj in rounds:
         counter.energy_mj += used_mj
         # The times as the reader of a reading computes them.
         before_s, now_s = now_s, now_s + seconds
-        drawn = power.read("GPU-a", None, now_s)
+        drawn = power.read("GPU-a", place, now_s)
         watts, set_back = drawn.power_w, drawn.set_back
         assert watts is not None and not set_back
         sum_j += watts * (now_s - before_s)

@@ -202,8 +202,8 @@ Traceback (most recent call last):
   File "train.py", line 3, in <module>
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total
 """
-_ENGINE_LOG = """(EngineCore_DP0 pid=374) ERROR 08-12 01:36:12 [core.py:718] Traceback (most recent call last):
-(EngineCore_DP0 pid=374) ERROR 08-12 01:36:12 [core.py:718] ValueError: Free memory on device (1.2/39
+_ENGINE_LOG = """(Core pid=4) ERROR 08-12 01:36:12 [core.py:718] Traceback (most recent call last):
+(Engine pid=374) ERROR 08-12 01:36:12 [core.py:718] ValueError: Free memory on device (1
 (EngineCore_DP0 pid=374) ValueError: invalid literal for int() with base 10: 'GPU-52a3a85d'
 Traceback (most recent call last):
 RuntimeError: Engine core initialization failed. See root cause above.

@@ -1,0 +1,337 @@
+"""Memory caps of GPUs: what they are at the start, how the driver's are raised, who is to blame."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.records import Device, Job, Needs, OutOfMemory, Role
+from radrm.core.settings import CoreSettings
+from radrm.core.words import ActionKind, Collocation, JobState, Resizing
+from radrm.policies.first_fit import FirstFit
+from radrm.recovery.own_device import OwnDevice
+from tests.world import GIB, World, gpus
+
+SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
+DRIVER = gpus(1, caps=True)
+MPS = gpus(1, mps=True)
+NONE = gpus(1)
+DECLARED: dict[str, Any] = {"smact": 0.1, "source": "declared", "resizing": Resizing.NONE}
+GUESSED: dict[str, Any] = {"smact": 0.1, "source": "history", "resizing": Resizing.NONE}
+
+
+class Capped(World):
+    """A world whose driver raises caps, with jobs that have limits."""
+
+    def _do(self, action: act.Action) -> None:
+        if isinstance(action, act.RaiseCaps):
+            about = {"job_id": action.job_id, "serial": action.serial}
+            self.step(ev.CapsRaised(at=self.now, **about, caps=action.caps))
+        super()._do(action)
+
+    def submit_limited(self, memory_mib: int, limit_mib: int) -> Job:
+        needs = Needs(gpu_memory_mib=memory_mib, gpu_memory_max_mib=limit_mib)
+        return self.submit(memory_mib, roles=(Role(needs=needs),), **DECLARED)
+
+
+def a_world(devices: tuple[Device, ...], **settings: Any) -> Capped:
+    chosen = replace(SETTINGS, **settings)
+    return Capped(devices, settings=chosen, policy=FirstFit(), recovery=OwnDevice())
+
+
+def caps(world: World, job: Job) -> list[int]:
+    attempt = world.live(job)
+    assert attempt is not None
+    return [mib for _, mib in attempt.caps]
+
+
+def launch(world: World, job: Job) -> act.Launch:
+    found = [a for a in world.actions if isinstance(a, act.Launch) and a.job_id == job.id]
+    return found[-1]
+
+
+def uses(world: World, job: Job, mib: int) -> None:
+    world.used[job.id] = mib
+    world.pass_time(1.0)
+
+
+# ------------------------------------------------------------------ at the start
+
+
+@pytest.mark.parametrize("devices", [MPS, DRIVER])
+def test_the_first_size_is_reserved_and_the_second_is_the_cap(devices: tuple[Device, ...]) -> None:
+    world = a_world(devices)
+    job = world.submit_limited(20 * GIB, 30 * GIB)
+    assert world.reservations[f"job:{job.id}", "GPU-0"].mib == 20 * GIB
+    assert caps(world, job) == [30 * GIB]
+    assert launch(world, job).cap_mib == 30 * GIB
+
+
+@pytest.mark.parametrize("devices", [MPS, DRIVER])
+def test_a_cap_takes_only_what_nobody_has_reserved(devices: tuple[Device, ...]) -> None:
+    world = a_world(devices)
+    first = world.submit(15 * GIB, **DECLARED)
+    second = world.submit_limited(10 * GIB, 40 * GIB)
+    assert caps(world, first) == [15 * GIB]
+    assert caps(world, second) == [25 * GIB]
+    third = world.submit_limited(13 * GIB, 40 * GIB)
+    assert caps(world, third) == [15 * GIB], "the second one uses nothing of its own yet"
+
+
+def test_one_size_is_reservation_and_cap_as_ever() -> None:
+    for devices in (MPS, DRIVER):
+        world = a_world(devices)
+        job = world.submit(20 * GIB, **DECLARED)
+        assert (caps(world, job), launch(world, job).cap_mib) == ([20 * GIB], 20 * GIB)
+
+
+def test_where_nobody_enforces_one_there_is_none_but_the_job_is_told_its_limit() -> None:
+    world = a_world(NONE)
+    job = world.submit_limited(20 * GIB, 30 * GIB)
+    assert (caps(world, job), launch(world, job).caps) == ([], ())
+    assert launch(world, job).cap_mib == 30 * GIB
+
+
+def test_only_the_driver_is_asked_for_the_caps_that_it_enforces() -> None:
+    for devices, wanted in ((MPS, ()), (DRIVER, (("GPU-0", 20 * GIB),))):
+        world = a_world(devices)
+        assert launch(world, world.submit(20 * GIB, **DECLARED)).caps == wanted
+
+
+def test_an_estimate_is_capped_by_the_driver_at_a_multiple_of_it() -> None:
+    world = a_world(DRIVER)
+    job = world.submit(4 * GIB, **GUESSED)
+    assert caps(world, job) == [12 * GIB]
+    # It reserves no more than without a cap, and programs that size themselves are told that.
+    assert world.reservations[f"job:{job.id}", "GPU-0"].mib == 4 * GIB
+    assert launch(world, job).cap_mib == 4 * GIB
+    assert caps(world, world.submit(100, **GUESSED)) == [100 + SETTINGS.headroom_mib]
+
+
+@pytest.mark.parametrize("times", [1.0, 0.0, float("nan")])
+def test_without_stretch_the_cap_is_the_estimate(times: float) -> None:
+    world = a_world(DRIVER, stretch=times)
+    assert caps(world, world.submit(4 * GIB, **GUESSED)) == [4 * GIB]
+
+
+def test_with_an_endless_stretch_it_is_all_that_is_unreserved() -> None:
+    world = a_world(DRIVER, stretch=float("inf"))
+    assert caps(world, world.submit(4 * GIB, **GUESSED)) == [40 * GIB]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"collocation": Collocation.EXCLUSIVE},
+        {"resizing": Resizing.LIVE},
+    ],
+)
+def test_whole_devices_and_tasks_that_change_have_no_cap_by_the_driver(spec: Any) -> None:
+    world = a_world(DRIVER)
+    job = world.submit(4 * GIB, **{**DECLARED, **spec})
+    assert (caps(world, job), launch(world, job).caps) == ([], ())
+
+
+def test_an_unknown_need_has_no_cap() -> None:
+    world = a_world(DRIVER)
+    job = world.submit(None, smact=0.1, resizing=Resizing.NONE)
+    assert (caps(world, job), launch(world, job).caps) == ([], ())
+
+
+def test_a_job_that_recovers_alone_has_no_cap() -> None:
+    world = a_world(DRIVER)
+    job = world.submit(4 * GIB, **GUESSED)
+    uses(world, job, 4 * GIB)
+    world.end(job, 1, oom=OutOfMemory("test", GIB))
+    assert world.state(job) is JobState.RUNNING
+    assert (caps(world, job), launch(world, job).caps) == ([], ())
+
+
+def test_a_limit_beyond_every_gpu_can_never_be() -> None:
+    world = a_world(DRIVER)
+    job = world.submit_limited(20 * GIB, 80 * GIB)
+    assert world.state(job) is JobState.FAILED
+    assert job.reason == (
+        "its limit of GPU memory, 80.0G, is more than any GPU here has (40.0G); lower the second "
+        "size of --gpu-memory"
+    )
+
+
+def test_a_limit_may_be_the_size_in_a_gpus_name() -> None:
+    h100 = gpus(1, total_mib=81_559, caps=True)
+    world = a_world(h100)
+    job = world.submit_limited(20 * GIB, 80 * GIB)
+    assert caps(world, job) == [81_559]
+
+
+# ------------------------------------------------------------------ raised
+
+
+def test_a_cap_is_raised_before_it_is_reached_while_memory_is_unreserved() -> None:
+    world = a_world(DRIVER)
+    job = world.submit(4 * GIB, **GUESSED)
+    uses(world, job, int(0.89 * 12 * GIB))
+    assert caps(world, job) == [12 * GIB]
+    uses(world, job, int(0.91 * 12 * GIB))
+    assert caps(world, job) == [24 * GIB]
+    (raised,) = [a for a in world.actions if isinstance(a, act.RaiseCaps)]
+    assert raised.caps == (("GPU-0", 24 * GIB),)
+
+
+def test_it_is_raised_up_to_its_limit_and_to_the_room() -> None:
+    world = a_world(DRIVER)
+    beside = world.submit(25 * GIB, **DECLARED)
+    job = world.submit_limited(5 * GIB, 30 * GIB)
+    assert caps(world, job) == [15 * GIB]
+    uses(world, job, 14 * GIB)
+    assert caps(world, job) == [15 * GIB], "the rest is reserved for others"
+    world.end(beside)
+    world.pass_time(1.0)
+    assert caps(world, job) == [30 * GIB]
+    uses(world, job, 29 * GIB)
+    assert caps(world, job) == [30 * GIB]
+
+
+def test_one_declared_size_stays() -> None:
+    world = a_world(DRIVER)
+    job = world.submit(4 * GIB, **DECLARED)
+    uses(world, job, 4 * GIB)
+    assert caps(world, job) == [4 * GIB]
+    assert not [a for a in world.actions if isinstance(a, act.RaiseCaps)]
+
+
+def test_a_client_of_mps_keeps_its_cap_because_nobody_can_change_it() -> None:
+    world = a_world(gpus(1, mps=True, caps=True))
+    first = world.submit(30 * GIB, **DECLARED)
+    job = world.submit_limited(5 * GIB, 30 * GIB)
+    world.end(first)
+    uses(world, job, 10 * GIB)
+    assert caps(world, job) == [10 * GIB]
+    assert not [a for a in world.actions if isinstance(a, act.RaiseCaps)]
+
+
+def test_a_raise_that_fails_is_tried_again_later_and_one_without_an_answer_is_not_repeated() -> (
+    None
+):
+    world = a_world(DRIVER)
+    job = world.submit(4 * GIB, **GUESSED)
+    world.obey = False
+    uses(world, job, 12 * GIB)
+    uses(world, job, 12 * GIB)
+    asked = [a for a in world.actions if isinstance(a, act.RaiseCaps)]
+    assert len(asked) == 1
+    world.step(ev.ActionFailed(at=world.now, action=asked[0], reason="the driver is gone"))
+    attempt = world.live(job)
+    assert attempt is not None and attempt.asked(ActionKind.CAPS) is None
+    assert caps(world, job) == [12 * GIB]
+    world.pass_time(0.1)
+    assert len([a for a in world.actions if isinstance(a, act.RaiseCaps)]) == 1, "it pauses"
+    world.pass_time(3600.0)
+    assert len([a for a in world.actions if isinstance(a, act.RaiseCaps)]) == 2
+
+
+def test_the_next_daemon_asks_again_and_knows_the_caps() -> None:
+    world = a_world(DRIVER)
+    job = world.submit(4 * GIB, **GUESSED)
+    world.obey = False
+    uses(world, job, 11 * GIB)
+    (asked,) = [a for a in world.actions if isinstance(a, act.RaiseCaps)]
+    world.obey = True
+    world.restart()
+    assert caps(world, job) == [24 * GIB]
+    assert [a for a in world.actions if isinstance(a, act.RaiseCaps)] == [asked, asked]
+
+
+# ------------------------------------------------------------------ what others see, and blame
+
+
+@pytest.mark.parametrize("devices", [MPS, DRIVER, NONE])
+def test_what_is_used_beyond_the_reservation_is_not_free(devices: tuple[Device, ...]) -> None:
+    world = a_world(devices)
+    job = world.submit_limited(10 * GIB, 30 * GIB)
+    uses(world, job, 25 * GIB)
+    assert world.why(world.submit(20 * GIB, **DECLARED))[0] == "memory"
+
+
+@pytest.mark.parametrize("devices", [MPS, DRIVER])
+def test_a_neighbour_beyond_its_reservation_is_to_blame(devices: tuple[Device, ...]) -> None:
+    world = a_world(devices)
+    job = world.submit_limited(10 * GIB, 40 * GIB)
+    other = world.submit(20 * GIB, **DECLARED)
+    uses(world, job, 25 * GIB)
+    uses(world, other, 15 * GIB)
+    died = world.end(other, 1, oom=OutOfMemory("test", GIB))
+    assert died.victim_count == 1
+    assert "job 1 used 25.0G, 10.0G was reserved" in (died.reason or "")
+
+
+@pytest.mark.parametrize("devices", [MPS, DRIVER])
+def test_a_death_at_the_cap_is_the_jobs_own(devices: tuple[Device, ...]) -> None:
+    world = a_world(devices)
+    neighbour = world.submit(10 * GIB, **DECLARED)
+    uses(world, neighbour, 15 * GIB)
+    job = world.submit(5 * GIB, **DECLARED)
+    uses(world, job, 5 * GIB)
+    died = world.end(job, 1, oom=OutOfMemory("test"))
+    assert died.victim_count == 0
+
+
+# ------------------------------------------------------------------ in any life
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["declared", "limited", "guessed", "use", "end", "restart"]),
+        st.integers(1, 24),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+
+
+@given(steps=STEPS)
+def test_no_reservation_is_weakened_and_caps_only_grow(steps: list[tuple[str, int, int]]) -> None:
+    """At a start, a cap and what others have reserved fit on the device; so they do at a raise."""
+    world = a_world(gpus(2, caps=True))
+    before: dict[int, dict[str, int]] = {}
+    for what, size, which in steps:
+        live = [job for job in world.jobs.values() if world.live(job) is not None]
+        if what == "declared":
+            world.submit(size * GIB, **DECLARED)
+        elif what == "limited":
+            world.submit_limited(size * GIB, (size + 3 * which) * GIB)
+        elif what == "guessed":
+            world.submit(size * GIB, **GUESSED)
+        elif what == "restart":
+            world.restart()
+        elif live:
+            job = live[which % len(live)]
+            if what == "end":
+                world.end(job)
+            else:
+                most = dict(world.live(job).caps)  # type: ignore[union-attr]
+                uses(world, job, min([size * GIB, *most.values()]))
+        now = {
+            attempt.serial: dict(attempt.caps)
+            for attempt in world.attempts.values()
+            if attempt.ended is None
+        }
+        for serial, own in now.items():
+            job_id = next(a.job_id for a in world.attempts.values() if a.serial == serial)
+            for uuid, mib in own.items():
+                ledger = world.scheduler.state.ledgers[uuid]
+                mine = ledger.reserved.running(job_id)
+                first = world.live(job_id).placement.shares[0].reserved_mib  # type: ignore[union-attr]
+                assert mine is not None and mib >= (mine.mib or 0)
+                grown = mib - before.get(serial, {}).get(uuid, 0)
+                assert grown >= 0
+                if grown and mib > first:
+                    others = ledger.free_mib(f"job:{job_id}", world.boot_s, world.boot_s)
+                    assert others is not None and mib <= others
+        before = now
