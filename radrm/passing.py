@@ -36,8 +36,8 @@ _TEXTS = {
 
 def _pattern(number: int, driver: str, runtime: str) -> re.Pattern[str]:
     names = rf"\bCUDA_ERROR_{driver}\b|\bcudaError{runtime}\b"
-    # Other programs have systems that are not initialized, so this text needs an error before it.
-    before = r"[Ee]rror\b.{0,40}" if number == 802 else ""
+    # Other programs have such systems, too, so this text needs CUDA's number or name.
+    before = r"(?:[Ee]rror 802: |\bCUDA\b.{0,40})" if number == 802 else ""
     return re.compile(rf"{names}|\bCUDA error:? {number}\b|{before}{re.escape(_TEXTS[number])}")
 
 

@@ -98,14 +98,15 @@ class Launches:
         if any(_is_for(server, launch.uid, several) for server in seen.servers):
             return False  # it initialises
         owner = 0 if several else launch.uid
-        asked = self._asked.setdefault(owner, now)
-        if asked < now:
+        asked = self._asked.get(owner)
+        if asked is not None:
             if now - asked < APPEARS_S:
                 return False
             if not seen.servers:
                 self._without = seen.pid
                 log.info("MPS of %s: this %s starts no server by command", self._name, PROGRAM)
             return True
+        self._asked[owner] = now
         try:
             self._control.start_server(owner)
         except NoAnswer as error:
