@@ -21,7 +21,7 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
-from radrm.core.words import CheckpointKind, Collocation
+from radrm.core.words import CheckpointKind, Collocation, StopReason
 from radrm.daemon.elastic.ends import exits_of, host_oom_of
 from radrm.daemon.launching import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps.failures import Failures
@@ -80,7 +80,11 @@ class Attempts:
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Running) and attempt.stop is not None:
-                self._stops.terminate(job, attempt)
+                cancelled = attempt.stop.reason is StopReason.CANCELLED
+                if job.adopted is not None and not cancelled:  # it is spared
+                    self._launcher.kill(attempt.serial)
+                else:
+                    self._stops.terminate(job, attempt)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Running):

@@ -112,6 +112,7 @@ class Readings(SourceAround):
                 smact=found.sample.smact,
                 smact_source=found.feed,
                 smact_coarse=False,
+                counters=found.sample.counters,
                 power_w=power_w,
             )
         if reading.device in self._served or self._required:

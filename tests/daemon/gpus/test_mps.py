@@ -275,7 +275,7 @@ def test_the_end_of_one_client_harms_no_other_and_no_client_comes_too_early(
     server: Server,
 ) -> None:
     """A raw TERM cut off work in flight, and faulted its server; a first client was refused."""
-    server.begin("core.retry_s=0.5")
+    server.begin("core.retry_s=0.5", "core.grace_s=30")
     slow_and_old = {"begins": 1.0, "old": True}
     server.wrong(raw=True, single=True, **{FIRST: {"begins": 0.5}, SECOND: slow_and_old})
     server.radrm("drain", "1")
