@@ -23,6 +23,7 @@ from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus import nvml
+from radrm.host.gpus.compute_instances import divided, separated
 from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
@@ -74,7 +75,7 @@ class Readings(SourceAround):
     # ------------------------------------------------------------- the source
 
     def devices(self) -> tuple[Device, ...]:
-        devices = self.source.devices()
+        devices = divided(self.source.devices())
         now = {device.uuid: device for device in devices}
         if now != self._devices:
             self._devices = now
@@ -90,11 +91,10 @@ class Readings(SourceAround):
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         readings = self.source.read(uuids, at, owner_of)
-        if not self._feeds and not self._required:
-            return readings
-        found = tuple(self._with_smact(reading) for reading in readings)
-        self._log_changes()
-        return found
+        if self._feeds or self._required:
+            readings = tuple(self._with_smact(reading) for reading in readings)
+            self._log_changes()
+        return separated(readings, self._devices.values())
 
     def take_over(self, other: GpuSource) -> None:
         """Copy also which feed has measured which device."""

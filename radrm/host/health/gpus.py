@@ -156,7 +156,11 @@ def mig(driver: Driver) -> Finding:
     pending = [g.index for g in driver.gpus if g.mig is not None and g.mig[0] != g.mig[1]]
     if pending:
         waits = f"a change of mode is pending on {gpus_named(pending)}"
-        return warn(name, waits, "reset when idle: nvidia-smi --gpu-reset -i INDEX")
+        return warn(
+            name,
+            waits,
+            "when idle: radrm mps stop --all, stop radrm, nvidia-smi --gpu-reset -i INDEX",
+        )
     on = [g.index for g in driver.gpus if g.mig is not None and g.mig[0]]
     if on:
         return ok(name, f"on for {gpus_named(on)}")
