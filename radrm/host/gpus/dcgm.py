@@ -23,7 +23,7 @@ from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus.dcgm_output import Dmon, Entity, parse_discovery, parse_hierarchy
-from radrm.host.gpus.source import Sample
+from radrm.host.gpus.source import Sample, print_every_ms
 from radrm.host.gpus.stream import LineKind, Stream, ask
 
 FIELDS = "1002,155"
@@ -32,7 +32,6 @@ MORE_FIELDS = f"{FIELDS},1001,1003,1005,1009,1010"
 """Also graphics engine activity, SM occupancy, memory activity, PCIe bytes sent and received."""
 WITHOUT_S = 8.0
 """Real seconds of rows without SM activity after which `MORE_FIELDS` are given up."""
-INTERVAL_MS = 1000
 SILENT_S = 5.0
 """Real seconds after which a sample is too old to show how busy a device is."""
 START_LIMIT_S = 20.0
@@ -48,9 +47,10 @@ class Dcgm:
 
     name = "dcgm"
 
-    def __init__(self, mig_ids: MigIds, command: str = "dcgmi") -> None:
+    def __init__(self, mig_ids: MigIds, command: str = "dcgmi", *, interval_s: float = 1.0) -> None:
         self._mig_ids = mig_ids
         self._command = command
+        self._every_ms = print_every_ms(interval_s)
         self._groups: dict[str, _Group] = {}
         self._group_of: dict[str, _Group] = {}
 
@@ -62,7 +62,7 @@ class Dcgm:
             self._groups.pop(model).stream.close()
         for model, members in by_model.items():
             if model not in self._groups:
-                self._groups[model] = _Group(self._command)
+                self._groups[model] = _Group(self._command, self._every_ms)
             ids = {d.uuid: self._mig_ids(d.uuid) for d in members if d.kind is DeviceKind.MIG}
             self._groups[model].watch(tuple(members), ids)
         self._group_of = {
@@ -90,8 +90,9 @@ class _Group:
     The reading thread calls the public methods, the stream's thread `_prepare` and `_take`.
     """
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, every_ms: int) -> None:
         self._command = command
+        self._every_ms = every_ms
         self._devices: tuple[Device, ...] = ()
         self._ids: Mapping[str, tuple[int, int] | None] = {}
         self._since = 0.0
@@ -167,7 +168,8 @@ class _Group:
         watched = ",".join(
             f"{number}" if kind == "GPU" else f"i:{number}" for kind, number in uuids
         )
-        return [self._command, "dmon", "-e", self._fields, "-i", watched, "-d", str(INTERVAL_MS)]
+        every_ms = str(self._every_ms)
+        return [self._command, "dmon", "-e", self._fields, "-i", watched, "-d", every_ms]
 
     def _choose_fields(self) -> None:
         """Give up the further fields if a child with them has ended without SM activity.

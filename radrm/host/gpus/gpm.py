@@ -104,6 +104,14 @@ class Gpm:
         ours = meter is not None and (meter.supported or meter.served)
         return meter.error if meter is not None and ours else None
 
+    def why_not(self, uuid: str) -> str | None:
+        """Return why the last sample gave no figure, also where the driver refuses this user.
+
+        None if it gave one, or if the device does not offer GPM.
+        """
+        meter = self._meters.get(uuid)
+        return meter.error if meter is not None else None
+
     def close(self) -> None:
         """Free the buffers and return at once.
 

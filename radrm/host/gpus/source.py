@@ -136,6 +136,14 @@ PCIE_MAX_MIB_S = 1 << 20
 """More than any PCIe link transfers: a larger figure means "not available"."""
 
 
+def print_every_ms(interval_s: float) -> int:
+    """Return how often a program prints figures for readings at this interval, in ms.
+
+    At least each second: so a figure is never too old, whatever the interval.
+    """
+    return round(1000 * min(1.0, interval_s))
+
+
 def within(value: float | None, most: float) -> float | None:
     """Return a figure of a counter if it is in 0..`most`; else None."""
     return value if value is not None and math.isfinite(value) and 0 <= value <= most else None

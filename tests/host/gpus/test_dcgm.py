@@ -92,6 +92,15 @@ def test_further_counters(host: Host) -> None:
     assert second and second.counters == Counters()
 
 
+@pytest.mark.parametrize(("interval_s", "every"), [(0.2, "200"), (1.0, "1000"), (10.0, "1000")])
+def test_a_child_prints_each_second_at_least(host: Host, interval_s: float, every: str) -> None:
+    host.feed = Dcgm(host.ids.get, str(BIN / "dcgmi"), interval_s=interval_s)
+    host.now({"id": 0, "uuid": A, "smact": 0.25})
+    host.feed.start([gpu(A)])
+    wait_until(lambda: host.feed.latest(A))
+    assert host.starts()[-1].endswith(f" -d {every}")
+
+
 def test_fields_that_dcgm_refuses_cost_no_sm_activity(host: Host) -> None:
     host.state["lacks"] = ["1009"]
     host.now({"id": 0, "uuid": A, "smact": 0.25, "power": 99.0, **MORE})

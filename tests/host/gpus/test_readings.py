@@ -98,6 +98,18 @@ def test_a_feed_gets_time_for_its_first_sample(monkeypatch: pytest.MonkeyPatch) 
     assert world.feeds[1].asked, "patience has an end"
 
 
+@pytest.mark.parametrize(("interval_s", "next_one"), [(1000.0, False), (1e-9, True)])
+def test_a_feed_gets_three_rounds_for_its_first_sample(
+    monkeypatch: pytest.MonkeyPatch, interval_s: float, next_one: bool
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", {"one": 1e-9})
+    base, feeds = Base(), [Feed("one"), Feed("two")]
+    readings = Readings(base, feeds, required=False, interval_s=interval_s)
+    readings.devices()
+    readings.read(NAMES, AT, lambda pid: None)
+    assert bool(feeds[1].asked) == next_one
+
+
 @pytest.mark.parametrize("required", [True, False])
 def test_one_that_served_and_fails_takes_the_sharing_with_it(required: bool) -> None:
     world = World(required=required)
