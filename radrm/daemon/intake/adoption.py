@@ -26,6 +26,7 @@ from radrm.daemon.intake.envelopes import user_name
 from radrm.errors import Refused
 from radrm.host.processes.identity import boot_id
 from radrm.host.processes.procfs import Stat, read_stat, status_of, uid_of
+from radrm.jobfile.options import Options
 from radrm.jobfile.radfile import JobFile
 from radrm.jobfile.relations import AdoptOption
 
@@ -56,6 +57,7 @@ def of_job(loop: Knows, job_file: JobFile, uid: int) -> Adopted:
     wrong = sorted(job_file.raw.keys() - ALLOWED)
     if wrong:
         raise Refused(f"--{wrong[0]} does not apply to a process that runs already; leave it out")
+    refuse_limit(options)
     snapshot = loop.scheduler.snapshot
     try:
         found = adoptable(snapshot, options.adopt, uid, options.gpu_memory_mib)
@@ -69,6 +71,14 @@ def of_job(loop: Knows, job_file: JobFile, uid: int) -> Adopted:
             f"{options.least_gpus}; adopt it again"
         )
     return found
+
+
+def refuse_limit(options: Options) -> None:
+    """Raise `Refused` for a limit of GPU memory: none can be set for a process that runs."""
+    if options.gpu_memory_max_mib not in (None, options.gpu_memory_mib):
+        raise Refused(
+            "--gpu-memory: nothing limits a process that runs already; say only what to reserve"
+        )
 
 
 def adoptable(

@@ -240,6 +240,8 @@ def test_an_envelope_is_checked_again(family: tuple[int, int]) -> None:
     assert batch.known.estimates[0].source == "declared" and batch.known.fingerprint is None
     assert "belongs to" in taken_in(world, text(parent), uid=ME + 1).refused
     assert "no GPU" in taken_in(shown(), text(parent)).refused
+    limit = taken_in(world, text(parent), **{"gpu-memory": "3G:5G"}).refused
+    assert limit is not None and "nothing limits a process that runs already" in limit
     wrong = taken_in(world, text(parent), gpus="2").refused
     assert "is on 1 GPUs now, not on 2; adopt it again" in wrong
 
