@@ -250,6 +250,8 @@ class Attempt:
     exit_code: int | None = None
     reason: str | None = None
     usage: tuple[Usage, ...] = ()
+    fraction: str | None = None
+    """The option that sets which part of the GPU's total memory it takes, if it died of that."""
     planner: str | None = None
     """The planner that started it; None if an earlier release did."""
     requested: PlannerRequest | None = None
