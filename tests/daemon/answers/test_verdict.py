@@ -100,6 +100,11 @@ TABLE = [
         [BY_TOTAL],
         ["it takes a part of the GPU's 39.9G, and may have 8.0G: set --part to 0.19 or less"],
     ),
+    (
+        job(state=JobState.FAILED, oom_count=1),
+        [replace(attempt(used(500), reserved=40 * GIB, oom=True), fraction="--part")],
+        ["40.0G per GPU was not enough: use more GPUs, a smaller batch, or ask for more memory"],
+    ),
     (job(12 * GIB, state=JobState.FAILED), [OK], []),
     (job(12 * GIB, state=JobState.CANCELLED), [OK], []),
     (job(12 * GIB, state=JobState.RUNNING), [OK], []),
