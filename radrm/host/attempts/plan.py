@@ -31,7 +31,8 @@ class LaunchPlan:
     and `progress_file` are the options of that name; `silent_s`, on the launcher's clock, is
     `--silent-limit`. `snapshot`: `cwd` lies in a copy of the code. `prepare`, where there is one,
     gets the path of the attempt's control group of version 2, before the runner starts. It may
-    raise OSError, and then nothing is launched; no process of the job runs outside that group.
+    raise OSError, and then nothing is launched; no process of the job runs outside that group. It
+    may return a *gate*: a pipe from which the runner reads a byte before the job begins.
     Strings may hold surrogate escapes, as paths and environments of Unix do.
     """
 
@@ -60,7 +61,7 @@ class LaunchPlan:
     progress_file: str | None = None
     silent_s: float | None = None
     snapshot: bool = False
-    prepare: Callable[[str], None] | None = None
+    prepare: Callable[[str], int | None] | None = None
 
 
 def launch_record(

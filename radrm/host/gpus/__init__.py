@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     unmanaged_watch  logs and signals them
     nvml             real GPUs, read through NVML (a folder)
     power_limit      the power limit of GPUs
+    memory_caps      memory caps that the driver enforces
     gpm              SM activity of Hopper and newer GPUs, also through NVML
     stream           runs a program that prints lines, and restarts it
     dcgm             SM activity from DCGM, by `dcgmi dmon`
