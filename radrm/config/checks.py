@@ -281,7 +281,11 @@ _GPUS: dict[str, v.Check] = {
     "isolate": v.switch,
     "memory_caps": v.switch,
 }
-_NODE: dict[str, v.Check] = {"cpus": v.cpus, "memory": v.host_memory}
+_NODE: dict[str, v.Check] = {
+    "cpus": v.cpus,
+    "cpu_bind": v.choice("socket", "numa", "none"),
+    "memory": v.host_memory,
+}
 _PROGRESS: dict[str, v.Check] = {"interval_s": v.between(1, 3600)}
 _DEADLINES: dict[str, v.Check] = {"cost_per_hour": v.between(0, 1e9)}
 _ENERGY: dict[str, v.Check] = {

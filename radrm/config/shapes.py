@@ -114,6 +114,9 @@ class NodeConfig:
 
     cpus: float | str = "auto"
     """The number of CPUs. `auto`: those that the daemon may use, by affinity and control groups."""
+    cpu_bind: str = "socket"
+    """The CPUs on which jobs run: those of their GPUs' `socket` or `numa` node, or all (`none`). A
+    job's own `--cpu-bind` comes first. See [nearness.md](nearness.md#cpus)."""
     memory: str = "auto"
     """Host memory, as `"480G"`. `auto`: all, or the limit of the daemon's control group."""
 

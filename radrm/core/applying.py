@@ -206,7 +206,7 @@ def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
     late = event.generation is not None and event.generation != attempt.generation
     if attempt.target == event.target and not late:
         state.proposals.forget(job.id, ResizeTo.__name__)
-        end_resize(state, job, attempt, event.target)
+        end_resize(state, job, replace(attempt, cpu_list=event.cpu_list), event.target)
 
 
 def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplied) -> None:

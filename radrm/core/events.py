@@ -247,7 +247,9 @@ class AttemptEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted(AttemptEvent):
-    """The attempt's processes exist."""
+    """The attempt's processes exist. `cpu_list`: the CPUs that they are bound to; None: none."""
+
+    cpu_list: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +267,7 @@ class AttemptEnded(AttemptEvent):
     exit codes. That reason is never GPU out-of-memory. `saved` is the progress that the job has
     proven to have saved; None: none. `saved_since_asked`: a file in its checkpoint folder is newer
     than the last request to save. `host_oom`: the role of a task that died at the job's limit of
-    host memory; None: none did.
+    host memory; None: none did. `hint`: what its output says that its user can change.
     """
 
     exits: tuple[Exit, ...] = ()
@@ -277,6 +279,7 @@ class AttemptEnded(AttemptEvent):
     saved: Progress | None = None
     saved_since_asked: bool = False
     host_oom: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,11 +318,13 @@ class CheckpointTaken(AttemptEvent):
 class Resized(AttemptEvent):
     """The attempt runs on this placement, the target of `Resize`.
 
-    `generation`: that of the `Resize`; None: the last one.
+    `generation`: that of the `Resize`; None: the last one. `cpu_list`: the CPUs that it is bound to
+    now; None: none.
     """
 
     target: Placement
     generation: int | None = None
+    cpu_list: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

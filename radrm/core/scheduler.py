@@ -276,7 +276,7 @@ class Scheduler:
         if job and attempt and attempt.started is None:
             launches_work(self.state)
             self.state.proposals.forget_failures(job.id)
-            started(self.state, job, attempt, event.happened)
+            started(self.state, job, attempt, event.happened, event.cpu_list)
 
     def _on_voided(self, event: ev.LaunchVoided) -> None:
         job, attempt = self._live(event.job_id, event.serial)

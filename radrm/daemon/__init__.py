@@ -8,7 +8,8 @@ The files, in the order in which they may import one another:
     views        what clients name and are shown (a folder)
     intake       from the spool to jobs (a folder)
     checkpoints  the folder of each job for its checkpoints
-    launching    plan a launch: environment and logs
+    launches     parts of the plan of a launch (a folder)
+    launching    plan a launch: environment and limits
     elastic      attempts whose tasks change while they run (a folder)
     watching     a thread that submits the `.rad` files of watched folders
     probing      measure the CUDA context, by a job

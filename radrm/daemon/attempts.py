@@ -26,6 +26,7 @@ from radrm.daemon.elastic.ends import exits_of, host_oom_of
 from radrm.daemon.launching import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
 from radrm.errors import StoreError
+from radrm.hints import hint
 from radrm.host.attempts.evidence import Ended, Lost, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
@@ -176,9 +177,10 @@ class Attempts:
         events: list[ev.Event] = []
         begun = found if isinstance(found, Started) else found.started
         if begun is not None and attempt.started is None:
-            events.append(
-                ev.AttemptStarted(at=now, job_id=job_id, serial=serial, happened=begun.at)
+            started = ev.AttemptStarted(
+                at=now, job_id=job_id, serial=serial, happened=begun.at, cpu_list=begun.cpu_list
             )
+            events.append(started)
             if begun.not_limited is not None:
                 log.warning("job %d is not limited: %s", job_id, begun.not_limited)
         if isinstance(found, (Started, Running)):
@@ -196,6 +198,7 @@ class Attempts:
                 passing=found.passing,
                 host_oom=host_oom_of(job, attempt, found),
                 failure=_why_failed(job, attempt, found),
+                hint=self._hint(attempt, found),
                 saved=found.saved.progress,
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
             )
@@ -210,6 +213,12 @@ class Attempts:
                 at=now, job_id=job_id, serial=serial, lost=found.reason, saved=saved.progress
             )
         return [*events, ended]
+
+    def _hint(self, attempt: Attempt, found: Ended) -> str | None:
+        """Return what its user can change, if its last words tell."""
+        client = attempt.placement.collocation is Collocation.MPS
+        counts_gpus = not (client and self._mps is not None and self._mps.spans)
+        return next(filter(None, (hint(found.exit, t, counts_gpus) for t in found.tails)), None)
 
     def _suspect_mps(self, attempt: Attempt, found: Ended | Lost) -> None:
         """Check the MPS servers of a failed client: a fault of the server may have ended it."""

@@ -19,9 +19,10 @@ import radrm
 from radrm.config import Config
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job, Placement, Share
-from radrm.core.words import CheckpointKind, Collocation, Resizing
+from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
+from radrm.daemon.launches.logs import log_paths
 from radrm.daemon.progress import Reports
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
@@ -31,6 +32,7 @@ from radrm.host.isolation import bpf
 from radrm.host.isolation.isolation import Isolation
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
+from radrm.host.processes.affinity import NONE, listed, near
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
 from radrm.jobfile.slurm.mark import MARK
@@ -82,6 +84,7 @@ class Site:
     drop_privileges: bool
     grace_s: float
     kill_grace_s: float
+    cpu_bind: str = NONE
     isolation: Isolation = Isolation()  # noqa: RUF009 (it is frozen)
     caps: MemoryCaps | None = None
 
@@ -143,8 +146,18 @@ def plan_launch(
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
         silent_s=options.silent_limit_s,
+        cpu_list=cpus_near(action.placement.shares, devices, options, site),
+        binds_tasks=job.spec.resizing is Resizing.LIVE,
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
     )
+
+
+def cpus_near(
+    shares: Sequence[Share], devices: Sequence[Device], options: Options, site: Site
+) -> list[int] | None:
+    """The CPUs near all devices of these shares, on which their processes run; None: all."""
+    scope = options.cpu_bind or site.cpu_bind
+    return near(devices, scope, cpus_of(shares), os.sched_getaffinity(0))
 
 
 def cpus_of(shares: Iterable[Share]) -> float | None:
@@ -194,7 +207,15 @@ def job_environment(
     environment = _thread_variables(placement.shares) | environment
     environment |= {
         **site.extra,
-        **_device_variables(placement, placement.shares, devices, action.cap_mib, options, site),
+        **_device_variables(
+            placement,
+            placement.shares,
+            devices,
+            action.cap_mib,
+            options,
+            site,
+            job.spec.resizing is Resizing.LIVE,
+        ),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
@@ -254,7 +275,7 @@ def task_environments(
         its = [device for device in devices if device.uuid in uuids]
         threads = _thread_variables(shares)
         variables = {k: v for k, v in threads.items() if k not in submission.envelope.environment}
-        variables |= _device_variables(placement, shares, its, cap_mib, options, site)
+        variables |= _device_variables(placement, shares, its, cap_mib, options, site, True)
         found[task] = {key: text for key, text in variables.items() if key not in own}
     return found
 
@@ -272,29 +293,55 @@ def _device_variables(
     cap_mib: int | None,
     options: Options,
     site: Site,
+    live: bool,
 ) -> dict[str, str]:
-    """The variables about these shares of a placement, and their devices."""
+    """The variables about these shares of a placement, and their devices.
+
+    `live`: the job's tasks can change while it runs.
+    """
     client = placement.collocation is Collocation.MPS and site.mps is not None
-    # An MPS control daemon numbers its GPUs from 0, so indices would mean other GPUs there.
-    by_index = (options.device_ids or site.device_ids) == "index" and not client
-    names = [str(d.index) if by_index else d.uuid for d in devices]
+    uuids = [device.uuid for device in devices]
+    access = site.mps.access(uuids) if client and devices and site.mps is not None else None
+    names = uuids
+    isolated = site.isolation.rules(devices) is not None
+    # While its tasks change, a job can open old and new GPUs, so no number is sure.
+    if (options.device_ids or site.device_ids) == "index" and not (isolated and live):
+        names = _by_index(devices, site.mps, access, isolated)
     reserved = [s.reserved_mib for s in shares if s.device is not None]
-    cpus = cpus_of(shares)
+    cpus, bound = cpus_of(shares), cpus_near(shares, devices, options, site)
     found = {
         "CUDA_VISIBLE_DEVICES": ",".join(names),
-        "NVIDIA_VISIBLE_DEVICES": ",".join(names) or "void",
+        # A container engine does not count as a control daemon or an isolated process does.
+        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if client or isolated else names) or "void",
         "RADRM_GPUS": str(len(placement.devices)),
         "RADRM_GPU_MEMORY_MIB": str(cap_mib or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
+        "RADRM_CPU_LIST": "" if bound is None else listed(bound),
     }
-    if site.mps is not None and devices:
-        uuids = [device.uuid for device in devices]
-        if client:
-            access = site.mps.access(uuids)
-            found |= client_environment(access, uuids, cap_mib, placement.sm_fraction)
-        elif site.mps.empty_pipes is not None:
-            found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
+    if access is not None:
+        found |= client_environment(access, uuids, cap_mib, placement.sm_fraction)
+    elif site.mps is not None and devices and site.mps.empty_pipes is not None:
+        found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
     return found
+
+
+def _by_index(
+    devices: Sequence[Device], mps: Mps | None, access: Access | None, isolated: bool
+) -> list[str]:
+    """The devices' names for a job that asks for indices; a UUID where no index is sure.
+
+    CUDA has no index for one instance of a GPU: 0 would be the first one. A control daemon of one
+    GPU numbers it 0. Of one that serves several GPUs it is not known whether clients count the
+    daemon's GPUs or their own. In an isolated job CUDA counts only the GPUs that it can open (as in
+    Slurm with ConstrainDevices=yes).
+    """
+    if access is not None and (mps is None or mps.spans):
+        return [device.uuid for device in devices]
+    counted = sorted({device.index for device in devices})
+    numbers = {d.uuid: counted.index(d.index) if isolated else d.index for d in devices}
+    if access is not None:
+        numbers |= access.ordinals
+    return [d.uuid if d.kind is DeviceKind.MIG else str(numbers[d.uuid]) for d in devices]
 
 
 @cache
@@ -326,45 +373,6 @@ def client_environment(
         limits = [f"{access.ordinals[uuid]}={cap_mib}M" for uuid in uuids]
         environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     return environment
-
-
-def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, str]:
-    """The paths of an attempt's standard output and error. `--output` alone is for both.
-
-    From the second attempt on, a pattern without `%t` gets the attempt's number before its
-    suffix, so that no attempt overwrites another's log.
-    """
-    stem = "radrm-%j" if job.array is None else "radrm-%A_%a"
-    output = options.output or f"{stem}.out"
-    error = options.error or (options.output if options.output else f"{stem}.err")
-    return _log_path(output, job, attempt, cwd), _log_path(error, job, attempt, cwd)
-
-
-def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
-    if attempt > 1 and "%t" not in pattern:
-        stem, suffix = os.path.splitext(pattern)
-        pattern = f"{stem}.attempt%t{suffix}"
-    values = {
-        "j": str(job.id),
-        "x": job.spec.name,
-        "u": job.spec.user,
-        "A": str(job.array.array_id if job.array is not None else job.id),
-        "a": str(job.array.index if job.array is not None else 0),
-        "t": str(attempt),
-        "%": "%",
-    }
-    parts = pattern.split("%")
-    text = parts[0]
-    rest = iter(parts[1:])
-    for part in rest:
-        if part == "":  # `%%`
-            text += "%" + next(rest, "")
-        elif part[0] in values:
-            # A name or user must not lead out of the folder that the pattern names.
-            text += values[part[0]].replace("/", "_") + part[1:]
-        else:
-            text += "%" + part
-    return os.path.join(cwd, text)
 
 
 def free_port() -> int:

@@ -224,6 +224,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 drop_privileges=os.getuid() == 0,
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
+                cpu_bind=config.node.cpu_bind,
                 isolation=isolation,
                 caps=devices.caps,
             ),

@@ -226,6 +226,12 @@ OPTIONS: tuple[Option, ...] = (
         "how CUDA_VISIBLE_DEVICES names the job's GPUs",
     ),
     Option(
+        "cpu-bind",
+        "socket|numa|none",
+        v.choice("socket", "numa", "none"),
+        "run on the CPUs of the GPUs' sockets or NUMA nodes (none: on all)",
+    ),
+    Option(
         "snapshot", "DIR", v.path, "run in a copy of DIR (default: the submit directory)", bare="."
     ),
     Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
@@ -300,6 +306,7 @@ class Options(Record):
     begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
+    cpu_bind: str | None = None
     snapshot: str | None = None
     interactive: bool | None = None
 

@@ -148,7 +148,7 @@ class Run:
                 shares = self._folder.new_shares()
         if present.number != self._present:
             self._present = present.number
-            self._cpus.set({task.key: task.cpus for task in present.placement.tasks})
+            self._cpus.place(present.placement.tasks)
             self._cpus.apply(present.workers)
         if shares is not None:
             self._cpus.set(shares)

@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = 1
+NEAR = "RADRM_CPU_LIST"
+"""The variable of a task that has the CPUs near its GPUs, as the kernel lists them: `0-15,32`."""
+_SPAN = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_MOST_CPUS = 8192
 MOST_TASKS = 256
 USUAL_GRACE_S = 30.0
 _LONGEST_GRACE_S = 24 * 3600.0
@@ -37,6 +41,15 @@ class Task:
     @property
     def key(self) -> tuple[str, int]:
         return self.role, self.number
+
+    @property
+    def near_cpus(self) -> tuple[int, ...]:
+        """The CPUs near its GPUs; none if they are not known."""
+        spans = self.environment.get(NEAR, "").split(",")[:_MOST_CPUS]
+        found: set[int] = set()
+        for first, last in (span.groups() for span in map(_SPAN.fullmatch, spans) if span):
+            found.update(range(int(first), min(int(last or first) + 1, _MOST_CPUS)))
+        return tuple(sorted(found))
 
     def __str__(self) -> str:
         return f"task {self.number} ({self.role})"

@@ -15,7 +15,8 @@ class Looser(IdleDevice):
 
     The job is next, wherever the site's policy finds the memory that `next_mib` asks for. The
     devices of its deaths come last. After `tries` deaths, or if no device has so much, it is
-    recovered as by `exclusive`. After a neighbour's growth it asks for no more than before.
+    recovered as by `exclusive`; so is a program that takes a part of the GPU's total memory. After
+    a neighbour's growth a job asks for no more than before.
     """
 
     tries: int = 2
@@ -36,6 +37,7 @@ class Looser(IdleDevice):
             ask_mib = self.next_mib(job, attempt, evidence)
             deaths = job.oom_count - job.victim_count
             looser = deaths <= self.tries and ask_mib is not None and ask_mib <= largest_mib
+            looser = looser and evidence.fraction is None
         if not looser or job.own_device:
             return Again(floor_mib, self.wants_own_device(job, attempt), use_last=job.died_on)
         return Again(

@@ -5,6 +5,7 @@
     sim:1xA100-40GB:3g.20gb+2g.10gb+2g.10gb     one GPU cut into MIG instances
     sim:2xA100-40GB,unmanaged@0=8000            8000 MiB of device 0 used by others
     sim:8xA100-40GB,nvlink=2,numa=4             NVLink links every 2 GPUs, 4 GPUs per NUMA node
+    sim:8xH100-80GB:nvlink=pairs                the same for the GPUs of one group; also `all`
     sim:5*2xV100-32GB/1xT4-16GB                 six servers, only for the simulator
 
 A type of the table may leave out its size where there is only one (`4xH100`), and may be written
@@ -72,7 +73,7 @@ _GROUP = re.compile(r"(?:(\d{1,4})x)?([a-z][a-z0-9 _-]*?)(?::(.+))?", re.IGNOREC
 _PROFILE = re.compile(r"(\d)g\.(\d{1,4})gb", re.IGNORECASE)
 _UNMANAGED = re.compile(r"unmanaged@(\d{1,4})=(\d{1,9})", re.IGNORECASE)
 _SERVERS = re.compile(r"(?:(\d{1,5})\s*\*)?(.*)", re.DOTALL)
-_NEAR = re.compile(r"(nvlink|numa)=(\d{1,4})", re.IGNORECASE)
+_NEAR = re.compile(r"(nvlink|numa)=(\d{1,4}|pairs|all)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
     """The devices of one server of a spec, which `text` describes."""
     items = [item.strip() for item in text.split(",")]
     devices: list[SimulatedDevice] = []
-    gpus = 0
+    gpus, near = 0, []
     for item in items:
         if _UNMANAGED.fullmatch(item) or _NEAR.fullmatch(item):
             continue
@@ -171,8 +172,13 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
         if not 1 <= count <= _MOST_DEVICES:
             raise _wrong(spec, f"a group has 1 to {_MOST_DEVICES} GPUs, not {count}")
         gpu_type = _gpu_type(spec, found[2])
+        parts = (found[3] or "").split(":")
+        links = [link for link in map(_NEAR.fullmatch, parts) if link]
+        layout = ":".join(part for part in parts if not _NEAR.fullmatch(part))
+        first = len(devices)
         for gpu in range(gpus, gpus + count):
-            devices += _cut(spec, gpu_type, gpu, len(devices), found[3])
+            devices += _cut(spec, gpu_type, gpu, len(devices), layout or None)
+        near += [(link, range(first, len(devices))) for link in links]
         gpus += count
         if len(devices) > _MOST_DEVICES:
             raise _wrong(spec, f"more than {_MOST_DEVICES} devices")
@@ -181,8 +187,10 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
     for item in items:
         if use := _UNMANAGED.fullmatch(item):
             _occupy(spec, devices, int(use[1]), int(use[2]))
-        elif near := _NEAR.fullmatch(item):
-            _group(spec, devices, near[1].casefold(), int(near[2]))
+        elif link := _NEAR.fullmatch(item):
+            _group(spec, devices, link, range(len(devices)))
+    for link, of_group in near:
+        _group(spec, devices, link, of_group)
     return tuple(devices)
 
 
@@ -287,17 +295,21 @@ def _occupy(spec: str, devices: list[SimulatedDevice], index: int, mib: int) -> 
     devices[index] = replace(devices[index], unmanaged_mib=used)
 
 
-def _group(spec: str, devices: list[SimulatedDevice], kind: str, size: int) -> None:
-    """Put every `size` whole GPUs into one NVLink group or on one NUMA node."""
+def _group(spec: str, devices: list[SimulatedDevice], near: re.Match[str], places: range) -> None:
+    """Put every so many whole GPUs of these places into one NVLink group or on one NUMA node."""
+    kind, written = near[1].casefold(), near[2].casefold()
+    whole = [at for at in places if devices[at].device.kind is DeviceKind.GPU]
+    size = {"pairs": 2, "all": max(1, len(whole))}.get(written) or int(written)
     if size == 0:
         raise _wrong(spec, f"{kind} needs a number of GPUs from 1 on, not 0")
-    whole = [at for at, each in enumerate(devices) if each.device.kind is DeviceKind.GPU]
+    nodes = [devices[at].device.numa_node for at in range(len(devices)) if at not in places]
+    node = max((number + 1 for number in nodes if number is not None), default=0)
     for number, at in enumerate(whole):
         device, first = devices[at].device, devices[whole[number - number % size]].device
         if kind == "nvlink":
             device = replace(device, nvlink_group=first.index)
         else:
-            device = replace(device, numa_node=number // size)
+            device = replace(device, numa_node=node + number // size)
         devices[at] = replace(devices[at], device=device)
 
 

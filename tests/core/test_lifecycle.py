@@ -43,6 +43,14 @@ ENDS: list[tuple[dict[str, Any], dict[str, Any], JobState, Outcome, int | None, 
     ({}, {"exits": (Exit(1),), "oom": OOM}, JobState.RECOVERING, Outcome.OOM, 1, None),
     ({}, {"exits": (Exit(0),), "oom": OOM}, JobState.COMPLETED, Outcome.COMPLETED, 0, None),
     ({}, {"exits": (Exit(0),), "failure": "why"}, JobState.FAILED, Outcome.FAILED, 0, "why"),
+    (
+        {},
+        {"exits": (Exit(3),), "hint": "change it"},
+        JobState.FAILED,
+        Outcome.FAILED,
+        3,
+        "exit code 3; change it",
+    ),
     ({}, {"exits": (), "oom": OOM, "failure": "x"}, JobState.FAILED, Outcome.FAILED, None, "x"),
 ]
 

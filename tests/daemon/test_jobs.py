@@ -69,10 +69,12 @@ def test_what_a_job_is_told(daemon: DaemonHome) -> None:
 
 
 def test_device_indices_for_those_who_cannot_read_uuids(daemon: DaemonHome) -> None:
-    code = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    code = "import os; print([int(gpu) for gpu in os.environ['CUDA_VISIBLE_DEVICES'].split(',')])"
+    failed = daemon.submit("--", sys.executable, "-c", code)
+    assert daemon.wait_state(failed, "FAILED")["reason"].endswith("--device-ids=index")
     job = daemon.submit("--device-ids=index", "--gpus=2", "--", sys.executable, "-c", code)
     daemon.wait_state(job, "COMPLETED")
-    assert daemon.output(job) == "0,1\n"
+    assert daemon.output(job) == "[0, 1]\n"
 
 
 def test_two_jobs_share_a_gpu_and_their_peaks_are_recorded(home: DaemonHome) -> None:

@@ -50,6 +50,32 @@ def test_cpus_are_shared_only_when_there_are_too_few(
         assert sum(map(len, own)) == len(set().union(*own)), "no CPU is dealt twice"
 
 
+@pytest.mark.parametrize(
+    ("cpu_lists", "shares", "places"),
+    [
+        # Each near its own GPU.
+        (("0-3", "8-11"), (2.0, 2.0), {(0, 1, 2, 3): [0], (8, 9, 10, 11): [1]}),
+        # Together they have more CPUs than are near; the other has enough.
+        (("0-3", "0-3", "8"), (3.0, 2.0, 1.0), {tuple(range(16)): [0, 1], (8,): [2]}),
+        (("0-3", ""), (None, None), {(0, 1, 2, 3): [0], tuple(range(16)): [1]}),
+        # What is no list.
+        (("-1,a,3-2,99999", " 1"), (1.0, 1.0), {tuple(range(16)): [0, 1]}),
+    ],
+)
+def test_workers_are_near_their_own_gpus(
+    cpu_lists: tuple[str, ...],
+    shares: tuple[float | None, ...],
+    places: dict[tuple[int, ...], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    cpus = Cpus(1)
+    both = enumerate(zip(cpu_lists, shares, strict=True))
+    cpus.place([Task("main", n, (), s, {"RADRM_CPU_LIST": text}) for n, (text, s) in both])
+    found = cpus._places({("main", n): share for n, share in enumerate(shares)})
+    assert {place: [n for _, n in its] for place, its in found.items()} == places
+
+
 def test_affinity_is_set_for_all_threads() -> None:
     program = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n"
     process = subprocess.Popen([sys.executable, "-c", program])

@@ -201,6 +201,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         verb = "ran on" if job["state"] in FINAL else "runs on"
         sharing = plain(job["collocation"] or "exclusive")
         yield verb, f"GPU {where(job, index)}, sharing: {sharing}"
+        if job.get("cpu_list"):
+            yield "CPUs", f"{plain(job['cpu_list'])}, near its GPUs"
     if sm_share(job):
         yield "SM share", sm_share(job)
     if size_text(job) and job["state"] in LIVE:

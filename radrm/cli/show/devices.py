@@ -123,7 +123,12 @@ def device_name(device: Document) -> str:
 def _near(device: Document) -> str:
     """The groups of near devices that this one is in; empty if none is known."""
     near = device.get("near") or {}
-    named = ("NVLink", near.get("nvlink_group")), ("NUMA", near.get("numa_node"))
+    links = (near.get("nvlinks") or {}).items()
+    mesh = " ".join(peer if count == 1 else f"{peer}x{count}" for peer, count in links)
+    linked = near.get("nvlink_group") if not mesh else f"to {mesh}"
+    named = [("NVLink", linked), ("NUMA", near.get("numa_node"))]
+    if linked is None:
+        named.insert(0, ("PCIe", near.get("pcie_switch")))
     return plain(", ".join(f"{name} {group}" for name, group in named if group is not None))
 
 
@@ -157,6 +162,8 @@ def _remarks_on(device: Document) -> Iterator[str]:
     yield from map(reserved, _planned(device))
     if device.get("sm_booked"):
         yield f"SM shares: {device['sm_booked']:.0%} booked by MPS clients"
+    if device.get("unified"):
+        yield "unified memory: the server's, which all its programs share"
     notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
     yield from map(plain, notes[:_MOST_NOTES])
     if len(notes) > _MOST_NOTES:

@@ -51,6 +51,8 @@ def explanation(answer: Document) -> list[Part]:
         parts += [Styled(), attempts_table(job, answer["attempts"])]
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
+    if job.get("cpu_list") and job["state"] in LIVE:
+        parts.append(_indented(f"it runs on the CPUs near its GPUs: {job['cpu_list']}"))
     if job.get("not_enforced"):
         parts.append(_indented(job["not_enforced"]))
     if sm_share(job):

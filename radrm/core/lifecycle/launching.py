@@ -81,10 +81,17 @@ def _goes_on_from(job: Job, now: Instant) -> Progress:
     return job.saved if job.saved is not None else Progress(at=now, work_done=0.0)
 
 
-def started(state: State, job: Job, attempt: Attempt, happened: Instant | None = None) -> None:
+def started(
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    happened: Instant | None = None,
+    cpu_list: str | None = None,
+) -> None:
     """Note that the attempt's processes exist, since `happened` if that is known."""
     begun = moment(happened, attempt.launched, state.step.now)
-    state.put_attempt(changed(without(attempt, ActionKind.LAUNCH), started=begun))
+    attempt = without(attempt, ActionKind.LAUNCH)
+    state.put_attempt(changed(attempt, started=begun, cpu_list=cpu_list))
     if job.state is JobState.LAUNCHING:
         state.move(job, Trigger.STARTED, started=job.started or begun)
     wake_for_limit(state, job, state.attempts[job.id])

@@ -245,6 +245,11 @@ def why_ended(
         return f"out of GPU memory{request}{why}"
     if event.host_oom is not None:
         return f"a task of role {event.host_oom} ran out of host memory"
+    return _how_ended(event, code, tasks) + (f"; {event.hint}" if event.hint is not None else "")
+
+
+def _how_ended(event: AttemptEnded, code: int | None, tasks: tuple[Task, ...]) -> str:
+    """Return how the tasks ended whose exit code counts."""
     failed = [(e, t) for e, t in zip(event.exits, tasks, strict=False) if e.shell_code == code]
     one = failed[0] if len(failed) < len(tasks) and failed else None
     signals = [e.signal for e in event.exits if e.signal is not None and e.shell_code == code]

@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.lifecycle.final import finish
-from radrm.core.lifecycle.memory.caps import is_capped
+from radrm.core.lifecycle.memory.caps import cap_of, is_capped
 from radrm.core.lifecycle.returning import pause
 from radrm.core.records import Attempt, Blame, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp, Recovery
@@ -45,6 +45,8 @@ from radrm.core.words import Cause, Queue
 
 _RECOVERIES_AT_ONCE = 3
 """Recoveries without a pause; also the limit of recoveries while the rule rests."""
+_CONTEXT_MIB = 256
+"""What a program's CUDA context takes of its cap. An assumption: 25 MiB were seen on a T4."""
 _LONGEST_REASON = 500
 """The most characters of a rule's own reason."""
 
@@ -165,6 +167,9 @@ def _blame_on(
     nothing. An attempt at its cap dies of its own need, whatever the neighbours have.
     """
     uuid, little = ledger.device.uuid, state.settings.settle_growth_mib
+    by_total = _sized_by_total(job, attempt, evidence, ledger)
+    if by_total is not None:
+        return by_total
     mine, holding = ledger.reserved.running(job.id), ledger.holdings.get(job.id)
     reserved = mine.mib if mine is not None else None
     peak, wanted = holding.peak_mib if holding is not None else None, evidence.requested_mib
@@ -180,6 +185,25 @@ def _blame_on(
     if why_not_own is not None:
         return Blame(Cause.NEIGHBOUR, uuid, reserved, why_not_own)
     return Blame(Cause.OWN if capped else Cause.UNKNOWN, uuid, reserved)
+
+
+def _sized_by_total(
+    job: Job, attempt: Attempt, evidence: OutOfMemory, ledger: DeviceLedger
+) -> Blame | None:
+    """Return the blame of a program that takes a part of the GPU's total memory; None: it may have
+    had all of it.
+
+    Neither a reservation nor a cap changes the total that CUDA reports.
+    """
+    had, total = cap_of(job, attempt.placement, attempt.caps), ledger.device.total_mib
+    if evidence.fraction is None or had is None or had >= ledger.device.capacity_mib:
+        return None
+    most = max(0, had - _CONTEXT_MIB) * 100 // total / 100
+    why = (
+        f"it takes a part of the GPU's {show_mib(total)}, and may have {show_mib(had)}: "
+        f"set {evidence.fraction} to {most:g} or less"
+    )
+    return Blame(Cause.OWN, ledger.device.uuid, had, why)
 
 
 def _growth_beside(state: State, job: Job, ledger: DeviceLedger) -> str | None:

@@ -61,11 +61,14 @@ class OutOfMemory:
 
     `signature` names the pattern that was found. `requested_mib` is the failed request, or None
     if the program did not print it. The core adds `blame` (`core/lifecycle/recovery.py`).
+    `fraction`: the option that sets how much of the GPU's *total* memory the program takes, which
+    a cap does not change; None: it is not known to have one.
     """
 
     signature: str
     requested_mib: int | None = None
     blame: Blame | None = None
+    fraction: str | None = None
 
     @property
     def of_neighbour(self) -> bool:
@@ -267,6 +270,8 @@ class Attempt:
 
     reported: tuple[Progress, ...] = ()
     """The first progress that it reported, and after its end the last one, too."""
+    cpu_list: str | None = None
+    """The CPUs near its GPUs that it runs on, as the kernel lists them; None: it is not bound."""
     warnings: tuple[JobWarning, ...] = ()
     """What its user was warned of and is not over, at most one of each kind."""
     caps: Caps = ()

@@ -55,9 +55,16 @@ class Device:
     the memory that an attempt's processes hold on it together. `mps`: an MPS control
     daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
-    users at once. In one `nvlink_group` of a node, NVLink links each GPU to each. None as group or
-    as `numa_node`: unknown. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown.
-    `instance` has the driver's numbers of a MIG device's GPU instance and compute instance.
+    users at once. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown. `instance` has
+    the driver's numbers of a MIG device's GPU instance and compute instance. `unified`: it has no
+    memory of its own, but uses the server's.
+
+    Near devices. In one `nvlink_group`, NVLink links each GPU to each, all by as many links. GPUs
+    whose links form no such group have `nvlinks`: the index of another GPU, and the links to it.
+    GPUs with one `pcie_switch` reach each other without the host; with one `host_bridge`, through
+    one of its PCIe bridges. All of these hold within a node. `numa_cpus` and `socket_cpus` are the
+    CPUs of its NUMA node and its socket that radrm may use, as the kernel lists them (`0-15,32`).
+    None, or no `nvlinks`: unknown, or none.
     """
 
     uuid: str
@@ -75,10 +82,16 @@ class Device:
     available_until: float | None = None
     """Wall-clock end of this device's availability (maintenance, outer allocation)."""
     nvlink_group: int | None = None
+    nvlinks: tuple[tuple[int, int], ...] = ()
+    pcie_switch: int | None = None
+    host_bridge: int | None = None
     numa_node: int | None = None
+    numa_cpus: str | None = None
+    socket_cpus: str | None = None
     minor: int | None = None
     instance: tuple[int, int] | None = None
     caps: bool = False
+    unified: bool = False
 
     @property
     def capacity_mib(self) -> int:

@@ -17,7 +17,7 @@ from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.estimation import SAME_RUNS
-from radrm.daemon.launching import log_paths
+from radrm.daemon.launches.logs import log_paths
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_REFERENCES, Words, is_text, references

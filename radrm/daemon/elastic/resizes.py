@@ -41,6 +41,7 @@ from radrm.core.words import ActionKind, Collocation, Resizing
 from radrm.daemon.elastic.placements import placement_text
 from radrm.daemon.launching import (
     Site,
+    cpus_near,
     cpus_of,
     memory_of,
     most_memory_of,
@@ -54,6 +55,7 @@ from radrm.host.attempts.elastic.folders import Done, Step
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, boot_id
 from radrm.host.crossings import crossed
+from radrm.host.processes.affinity import listed
 from radrm.host.storage.store import Store
 
 log = logging.getLogger("radrm")
@@ -298,10 +300,11 @@ class Resizes:
             reason = f"it has processes on {where}, {RELEASE_S:.0f} s after it gave that GPU back"
             log.warning("job %d is stopped: %s", action.job_id, reason)
             return ev.ActionFailed(at=now, action=action, reason=reason, stops=True)
-        job = self._scheduler.snapshot.job(action.job_id)
+        job, cpu_list = self._scheduler.snapshot.job(action.job_id), None
         if job is not None:
             placement = action.target if known.failed is None else resize.before
             self._limit(job, action.serial, placement)
+            cpu_list = self._cpu_list(job, placement)
             try:
                 self._isolate(action.serial, placement)
             except Refused as error:
@@ -320,6 +323,7 @@ class Resizes:
             serial=serial,
             target=target,
             generation=action.generation,
+            cpu_list=cpu_list,
         )
 
     def _is_held(self, uuid: str, serial: int, since: Instant) -> bool:
@@ -339,6 +343,15 @@ class Resizes:
         return reading is not None and reading.error is None and reading.at.boot_s > since.boot_s
 
     # ------------------------------------------------------------- limits
+
+    def _cpu_list(self, job: Job, placement: Placement) -> str | None:
+        """The CPUs near the GPUs of a placement, to which `radrun` binds its tasks; None: all."""
+        try:
+            options = self._store.submissions.of_job(job.id).job_file().options
+            cpus = cpus_near(placement.shares, self._devices(placement), options, self._site)
+        except RadrmError:
+            return None  # a device is gone, so its tasks are stopped anyway
+        return None if cpus is None else listed(cpus)
 
     def _isolate(self, serial: int, *placements: Placement) -> None:
         """Let the attempt open the devices of these placements, and no others. Raises `Refused`."""

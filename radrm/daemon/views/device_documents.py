@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from radrm.core.records import Instant, Job
+from radrm.core.records import Device, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
@@ -54,6 +54,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "kind": device.kind.value,
         "node": device.node,
         "total_mib": device.total_mib,
+        "unified": device.unified,
         "used_mib": reading.used_mib if known and reading else None,
         "free_mib": found.free_mib if known else None,
         "reserved_mib": found.reserved_mib,
@@ -69,7 +70,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "state": condition,
         "profile": device.profile,
         "parent": device.parent,
-        "near": {"nvlink_group": device.nvlink_group, "numa_node": device.numa_node},
+        "near": _near(device),
         "reason": found.drained
         or (unreadable if condition in ("unreadable", "unhealthy") else None)
         or _reserved(snapshot, found, now)
@@ -83,6 +84,13 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "reservations": reservations_on(snapshot, found, now),
         "reserved_for": users_on(snapshot, found, now),
     }
+
+
+def _near(device: Device) -> Document:
+    """The groups of near devices that a device is in, and the CPUs near it."""
+    keys = ("nvlink_group", "pcie_switch", "host_bridge", "numa_node", "numa_cpus", "socket_cpus")
+    links = {str(peer): count for peer, count in device.nvlinks}
+    return {**{key: getattr(device, key) for key in keys}, "nvlinks": links}
 
 
 def _sm_booked(snapshot: Snapshot, jobs: Sequence[Job]) -> float:

@@ -146,6 +146,7 @@ class JobDocuments:
             "memory_max_mib": (job.spec.memory_range_mib or (None, None))[1],
             "not_enforced": self._not_enforced(job),
             "cpu_share": cpu_share(live) if live else None,
+            "cpu_list": attempt.cpu_list if attempt else None,
             "remarks": list(self._scheduler.view.remarks(job.id)) if live else [],
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,

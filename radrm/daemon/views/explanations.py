@@ -98,6 +98,7 @@ def _attempt(snapshot: Snapshot, attempt: Attempt, now: Instant) -> Document:
         "requested": _requested(attempt.requested) if attempt.requested else None,
         "devices": [_index(snapshot, uuid) for uuid in attempt.placement.devices],
         "collocation": attempt.placement.collocation.value,
+        "cpu_list": attempt.cpu_list,
         "launched_at": attempt.launched.wall_s,
         "started_at": attempt.started.wall_s if attempt.started else None,
         "ended_at": attempt.ended.wall_s if attempt.ended else None,

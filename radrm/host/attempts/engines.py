@@ -34,6 +34,11 @@ ENGINE_VARIABLE = "RADRM_CONTAINER_ENGINE"
 ARGUMENTS_VARIABLE = "RADRM_CONTAINER_ARGS"
 PROGRESS_VARIABLE = "RADRM_PROGRESS"
 REPORT_VARIABLE = "RADRM_REPORT_PY"
+PIPES_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+CLIENT_VARIABLE = "CUDA_MPS_LOG_DIRECTORY"
+"""Only clients of MPS have it. Every other job has a pipe directory, too, but that is empty."""
+LIMIT_VARIABLES = ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+CPUS_VARIABLE = "RADRM_CPU_LIST"
 LABEL = "radrm.attempt"
 PATIENCE_S = 5.0
 """Real seconds that all that one attempt's engines are asked may take, together."""
@@ -43,8 +48,8 @@ _PATH = re.compile("/[A-Za-z0-9/._@+-]+")
 _FULL_ID = re.compile("[0-9a-f]{64}")
 
 
-def arguments(token: str, environment: Mapping[str, str]) -> str:
-    """What a job puts behind `docker run`: the value of RADRM_CONTAINER_ARGS.
+def arguments(token: str, environment: Mapping[str, str], uid: int = 0, gid: int = 0) -> str:
+    """What a job of this user puts behind `docker run`: the value of RADRM_CONTAINER_ARGS.
 
     Made to be split at spaces by a shell (`docker run $RADRM_CONTAINER_ARGS ...`, without
     quotes). The token is named and not written out: a command line is everybody's to read.
@@ -54,9 +59,15 @@ def arguments(token: str, environment: Mapping[str, str]) -> str:
     # The socket's folder, and not the socket: the next daemon binds another one there.
     words += _mounted(PROGRESS_VARIABLE, environment, os.path.dirname)
     words += _mounted(REPORT_VARIABLE, environment, str)
+    words += _client(environment, uid, gid)
     names = [n for n in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if n]
     if any(not re.fullmatch(r"[A-Za-z0-9/-]+", name) for name in names) or names == ["void"]:
         names = []
+    # Rootless Podman starts no container with a cpuset that systemd has not delegated. Docker warns
+    # and goes on.
+    cpus = environment.get(CPUS_VARIABLE, "")
+    if environment.get(ENGINE_VARIABLE) != "podman" and re.fullmatch("[0-9,-]+", cpus):
+        words.append(f"--cpuset-cpus={cpus}")
     if environment.get(ENGINE_VARIABLE) == "podman":
         words += [f"--device=nvidia.com/gpu={name}" for name in names]
     elif names:
@@ -76,6 +87,25 @@ def _mounted(
     if not _PATH.fullmatch(path):
         return ()
     return (f"--env={name}", f"--volume={place(path)}:{place(path)}:ro")
+
+
+def _client(environment: Mapping[str, str], uid: int, gid: int) -> Sequence[str]:
+    """The arguments that make a container's processes clients of the job's MPS server, with its
+    cap; none for a job that is no client.
+
+    Clients and server speak by sockets in the pipe directory and by shared memory. A server serves
+    one user at a time: in Docker's containers everybody is root, unless told otherwise, and without
+    root (Podman, Docker in the user's own service) root there is the job's user here.
+    """
+    pipes = environment.get(PIPES_VARIABLE, "")
+    if CLIENT_VARIABLE not in environment or not _PATH.fullmatch(pipes):
+        return ()
+    passed = [name for name in (PIPES_VARIABLE, *LIMIT_VARIABLES) if name in environment]
+    words = [*(f"--env={name}" for name in passed), f"--volume={pipes}:{pipes}", "--ipc=host"]
+    rootless = environment.get("DOCKER_HOST", "").startswith("unix:///run/user/")
+    if uid != 0 and environment.get(ENGINE_VARIABLE) != "podman" and not rootless:
+        words.append(f"--user={uid}:{gid}")
+    return words
 
 
 def label_of(token: str) -> str:

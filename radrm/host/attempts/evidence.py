@@ -24,6 +24,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import saved
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
+from radrm.host.processes.affinity import MOST_CPUS, listed
 from radrm.host.processes.identity import Identity, identify
 
 _READING_S = 10.0
@@ -48,6 +49,8 @@ class Started:
     pid: int
     not_limited: str | None = None
     """Why the limits of CPUs or host memory could not be set."""
+    cpu_list: str | None = None
+    """The CPUs that it is bound to; None: it is not bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ class Evidence:
         if record is None:
             return None
         why = record.get("not_limited")
-        return Started(self._instant(record), record["pid"], why if isinstance(why, str) else None)
+        why = why if isinstance(why, str) else None
+        return Started(self._instant(record), record["pid"], why, _cpu_list(record))
 
     def ended(self) -> Ended | None:
         record, _ = attempts.read_record(self.folder, attempts.EXIT)
@@ -266,3 +270,12 @@ def read_saved(attempts_by_serial: Mapping[int, Evidence]) -> dict[int, Saved]:
     with ThreadPoolExecutor(_READ_AT_ONCE) as readers:
         found = zip(attempts_by_serial, readers.map(read, attempts_by_serial.values()), strict=True)
         return {serial: saved_work for serial, saved_work in found if saved_work is not None}
+
+
+def _cpu_list(start: Mapping[str, Any]) -> str | None:
+    """The CPUs in a start record, as the kernel lists them; None: none, or not of radrm."""
+    found = start.get("cpu_list")  # earlier releases wrote none
+    if not isinstance(found, list) or not 0 < len(found) <= MOST_CPUS:
+        return None
+    sound = all(type(cpu) is int and 0 <= cpu < MOST_CPUS for cpu in found)
+    return listed(found) if sound else None

@@ -120,9 +120,9 @@ ended badly, as far as its user can read them. `passing`, where it is there and 
 that what kept the attempt from starting lies with the server and may be over soon. Earlier
 releases wrote no `grace_s`, `limits` (`processes/limits.py`), `progress` (what `log_watcher.py`
 reads), `silent_s` (the real seconds of `--silent-limit`), `grouped` (no process of the job may run
-outside its group), `not_limited` (why a limit is not
-set), `exceeded_mib` (the host memory limit at which
-the kernel killed processes) and `tasks` (`elastic/exits.py`)."""
+outside its group), `not_limited` (why a limit is not set), `cpu_list` and `binds_tasks` (`plan.py`;
+a start record has the CPUs that were set), `exceeded_mib` (the host memory limit at which the
+kernel killed processes) and `tasks` (`elastic/exits.py`)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""

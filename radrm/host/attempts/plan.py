@@ -29,10 +29,12 @@ class LaunchPlan:
     host) None: no limit; `memory_most_mib`: its limit may grow up to this while it runs; None: it
     may not. `cpu_weight` None: 1. `progress_pattern`
     and `progress_file` are the options of that name; `silent_s`, on the launcher's clock, is
-    `--silent-limit`. `snapshot`: `cwd` lies in a copy of the code. `prepare`, where there is one,
-    gets the path of the attempt's control group of version 2, before the runner starts. It may
-    raise OSError, and then nothing is launched; no process of the job runs outside that group. It
-    may return a *gate*: a pipe from which the runner reads a byte before the job begins.
+    `--silent-limit`. `snapshot`: `cwd` lies in a copy of the code. `cpu_list`: the CPUs on which it
+    runs; None: all. `binds_tasks`: its own launcher binds each task to some of them, and the rest
+    of it runs on all. `prepare`, where there is one, gets the path of the attempt's control group
+    of version 2, before the runner starts. It may raise OSError, and then nothing is launched; no
+    process of the job runs outside that group. It may return a *gate*: a pipe from which the runner
+    reads a byte before the job begins.
     Strings may hold surrogate escapes, as paths and environments of Unix do.
     """
 
@@ -61,6 +63,8 @@ class LaunchPlan:
     progress_file: str | None = None
     silent_s: float | None = None
     snapshot: bool = False
+    cpu_list: Sequence[int] | None = None
+    binds_tasks: bool = False
     prepare: Callable[[str], int | None] | None = None
 
 
@@ -88,7 +92,9 @@ def launch_record(
     )
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
-    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment)
+    uid = os.geteuid() if plan.uid is None else plan.uid
+    gid = os.getegid() if plan.gid is None else plan.gid
+    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment, uid, gid)
     return {
         "job_id": plan.job_id,
         "attempt": plan.attempt,
@@ -112,6 +118,8 @@ def launch_record(
         "limits": limits.as_fields(),
         "progress": _progress(plan),
         "silent_s": None if plan.silent_s is None else real_s(plan.silent_s),
+        "cpu_list": None if plan.cpu_list is None else list(plan.cpu_list),
+        "binds_tasks": plan.binds_tasks,
     }
 
 

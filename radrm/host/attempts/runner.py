@@ -37,7 +37,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import job_process, saved, tails
 from radrm.host.attempts.elastic import exits
 from radrm.host.crossings import crossed
-from radrm.host.processes import cgroups
+from radrm.host.processes import affinity, cgroups
 from radrm.host.processes.identity import Identity, identify
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.stop import Stop
@@ -177,6 +177,9 @@ class Runner:
             os.close(self._lock)  # it says that the runner lives
             job_process.become_job(self._launch, script, go, tell)
         crossed("job forked")
+        bound = self._launch.get("cpu_list")  # earlier releases wrote none
+        if not self._launch.get("binds_tasks"):
+            bound = affinity.bind(self._job, bound)
         os.close(go)
         os.close(tell)
         try:
@@ -193,7 +196,7 @@ class Runner:
                 groups = [*filter(None, (self._cgroup,)), *self._limits.wanted()]
                 self._watcher = log_watcher.start(self._launch, groups, os.getpid())
                 crossed("log watcher started")
-            self._write_start(not_limited)
+            self._write_start(not_limited, bound)
             crossed("start announced")
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
@@ -222,7 +225,7 @@ class Runner:
             os.close(fd)
         return path
 
-    def _write_start(self, not_limited: str | None) -> None:
+    def _write_start(self, not_limited: str | None, bound: list[int] | None) -> None:
         job = identify(self._job)
         assert job is not None  # not reaped yet
         record = {
@@ -231,6 +234,7 @@ class Runner:
             "runner_pid": self._me.pid,
             "runner_start_ticks": self._me.start_ticks,
             "not_limited": not_limited,
+            "cpu_list": bound,
             **attempts.now(),
         }
         attempts.write_record(self._folder, attempts.START, record)

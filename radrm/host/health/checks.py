@@ -144,6 +144,8 @@ def _gpu_checks(config: Config, daemon_runs: bool, root: bool) -> Iterator[Check
     mps = config.mps.enabled
     yield Check("GPU driver", lambda: gpus.driver_version(driver))
     yield Check("MIG", lambda: gpus.mig(driver))
+    if driver.unified:
+        yield Check("GPU memory", lambda: gpus.unified_memory(driver))
     yield Check("persistence mode", lambda: gpus.persistence(driver))
     yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
     limit_w = config.energy.power_limit_w

@@ -48,6 +48,8 @@ class Driver:
     version: str | None = None
     reason: str | None = None
     errors: tuple[str, ...] = ()
+    unified: tuple[int, ...] = ()
+    """The indices of GPUs that use the server's memory."""
 
 
 def look(pynvml: Any, found: nvml.Found) -> Driver:
@@ -55,12 +57,13 @@ def look(pynvml: Any, found: nvml.Found) -> Driver:
     if found.gpus is None:
         return Driver(reason=found.reason)
     try:
-        found.gpus.devices()
+        unified = tuple(device.index for device in found.gpus.devices() if device.unified)
         errors = found.gpus.problems
         version = _asked(pynvml, pynvml.nvmlSystemGetDriverVersion)
         count = found.gpus.count()
         gpus = tuple(g for g in (_gpu(pynvml, index) for index in range(count)) if g is not None)
-        return Driver(gpus, None if version is None else _text(version), None, errors)
+        text = None if version is None else _text(version)
+        return Driver(gpus, text, None, errors, unified)
     finally:
         found.gpus.close()
 
@@ -149,6 +152,13 @@ def mig(driver: Driver) -> Finding:
     if on:
         return ok(name, f"on for {_listed(on)}")
     return ok(name, "off" if any(g.mig for g in driver.gpus) else "these GPUs have none")
+
+
+def unified_memory(driver: Driver) -> Finding:
+    """That jobs book the memory of some GPUs and the server's apart, although it is the same."""
+    where = f"{_listed(driver.unified)} use{'s' if len(driver.unified) == 1 else ''}"
+    apart = "jobs book --gpu-memory and --memory separately, and both take of it"
+    return ok("GPU memory", f"{where} the server's memory (unified): {apart}")
 
 
 def persistence(driver: Driver) -> Finding:

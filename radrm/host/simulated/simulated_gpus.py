@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Unreachable
 from radrm.host.gpus.source import GpuSource, OwnerOf
+from radrm.host.processes.affinity import listed
 from radrm.host.simulated.client import DriverClient
 
 
@@ -31,7 +33,7 @@ class SimulatedGpus(GpuSource):
         self._client: DriverClient | None = None
 
     def devices(self) -> tuple[Device, ...]:
-        return tuple(self._device(found) for found in self._ask("devices")["devices"])
+        return _with_cpus([self._device(found) for found in self._ask("devices")["devices"]])
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         readings = self._ask("read", uuids=list(uuids))["readings"]
@@ -45,7 +47,8 @@ class SimulatedGpus(GpuSource):
     def _device(self, found: dict[str, Any]) -> Device:
         kind = DeviceKind(found["kind"])
         mps = self._mps and kind is DeviceKind.GPU
-        return Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps})
+        links = tuple((peer, count) for peer, count in found.get("nvlinks") or ())
+        return Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps, "nvlinks": links})
 
     def _ask(self, op: str, **fields: object) -> dict[str, Any]:
         if self._client is not None:
@@ -61,6 +64,19 @@ class SimulatedGpus(GpuSource):
             raise DeviceError(
                 f"the simulated GPUs do not answer ({error}); restart the daemon"
             ) from error
+
+
+def _with_cpus(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """Return the devices, each with its part of this server's CPUs as those of its NUMA node."""
+    nodes = sorted({d.numa_node for d in devices if d.numa_node is not None})
+    cpus = sorted(os.sched_getaffinity(0))
+    ends = [len(cpus) * place // max(1, len(nodes)) for place in range(len(nodes) + 1)]
+    lists: dict[int | None, str | None] = {
+        node: listed(cpus[ends[place] : ends[place + 1]]) or None
+        for place, node in enumerate(nodes)
+    }
+    found = [(device, lists.get(device.numa_node)) for device in devices]
+    return tuple(replace(d, numa_cpus=each, socket_cpus=each) for d, each in found)
 
 
 def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:

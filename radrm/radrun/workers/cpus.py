@@ -1,8 +1,9 @@
-"""Give each worker its CPUs: those of the job, dealt out so that workers share none.
+"""Give each worker its CPUs: those near its GPUs, dealt out so that workers share none.
 
 A worker with a share of `c` CPUs may run on `ceil(c)` of them. The job's control group limits all
 workers together; this only divides among them what the job has. The first CPU depends on the
-job's id, because all jobs of a server deal from the same CPUs.
+job's id, because all jobs of a server deal from the same CPUs. Workers that
+have more CPUs than are near, or of which that is not known, get some of all CPUs.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from radrm.radrun.placement import Task
 from radrm.radrun.workers import proc
 from radrm.radrun.workers.process import Worker
 
+_Shares = dict[tuple[str, int], float | None]
 _GOLDEN = 0.6180339887498949
 _MOST_THREADS = 100_000
 
@@ -41,6 +44,12 @@ class Cpus:
         self._job_id = job_id
         self._allowed = sorted(os.sched_getaffinity(0))
         self._shares: dict[tuple[str, int], float | None] = {}
+        self._near: dict[tuple[str, int], tuple[int, ...]] = {}
+
+    def place(self, tasks: Collection[Task]) -> None:
+        """Note the shares of the tasks of a placement, and the CPUs near each."""
+        self._shares = {task.key: task.cpus for task in tasks}
+        self._near = {task.key: task.near_cpus for task in tasks}
 
     def set(self, shares: Mapping[tuple[str, int], float | None]) -> None:
         """Note the shares of all tasks."""
@@ -50,12 +59,24 @@ class Cpus:
         """Set the affinity of all threads of these workers. Their children inherit it."""
         # The pid of one that has ended may be another process's by now.
         shares = {key: self._shares.get(key) for key, each in workers.items() if not each.ended}
-        if all(share is None for share in shares.values()):
+        if all(share is None and not self._near.get(key) for key, share in shares.items()):
             return
         everything = proc.census()
-        for key, cpus in deal(self._allowed, shares, self._job_id).items():
-            for pid in proc.tree(everything, {workers[key].pid}):
-                set_affinity(pid, cpus)
+        for place, its in self._places(shares).items():
+            for key, cpus in deal(place, its, self._job_id).items():
+                for pid in proc.tree(everything, {workers[key].pid}):
+                    set_affinity(pid, cpus)
+
+    def _places(self, shares: _Shares) -> dict[tuple[int, ...], _Shares]:
+        """The CPUs that tasks get some of, and the shares of these tasks."""
+        found: dict[tuple[int, ...], _Shares] = {}
+        for key, share in shares.items():
+            found.setdefault(self._near.get(key, ()), {})[key] = share
+        places: dict[tuple[int, ...], _Shares] = {}
+        for near, its in found.items():
+            enough = len(near) >= max(1.0, sum(share or 0.0 for share in its.values()))
+            places.setdefault(near if enough else tuple(self._allowed), {}).update(its)
+        return places
 
 
 def set_affinity(pid: int, cpus: set[int]) -> None:

@@ -45,6 +45,9 @@ def test_near_gpus_are_shown_if_there_are_several_groups() -> None:
     assert "NEAR" in title
     assert ["NVLink 0, NUMA 3" in rows[0], "  NUMA 1 " in rows[1]] == [True, True]
     assert "NEAR" not in lines({}, {})[0]  # of an older daemon
+    mesh: Any = {**none, "nvlinks": {"1": 1, "3": 2}, "pcie_switch": 0}
+    _, *rows = lines({**none, "pcie_switch": 2}, mesh)
+    assert ["PCIe 2" in rows[0], "NVLink to 1 3x2 " in rows[1]] == [True, True]
 
 
 def test_what_jobs_have_booked_of_the_server_stands_first_below() -> None:
@@ -75,6 +78,12 @@ def test_health_and_unmanaged_stand_below() -> None:
         f"  GPU 1   {ECC}",
         f"  GPU 1   {HOT}",
         "  GPU 1   unmanaged: process 4711 of bob, 19.5G, python train.py",
+    ]
+
+
+def test_unified_memory_is_said() -> None:
+    assert remarks([gpu(unified=True), gpu(1, unified=False)]) == [
+        ("GPU 0", "unified memory: the server's, which all its programs share")
     ]
 
 

@@ -117,6 +117,114 @@ def test_idle_gpus_of_one_type_differ_little() -> None:
     assert where(world, world.submit(5 * GIB, gpus=2, smact=0.1)) == (1, 2)
 
 
+# The mesh of a DGX-1: the links of each pair of GPUs that has any. Each GPU has six.
+DGX_1 = {
+    pair: links
+    for links, pairs in (
+        (2, ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))),
+        (1, ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))),
+    )
+    for pair in pairs
+}
+
+
+def meshed(pairs: dict[tuple[int, int], int], count: int = 8) -> tuple[Device, ...]:
+    """GPUs with these links, the first half of them on NUMA node 0."""
+    links: dict[int, list[tuple[int, int]]] = {index: [] for index in range(count)}
+    for (one, other), number in pairs.items():
+        links[one].append((other, number))
+        links[other].append((one, number))
+    return tuple(
+        replace(d, nvlinks=tuple(sorted(links[d.index])), numa_node=2 * d.index // count)
+        for d in gpus(count)
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+@pytest.mark.parametrize(
+    ("busy", "gpus", "gets"),
+    [
+        # Two links, and one NUMA node.
+        ((), 2, (0, 3)),
+        ((0,), 2, (1, 2)),
+        # Two links before one NUMA node.
+        ((2, 3, 5, 6, 7), 2, (0, 4)),
+        ((0, 2, 4, 6), 2, (1, 5)),
+        # All of them linked.
+        ((), 4, (0, 1, 2, 3)),
+        ((0,), 4, (4, 5, 6, 7)),
+        ((3, 4, 5), 3, (0, 1, 2)),
+        ((0, 1, 3, 5, 6), 2, (4, 7)),
+    ],
+)
+def test_in_a_mesh_a_job_gets_gpus_with_the_most_links(
+    policy: Policy, busy: tuple[int, ...], gpus: int, gets: tuple[int, ...]
+) -> None:
+    world = start(meshed(DGX_1), policy, busy)
+    assert where(world, world.submit(25 * GIB, gpus=gpus, smact=0.6)) == gets
+
+
+def test_meshes_of_two_servers_are_apart() -> None:
+    """Both have GPUs 0 and 1, by the same numbers of links."""
+    pairs = {(0, 1): 1, (0, 2): 2}
+    here = [replace(d, name="A100") for d in meshed(pairs, 3)]
+    there = [replace(d, uuid=f"{d.uuid}-b", node="b") for d in here]
+    offers = [offered(device) for device in here + there]
+    found = find_near([offers[1], offers[3]], offers)
+    assert found is not None
+    assert [offer.device.uuid for offer in found] in (["GPU-0", "GPU-2"], ["GPU-0-b", "GPU-2-b"])
+
+
+@pytest.mark.parametrize(
+    ("switches", "bridges", "numa", "busy", "gets"),
+    [
+        ((None, 1, 1, None), (), (), (), (1, 2)),
+        # One switch before one host bridge before one NUMA node.
+        ((0, 0, 2, 2), (0, 0, 0, 0), (0, 0, 0, 0), (0,), (2, 3)),
+        ((None, None, 2, 2), (0, 0, None, None), (0, 0, 0, 0), (2,), (0, 1)),
+        ((), (None, None, None, 0, 0), (0, 0, 0, 1, 1), (), (3, 4)),
+        ((), (0, 1, 0, 1), (0, 0, 0, 0), (0,), (1, 3)),
+    ],
+)
+def test_without_nvlink_the_nearest_pcie_device_counts(
+    switches: tuple[int | None, ...],
+    bridges: tuple[int | None, ...],
+    numa: tuple[int | None, ...],
+    busy: tuple[int, ...],
+    gets: tuple[int, ...],
+) -> None:
+    count = max(len(switches), len(bridges), len(numa))
+    devices = [
+        replace(
+            device,
+            pcie_switch=switches[device.index] if switches else None,
+            host_bridge=bridges[device.index] if bridges else None,
+        )
+        for device in placed((), numa or (None,) * count)
+    ]
+    world = start(tuple(devices), Exclusive(), busy)
+    assert where(world, world.submit(25 * GIB, gpus=2, smact=0.6)) == gets
+
+
+def test_nvlink_comes_before_pcie() -> None:
+    devices = [replace(d, pcie_switch=d.index // 2) for d in placed((0, 1, 1, 0))]
+    world = start(tuple(devices), Exclusive())
+    assert where(world, world.submit(25 * GIB, gpus=2, smact=0.6)) == (0, 3)
+
+
+def offered(device: Device) -> Offer:
+    return Offer(
+        device=device,
+        mode=Collocation.TIMESLICE,
+        idle=True,
+        free_mib=device.capacity_mib,
+        smact=0.0,
+        smact_refusal=None,
+        occupants=(),
+        refusal=None,
+    )
+
+
 LARGE, A6000 = {"total_mib": 80 * GIB}, {"name": "RTX A6000"}
 
 
@@ -144,19 +252,7 @@ def test_devices_that_are_as_good(
     chosen: tuple[int, ...],
     found: tuple[int, ...] | None,
 ) -> None:
-    offers = [
-        Offer(
-            device=replace(device, **changes.get(device.index, {})),
-            mode=Collocation.TIMESLICE,
-            idle=True,
-            free_mib=device.capacity_mib,
-            smact=0.0,
-            smact_refusal=None,
-            occupants=(),
-            refusal=None,
-        )
-        for device in placed(groups)
-    ]
+    offers = [offered(replace(d, **changes.get(d.index, {}))) for d in placed(groups)]
     near = find_near([offers[index] for index in chosen], offers)
     assert near == (None if found is None else [offers[index] for index in found])
 

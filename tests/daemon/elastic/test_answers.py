@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -64,8 +65,11 @@ class Place:
             elastic=self.folder, mps=None, grace_s=30.0, isolation=self.isolation
         )
         others: Any = {"wake": Mock(), "read_soon": Mock()}
+        site.cpu_bind = "socket"
         store = Mock()
-        store.submissions.of_job.return_value.envelope.environment = {}
+        submission = store.submissions.of_job.return_value
+        submission.envelope.environment = {}
+        submission.job_file.return_value.options.cpu_bind = None
         self.resizes = Resizes(
             clock,
             self.world.scheduler,
@@ -165,6 +169,21 @@ def test_the_placement_is_written_once_and_the_answer_looked_for(grows: Place) -
     (event,) = grows.answer(resized(grows))
     assert isinstance(event, ev.Resized)
     assert (event.target, event.generation) == (grows.action.target, 2)
+
+
+def test_the_cpus_are_those_near_the_new_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(32)))
+    place = Place(1, 2)
+    world = place.world
+    cpus = {"GPU-0": "0-7", "GPU-1": "8-15"}
+    seen = tuple(replace(d, socket_cpus=cpus.get(d.uuid)) for d in world.devices)
+    world.step(ev.DevicesSeen(at=world.now, devices=seen))
+    place.resizes.begin(place.action)
+    (event,) = place.answer(WRITTEN, resized(place))
+    assert isinstance(event, ev.Resized) and event.cpu_list == "0-15"
+    world.step(event)
+    attempt = world.live(place.job)
+    assert attempt is not None and attempt.cpu_list == "0-15"
 
 
 def test_the_limits_are_those_of_the_larger_size_meanwhile() -> None:

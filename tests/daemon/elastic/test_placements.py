@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from radrm.core.records import Job, Placement, Share
-from radrm.core.words import Collocation, Resizing
+from radrm.core.records import Device, Job, Placement, Share
+from radrm.core.words import Collocation, DeviceKind, Resizing
 from radrm.daemon.elastic.placements import placement_text, shares_text
-from radrm.daemon.launching import task_environments
+from radrm.daemon.launching import _device_variables, task_environments
 from radrm.errors import Refused
+from radrm.host.isolation.isolation import Isolation
+from radrm.host.isolation.numbers import Numbers
 from radrm.host.mps.interface import Access
 from tests.world import GIB, World, gpus
 
@@ -35,15 +38,18 @@ def environments(
     cap_mib: int | None = None,
     submitted: Mapping[str, str] | None = None,
     own: Mapping[str, str] | None = None,
+    bind: str | None = None,
+    devices: Sequence[Device] = DEVICES,
     **site: Any,
 ) -> dict[tuple[str, int], dict[str, str]]:
-    options = SimpleNamespace(env=tuple((own or {}).items()), device_ids=None)
+    options = SimpleNamespace(env=tuple((own or {}).items()), device_ids=None, cpu_bind=bind)
     submission: Any = SimpleNamespace(
         envelope=SimpleNamespace(environment=dict(submitted or {})),
         job_file=lambda: SimpleNamespace(options=options),
     )
-    place: Any = SimpleNamespace(**{"mps": None, "device_ids": "uuid", **site})
-    order = [DEVICES[2], DEVICES[0], DEVICES[1]]
+    usual = {"mps": None, "device_ids": "uuid", "cpu_bind": "socket", "isolation": Isolation()}
+    place: Any = SimpleNamespace(**{**usual, **site})
+    order = [devices[2], devices[0], devices[1]]
     return task_environments(a_job(), Placement(SHARES, mode), cap_mib, submission, order, place)
 
 
@@ -56,6 +62,7 @@ def test_each_task_sees_its_own_gpus_and_cpus() -> None:
             "RADRM_GPUS": "3",
             "RADRM_GPU_MEMORY_MIB": "2048",
             "RADRM_CPUS": "2.5",
+            "RADRM_CPU_LIST": "",
             "OMP_NUM_THREADS": "2",
             "PYTHON_CPU_COUNT": "2",
         },
@@ -65,11 +72,26 @@ def test_each_task_sees_its_own_gpus_and_cpus() -> None:
             "RADRM_GPUS": "3",
             "RADRM_GPU_MEMORY_MIB": "1024",
             "RADRM_CPUS": "4",
+            "RADRM_CPU_LIST": "",
             "OMP_NUM_THREADS": "4",
             "PYTHON_CPU_COUNT": "4",
         },
     }
     assert environments(device_ids="index")["main", 1]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_each_task_is_told_the_cpus_near_its_own_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(32)))
+    sockets = ("0-7", "0-7", "16-23")
+    devices = [replace(d, socket_cpus=s) for d, s in zip(DEVICES, sockets, strict=True)]
+
+    def lists(**changes: Any) -> list[str]:
+        found = environments(devices=devices, **changes)
+        return [found["main", task]["RADRM_CPU_LIST"] for task in (0, 1)]
+
+    assert lists() == ["16-23", "0-7"]
+    assert lists(bind="none") == lists(cpu_bind="none") == ["", ""]
+    assert lists(cpu_bind="none", bind="socket") == ["16-23", "0-7"]
 
 
 def test_what_the_user_has_set_stays() -> None:
@@ -92,6 +114,57 @@ def test_each_task_is_a_client_of_mps_with_its_own_cap() -> None:
     assert its["CUDA_MPS_PIPE_DIRECTORY"] == "/pipes"
     assert its["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=1000M,1=1000M"
     assert its["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+
+
+GPU_5 = replace(DEVICES[0], uuid="GPU-5", index=5)
+INSTANCE = replace(DEVICES[0], uuid="MIG-1", index=5, kind=DeviceKind.MIG, parent="GPU-5")
+
+
+@pytest.mark.parametrize(
+    ("device", "spans", "cuda", "containers"),
+    [
+        (GPU_5, None, "5", "5"),
+        (GPU_5, False, "0", "GPU-5"),  # the only GPU of its control daemon
+        (GPU_5, True, "GPU-5", "GPU-5"),
+        (INSTANCE, None, "MIG-1", "MIG-1"),  # its GPU's number would be the first instance
+        (INSTANCE, False, "MIG-1", "MIG-1"),
+    ],
+)
+def test_who_asks_for_an_index_gets_it_where_it_is_sure(
+    device: Device, spans: bool | None, cuda: str, containers: str
+) -> None:
+    share = Share(device.uuid, 1024)
+    options = SimpleNamespace(env=(), cpu_bind="none", device_ids="index")
+    submission: Any = SimpleNamespace(
+        envelope=SimpleNamespace(environment={}),
+        job_file=lambda: SimpleNamespace(options=options),
+    )
+    mode, mps = Collocation.TIMESLICE, None
+    if spans is not None:
+        access = Access("/pipes", None, {device.uuid: 0})
+        mode = Collocation.MPS
+        mps = SimpleNamespace(access=lambda uuids: access, empty_pipes=None, spans=spans)
+    site: Any = SimpleNamespace(mps=mps, device_ids="uuid", isolation=Isolation())
+    found = task_environments(a_job(), Placement((share,), mode), 512, submission, [device], site)[
+        "main", 0
+    ]
+    assert found["CUDA_VISIBLE_DEVICES"] == cuda
+    assert found["NVIDIA_VISIBLE_DEVICES"] == containers
+    assert found.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") == (None if spans is None else "0=512M")
+
+
+def test_an_isolated_job_counts_only_its_own_gpus() -> None:
+    """CUDA numbers what a process can open; container engines number all."""
+    own = [replace(GPU_5, minor=2), replace(DEVICES[1], index=3, minor=0)]
+    shares = tuple(Share(each.uuid, 1024) for each in own)
+    placement = Placement(shares, Collocation.TIMESLICE)
+    options: Any = SimpleNamespace(device_ids="index", cpu_bind="none")
+    site: Any = SimpleNamespace(mps=None, device_ids="uuid", isolation=Isolation(None, Numbers()))
+    found = _device_variables(placement, shares, own, None, options, site, live=False)
+    assert found["CUDA_VISIBLE_DEVICES"] == "1,0"
+    assert found["NVIDIA_VISIBLE_DEVICES"] == "GPU-5,GPU-1"
+    found = _device_variables(placement, shares, own, None, options, site, live=True)
+    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-5,GPU-1", "it may have other GPUs soon"
 
 
 # ------------------------------------------------------------------ texts

@@ -122,11 +122,11 @@ def test_clients_are_told_where_their_server_is_and_how_much_they_may_have(serve
         server.client("--gpu-memory=8G", "--device-ids=index"),
         server.client("--gpu-memory=4G"),
     ]
-    for job, cap in zip(jobs, (8192, 4096), strict=True):
+    for job, cap, name in zip(jobs, (8192, 4096), ("0", FIRST), strict=True):
         run = server.folder / "home" / "run" / "mps"
         notes = server.told(job, "ready")
         assert notes[1:6] == [
-            f"CUDA_VISIBLE_DEVICES={FIRST}",
+            f"CUDA_VISIBLE_DEVICES={name}",
             f"CUDA_MPS_PIPE_DIRECTORY={run}/11111111",
             f"CUDA_MPS_LOG_DIRECTORY={run}/11111111.log",
             f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0={cap}M",

@@ -7,10 +7,13 @@ test_dgx.py; a driver that hangs: test_readings.py.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from radrm.host.isolation.isolation import find as find_isolation
+from radrm.host.isolation.numbers import GPU_MAJOR
 from tests.daemon.harness import DaemonHome
 from tests.standins.nvml_library import Nvml
 from tests.waiting import wait_until
@@ -24,6 +27,7 @@ LOST = 15
 JOB = """\
 #!/bin/bash
 echo "process $CUDA_VISIBLE_DEVICES $$ $1" >> $STAND_IN_NVML_STATE
+for file in nvidia?; do (: < $file) 2>> opened.$RADRM_JOB_ID; done
 until [ -e go ]; do sleep 0.05; done
 """
 
@@ -43,6 +47,12 @@ def hold(server: DaemonHome, mib: int) -> int:
     return server.submit(f"--gpu-memory={mib}", "--", "bash", "hold.sh", str(mib))
 
 
+def errors(server: DaemonHome, job: int) -> list[str]:
+    """Why a job could not open the files nvidia0, nvidia1..."""
+    lines = (server.work / f"opened.{job}").read_text().splitlines()
+    return [line.rpartition(": ")[2] for line in lines]
+
+
 def let_go(server: DaemonHome) -> None:
     (server.work / "go").touch()
 
@@ -51,7 +61,11 @@ def let_go(server: DaemonHome) -> None:
 
 
 def test_it_starts_reads_and_places(server: DaemonHome) -> None:
+    """And a job can open its own GPU alone."""
     server.settings = ["policy=magm"]
+    can_isolate = find_isolation(True, os.getuid()).reason is None
+    for minor in range(2) if can_isolate else ():
+        os.mknod(server.work / f"nvidia{minor}", 0o20666, os.makedev(GPU_MAJOR, minor))
     server.start()
     first = server.ask("gpus")[0]
     assert (first["total_mib"], first["free_mib"]) == (40960, 40360)
@@ -62,6 +76,10 @@ def test_it_starts_reads_and_places(server: DaemonHome) -> None:
     )
     assert [g["jobs"] for g in ends] == [[jobs[0]], [jobs[1]]]
     assert [g["unmanaged_mib"] for g in ends] == [0, 0]
+    if can_isolate:
+        # No driver is here, so a GPU that a job may open is no device.
+        no, missing = "Operation not permitted", "No such device or address"
+        assert [errors(server, job) for job in jobs] == [[missing, no], [no, missing]]
     third = hold(server, 1000)
     assert "coarse" in server.job(third)["reason"], "and says so"
     let_go(server)

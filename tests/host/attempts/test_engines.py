@@ -48,6 +48,19 @@ def test_the_arguments_as_a_shell_splits_them(environment: dict[str, str], gpus:
     assert TOKEN not in text
 
 
+def test_docker_is_told_the_cpus() -> None:
+    """Rootless Podman starts no container with a cpuset that systemd has not delegated."""
+    told = ["--cpuset-cpus=0-7,64"]
+    for engine, cpus, words in (
+        ("docker", "0-7,64", told),
+        ("podman", "0-7,64", []),
+        ("docker", "", []),
+        ("docker", "0 --privileged", []),
+    ):
+        its = {"RADRM_CONTAINER_ENGINE": engine, "RADRM_CPU_LIST": cpus}
+        assert engines.arguments(TOKEN, its).split(" ")[2:] == words
+
+
 @pytest.mark.parametrize(
     ("path", "mounted"),
     [
@@ -69,6 +82,41 @@ def test_the_file_that_reports_is_mounted() -> None:
     words = engines.arguments(TOKEN, {"RADRM_REPORT_PY": "/usr/lib/radrm/report.py"}).split(" ")
     file = "/usr/lib/radrm/report.py"
     assert words[2:] == ["--env=RADRM_REPORT_PY", f"--volume={file}:{file}:ro"]
+
+
+CLIENT = {
+    "CUDA_MPS_PIPE_DIRECTORY": "/run/radrm/mps/GPU-1",
+    "CUDA_MPS_LOG_DIRECTORY": "/run/radrm/mps/GPU-1.log",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8192M",
+}
+PASSED = [
+    "--env=CUDA_MPS_PIPE_DIRECTORY",
+    "--env=CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "--volume=/run/radrm/mps/GPU-1:/run/radrm/mps/GPU-1",
+    "--ipc=host",
+]
+SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+
+
+@pytest.mark.parametrize(
+    ("changes", "uid", "words"),
+    [
+        ({}, 1000, [*PASSED, "--user=1000:100"]),
+        ({}, 0, PASSED),
+        ({SHARE: "60"}, 0, [*PASSED[:2], f"--env={SHARE}", *PASSED[2:]]),
+        ({"RADRM_CONTAINER_ENGINE": "podman"}, 1000, PASSED),
+        ({"DOCKER_HOST": "unix:///run/user/1000/docker.sock"}, 1000, PASSED),
+        ({"CUDA_MPS_PIPE_DIRECTORY": "/run/a b"}, 1000, []),
+        ({"CUDA_MPS_PIPE_DIRECTORY": "/run/a:/etc"}, 1000, []),
+        ({"CUDA_MPS_PIPE_DIRECTORY": None}, 1000, []),
+        ({"CUDA_MPS_LOG_DIRECTORY": None}, 1000, []),  # no client: its pipe directory is empty
+    ],
+)
+def test_a_client_of_mps_stays_one_in_its_container(
+    changes: dict[str, str | None], uid: int, words: list[str]
+) -> None:
+    environment = {k: v for k, v in {**CLIENT, **changes}.items() if v is not None}
+    assert engines.arguments(TOKEN, environment, uid, 100).split(" ")[2:] == words
 
 
 # ------------------------------------------------------------------ asking an engine

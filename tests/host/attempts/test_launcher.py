@@ -7,6 +7,7 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,14 @@ from radrm.core.records import Exit
 from radrm.errors import Refused, StoreError
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import launcher
-from radrm.host.attempts.evidence import Ended, Lost, Started
+from radrm.host.attempts.evidence import Ended, Evidence, Lost, Started
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
+from radrm.host.processes.affinity import listed
 from tests.host.attempts.host import SERIAL, SLEEPER, Host, end_of, next_of
+
+ALL_CPUS = sorted(os.sched_getaffinity(0))
+CPU = ALL_CPUS[-1]
 
 # ------------------------------------------------------------------ one daemon
 
@@ -40,6 +45,38 @@ def test_an_ordinary_life(host: Host) -> None:
     assert daemon.serials() == [SERIAL]
     daemon.forget(SERIAL)
     assert daemon.serials() == []
+
+
+@pytest.mark.parametrize(
+    ("its", "runs_on", "told"),
+    [
+        ({"cpu_list": [CPU]}, [CPU], str(CPU)),
+        ({}, ALL_CPUS, None),
+        # Its own launcher binds its tasks.
+        ({"cpu_list": [CPU], "binds_tasks": True}, ALL_CPUS, str(CPU)),
+        # CPUs that have gone offline since.
+        ({"cpu_list": [8000]}, ALL_CPUS, None),
+    ],
+)
+def test_a_job_runs_on_the_cpus_near_its_gpus(
+    host: Host, its: dict[str, Any], runs_on: list[int], told: str | None
+) -> None:
+    daemon = host.daemon()
+    daemon.launch(host.plan("sh", "-c", "grep Cpus_allowed_list /proc/self/status", **its))
+    started = next_of(daemon)
+    assert isinstance(started, Started) and started.cpu_list == told
+    end_of(daemon)
+    assert (host.cwd / "out").read_text().split()[1] == listed(runs_on)
+
+
+@pytest.mark.parametrize("cpus", ["0", [None], [-1], [True], [1e3], [8192], [0] * 9000, {}, None])
+def test_a_start_record_with_other_cpus_names_none(host: Host, cpus: Any) -> None:
+    host.folder.mkdir(parents=True)
+    fields = {"pid": 1, "start_ticks": 1, "runner_pid": 1, "runner_start_ticks": 1}
+    record = {**fields, "cpu_list": cpus, **attempts.now()}
+    attempts.write_record(str(host.folder), attempts.START, record)
+    started = Evidence(str(host.folder), Clock()).started()
+    assert started is not None and started.cpu_list is None
 
 
 def test_many_at_once(host: Host) -> None:

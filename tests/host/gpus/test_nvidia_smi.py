@@ -56,7 +56,8 @@ def test_a_gpu() -> None:
 @pytest.mark.parametrize("word", ["[N/A]", "[Not Supported]", "ERR!", "[Unknown Error]", "nan", ""])
 def test_what_is_not_told_is_not_known(word: str) -> None:
     found = parse_gpu(f"{A}, 0, NVIDIA A100, {word}, {word}, {word}, {word}, {word}, {word}")
-    assert found == GpuLine(A, 0, "NVIDIA A100", None, None, None, None, None, False)
+    unified = word in ("[N/A]", "[Not Supported]")
+    assert found == GpuLine(A, 0, "NVIDIA A100", None, None, None, None, None, False, unified)
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,13 @@ def test_look(mocker: MockerFixture) -> None:
     assert [(g.persistence, g.compute_mode, g.gpm) for g in found.gpus] == [(True, 0, False)] * 2
 
 
+def test_look_at_unified_memory(mocker: MockerFixture) -> None:
+    none = Chip(uuid="GPU-u", fails={"nvmlDeviceGetMemoryInfo": 3})
+    found = look(mocker, Chip(uuid="GPU-a"), none)
+    assert (found.unified, found.errors) == ((1,), ())
+    judged(gpus.unified_memory(found), "ok", "GPU 1 uses the server's memory (unified)")
+
+
 def test_look_at_an_old_driver(mocker: MockerFixture) -> None:
     old = {
         name: pynvml.NVMLError(NO_FUNCTION)

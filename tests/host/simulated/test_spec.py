@@ -80,6 +80,12 @@ def near(spec: str) -> list[tuple[int | None, int | None]]:
         ("sim:NUMA=2,3xA100-40GB", [(None, 0), (None, 0), (None, 1)]),
         ("sim:4xA100-40GB,nvlink=2,numa=4", [(0, 0), (0, 0), (2, 0), (2, 0)]),
         ("sim:A100-40GB:7g.40gb,2xA100-40GB,nvlink=2", [(None, None), (1, None), (1, None)]),
+        ("sim:4xH100-80GB:nvlink=pairs", [(0, None), (0, None), (2, None), (2, None)]),
+        ("sim:3xH100:nvlink=ALL:numa=2", [(0, 0), (0, 0), (0, 1)]),
+        ("sim:3xH100,nvlink=all", [(0, None)] * 3),
+        # Each group has NUMA nodes and links of its own.
+        ("sim:2xH100:nvlink=all:numa=all,2xL4:numa=1", [(0, 0), (0, 0), (None, 1), (None, 2)]),
+        ("sim:A100-40GB:7g.40gb:nvlink=pairs", [(None, None)]),
     ],
 )
 def test_groups_of_near_gpus(spec: str, groups: list[tuple[int | None, int | None]]) -> None:
@@ -106,6 +112,8 @@ def test_groups_of_near_gpus(spec: str, groups: list[tuple[int | None, int | Non
         ("sim:A100-40GB,nvlink=0", "nvlink needs a number of GPUs from 1 on, not 0"),
         ("sim:numa=2", "no GPU"),
         ("sim:A100-40GB,numa=two", "'numa=two'"),
+        ("sim:A100-40GB:nvlink=two", "'nvlink=two'"),
+        ("sim:A100-40GB:nvlink=0", "nvlink needs a number of GPUs from 1 on, not 0"),
     ],
 )
 def test_a_bad_spec_is_one_line_with_an_example(spec, cause):

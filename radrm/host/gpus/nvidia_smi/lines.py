@@ -14,6 +14,7 @@ GPU_FIELDS = (
 OLD_GPU_FIELDS = "uuid,index,name,memory.total,memory.used,utilization.gpu,power.draw"
 """For drivers before 510, which refuse `memory.reserved`."""
 APP_FIELDS = "gpu_uuid,pid,used_memory"
+_NO_MEMORY = ("[N/A]", "N/A", "[Not Supported]")
 _MIB_MAX = 1 << 30
 _POWER_MAX_W = 100_000.0
 
@@ -31,6 +32,8 @@ class GpuLine:
     utilization: float | None
     power_w: float | None
     mig: bool
+    unified: bool = False
+    """The driver offers no memory of the GPU, which so uses the server's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ def parse_gpu(line: str, fields: str = GPU_FIELDS) -> GpuLine | None:
         return None
     total = count(cells["memory.total"])
     utilization = _within(cells["utilization.gpu"], 100.0)
+    mig = cells.get("mig.mode.current") == "Enabled"
     return GpuLine(
         uuid=cells["uuid"],
         index=count(cells["index"]) or 0,
@@ -58,7 +62,8 @@ def parse_gpu(line: str, fields: str = GPU_FIELDS) -> GpuLine | None:
         used_mib=count(cells["memory.used"], total),
         utilization=None if utilization is None else utilization / 100,
         power_w=_within(cells["power.draw"], _POWER_MAX_W),
-        mig=cells.get("mig.mode.current") == "Enabled",
+        mig=mig,
+        unified=not mig and cells["memory.total"] in _NO_MEMORY,
     )
 
 

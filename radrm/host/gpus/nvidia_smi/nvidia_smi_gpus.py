@@ -30,6 +30,7 @@ from radrm.host.gpus.nvidia_smi.lines import (
 )
 from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
 from radrm.host.gpus.stream import LineKind, Stream, ask
+from radrm.host.gpus.unified import UnifiedMemory
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
 
 SMACT_SOURCE = "nvidia-smi-utilization"
@@ -68,6 +69,8 @@ class NvidiaSmi(GpuSource):
         self._report = Report()
         self._sized: dict[str, int | None] = {}
         """The size that `devices` returned for each instance; None: from its profile."""
+        self._unified: dict[str, UnifiedMemory] = {}
+        """By the UUIDs of GPUs without memory of their own."""
         self._unmanaged = UnmanagedProcesses()
         self._gpu_stream = Stream("nvidia-smi", self._gpu_command, self._take_gpu)
         self._app_stream = Stream(
@@ -103,6 +106,8 @@ class NvidiaSmi(GpuSource):
         for line in sorted(self._listed.values(), key=lambda line: line.index):
             if line.mig:
                 devices += self._instances(line, instances.get(line.uuid, ()))
+            elif line.unified:
+                devices += self._unified_gpu(line)
             elif line.total_mib:
                 devices.append(_gpu(line))
         there = {d.uuid for d in devices if d.kind is DeviceKind.MIG}
@@ -124,6 +129,23 @@ class NvidiaSmi(GpuSource):
             self._sized[instance.uuid] = seen[1].total_mib if seen else None
             devices.append(_instance(line, instance, seen[1] if seen else None))
         return devices
+
+    def _unified_gpu(self, line: GpuLine) -> list[Device]:
+        """Return a GPU with the server's memory; nothing if that is not known either."""
+        apps = [app for _, app in list(self._apps.values())]
+        held = [app.used_mib or 0 for app in apps if app.uuid == line.uuid]
+        memory = self._unified.setdefault(line.uuid, UnifiedMemory()).listed(sum(held) << 20)
+        if memory is None:
+            return []
+        sizes = replace(line, total_mib=memory.total >> 20, reserved_mib=-(-memory.reserved >> 20))
+        return [replace(_gpu(sizes), unified=True)]
+
+    def _used_mib(self, line: GpuLine, held: Mapping[int, int | None]) -> int | None:
+        if not line.unified:
+            return line.used_mib
+        mib = sum(each or 0 for each in held.values())
+        memory = self._unified[line.uuid].now(mib << 20) if line.uuid in self._unified else None
+        return None if memory is None else memory.used >> 20
 
     def _memory(self, uuid: str) -> tuple[float, InstanceMemory] | None:
         place = self._mig.get(uuid)
@@ -167,7 +189,7 @@ class NvidiaSmi(GpuSource):
         return Reading(
             device=uuid,
             at=at,
-            used_mib=line.used_mib,
+            used_mib=self._used_mib(line, held),
             attempts=attempts if missing is None else None,
             unmanaged=self._unmanaged.describe(others),
             smact=line.utilization,

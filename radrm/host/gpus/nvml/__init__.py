@@ -18,7 +18,7 @@ The files, in the order in which they may import one another:
     figures    checks that bytes and numbers are possible
     lists      the driver's lists of processes
     reserve    the driver's own memory, which old drivers count as used
-    topology   which GPUs are near each other
+    topology   which GPUs are near each other, and which CPUs are near a GPU
     listing    GPUs and MIG instances as devices, and their handles
     processes  the memory of each process on a device
     power      power, from the energy counter if there is one

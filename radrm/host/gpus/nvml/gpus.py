@@ -19,7 +19,7 @@ from radrm.host.gpus.nvml import figures, loading, processes, words
 from radrm.host.gpus.nvml.activity import Activity
 from radrm.host.gpus.nvml.condition import NO_RECOVERY, Condition
 from radrm.host.gpus.nvml.library import Library
-from radrm.host.gpus.nvml.listing import Listing, Place, memory_of
+from radrm.host.gpus.nvml.listing import Listing, Place
 from radrm.host.gpus.nvml.power import Power
 from radrm.host.gpus.nvml.reserve import Reserve
 from radrm.host.gpus.nvml.xids import Xids
@@ -161,7 +161,7 @@ class NvmlGpus(GpuSource):
         try:
             place = self._listing.place(uuid)
             # First: its errors tell whether the device is there at all.
-            memory = self._memory(place.handle)
+            memory = self._listing.memory(uuid, place.handle)
             busy = self._busy(place)
             drawn = self._power.read(uuid, place, at.boot_s)
             held = processes.held(self.library, place)
@@ -216,14 +216,6 @@ class NvmlGpus(GpuSource):
         self.changed = self.changed or self._reserve.is_new(uuid)
         note = self._reserve.note(uuid, memory)
         return used_mib, (note,) if note else ()
-
-    def _memory(self, handle: Any) -> Any:
-        try:
-            return memory_of(self.library, handle)
-        except self.library.Error as error:
-            if error.value in words.NOT_OFFERED:
-                return None
-            raise
 
     def _error(self, error: Any, uuid: str, place: Place | None) -> str:
         message = self.library.error(error)

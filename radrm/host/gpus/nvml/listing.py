@@ -9,14 +9,16 @@ reads, except `gpu_of`, which uses only what was listed. A restart lists all dev
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.host.gpus.nvml import figures, topology, words
 from radrm.host.gpus.nvml.library import Library
+from radrm.host.gpus.nvml.lists import held_by_all
 from radrm.host.gpus.nvml.reserve import Reserve
+from radrm.host.gpus.unified import UnifiedMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Listing:
         self._places: dict[str, Place] = {}
         self._seen: dict[int, tuple[Device, ...]] = {}
         self._count: int | None = None
+        self._unified: dict[str, UnifiedMemory] = {}
+        """By the UUIDs of GPUs without memory of their own."""
         self.problems: tuple[str, ...] = ()
         """The problems of the last `devices`, one line per GPU."""
         self.failed = False
@@ -78,7 +82,7 @@ class Listing:
                 problems.append(f"GPU {index}: {self._library.error(error)}")
             listed.update((device.uuid, device) for device in self._seen.get(index, ()))
         self.problems = tuple(problems)
-        return self._with_groups(listed.values())
+        return self._with_near(listed.values())
 
     def gpu_of(self, uuid: str) -> str:
         """Return the UUID of the GPU that a device is or belongs to, from the last listing."""
@@ -143,15 +147,20 @@ class Listing:
 
     # -------------------------------------------------------------- one GPU
 
-    def _with_groups(self, devices: Collection[Device]) -> tuple[Device, ...]:
-        """Return the devices with the NVLink groups of whole GPUs. A MIG instance has no links."""
+    def _with_near(self, devices: Collection[Device]) -> tuple[Device, ...]:
+        """Return the devices, each with the whole GPUs near it. None is near a MIG instance."""
         gpus = {
             device.index: self._places[device.uuid].gpu
             for device in devices
             if device.kind is DeviceKind.GPU and device.uuid in self._places
         }
-        groups = topology.nvlink_groups(self._library, gpus)
-        return tuple(replace(each, nvlink_group=groups.get(each.index)) for each in devices)
+        near = topology.near_gpus(self._library, gpus)
+        return tuple(
+            replace(each, **asdict(near[each.index]))
+            if each.kind is DeviceKind.GPU and each.index in near
+            else each
+            for each in devices
+        )
 
     def _gpu(self, index: int) -> tuple[Device, ...]:
         """Return a GPU as one device, or its MIG instances, which have the index of the GPU."""
@@ -180,7 +189,7 @@ class Listing:
     ) -> Device:
         uuid = self._library.text("nvmlDeviceGetUUID", handle)
         name = self._library.text("nvmlDeviceGetName", handle)
-        memory = memory_of(self._library, handle)
+        memory = self._listed_memory(uuid, handle, whole=parent is None)
         self._drop_stale()
         self._places[uuid] = self._placed(uuid, handle, gpu)
         return Device(
@@ -193,17 +202,56 @@ class Listing:
             parent=parent,
             profile=name.partition("MIG ")[2] or None,
             numa_node=None if parent else topology.numa_node(self._library, handle),
+            numa_cpus=topology.near_cpus(self._library, gpu or handle, topology.SCOPE_NODE),
+            socket_cpus=topology.near_cpus(self._library, gpu or handle, topology.SCOPE_SOCKET),
             minor=self._library.call_or_none("nvmlDeviceGetMinorNumber", gpu or handle),
             instance=self._places[uuid].instance,
+            unified=uuid in self._unified,
         )
 
+    # -------------------------------------------------------------- memory
 
-def memory_of(library: Library, handle: Any) -> Any:
-    """Return the memory of a device in bytes.
+    def memory(self, uuid: str, handle: Any) -> Any:
+        """Return the memory of a device in bytes; None if the driver does not offer it.
 
-    Version 2 has the driver's own part (`reserved`) beside `used`. Old drivers have only version
-    1, which counts that part as used.
-    """
-    version = getattr(library.pynvml, "nvmlMemory_v2", None)
-    found = version and library.offered("nvmlDeviceGetMemoryInfo", handle, version=version)
-    return found or library.call("nvmlDeviceGetMemoryInfo", handle)
+        That of the server for a GPU which was listed with it.
+        """
+        # The driver is asked in any case: it has an error for a GPU that is lost.
+        found = self._own_memory(handle, words.NOT_OFFERED)
+        if found is None and uuid in self._unified:
+            return self._unified[uuid].now(held_by_all(self._library, handle))
+        return found
+
+    def _listed_memory(self, uuid: str, handle: Any, whole: bool) -> Any:
+        """Return the memory of a device; that of the server for a GPU that has none.
+
+        Raises `Error` if neither is known.
+        """
+        found = self._own_memory(handle, (words.NOT_SUPPORTED,) if whole else ())
+        if found is not None:
+            self._unified.pop(uuid, None)
+            return found
+        unified = self._unified.setdefault(uuid, UnifiedMemory())
+        found = unified.listed(held_by_all(self._library, handle))
+        if found is None:
+            self._unified.pop(uuid)
+            raise self._library.Error(words.NOT_SUPPORTED)
+        return found
+
+    def _own_memory(self, handle: Any, none: Collection[int]) -> Any:
+        """Return the memory that the driver reports; None after one of these errors.
+
+        Version 2 has the driver's own part (`reserved`) beside `used`. Old drivers have only
+        version 1, which counts that part as used.
+        """
+        version = getattr(self._library.pynvml, "nvmlMemory_v2", None)
+        name = "nvmlDeviceGetMemoryInfo"
+        found = version and self._library.offered(name, handle, version=version)
+        try:
+            found = found or self._library.call(name, handle)
+        except self._library.Error as error:
+            if error.value in none:
+                return None
+            raise
+        # Some drivers report no memory as 0 bytes.
+        return None if none and found.total == 0 else found

@@ -28,6 +28,15 @@ def processes_of_kind(
     return None
 
 
+def held_by_all(library: Library, handle: Any) -> int:
+    """Return the bytes that the listed processes on a GPU use, as far as they are known."""
+    held: dict[int, int] = {}
+    for kind in ("Compute", "MPSCompute", "Graphics"):
+        for process in processes_of_kind(library, handle, kind) or ():
+            held[process.pid] = max(held.get(process.pid, 0), process.usedGpuMemory or 0)
+    return sum(held.values())
+
+
 def no_process_on(library: Library, handle: Any) -> bool:
     """Return whether the driver lists no process on a device, not even a graphics process."""
     computing, clients, drawing = (

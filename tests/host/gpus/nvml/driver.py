@@ -32,6 +32,7 @@ class Chip:
     energy_mj: int | None = None
     compute: list[Any] | None = field(default_factory=list)
     mps: list[Any] = field(default_factory=list)
+    drawing: list[Any] = field(default_factory=list)
     slots: list[Chip | None] | None = None
     parent: Chip | None = None
     instance: tuple[int, int] = (NO_INSTANCE, NO_INSTANCE)
@@ -49,6 +50,12 @@ class Chip:
     """The NUMA nodes that are nearest."""
     linked: tuple[str, ...] | None = None
     """The UUIDs of the GPUs that NVLink links to it."""
+    links: tuple[str | None, ...] | None = None
+    """The UUID at the far end of each NVLink: "" for a switch, None for an inactive link."""
+    below: tuple[int, ...] = ()
+    """What it is below: its NUMA node, host bridge, PCIe switch and own place."""
+    cpus: dict[int, tuple[int, ...]] | None = None
+    """The CPUs near it, by scope."""
     samples: tuple[Any, ...] | None = None
     """Those of single processes, each as `sample` makes it."""
     power_limit_mw: int | None = None
@@ -98,6 +105,14 @@ class Driver:
             "nvmlDeviceGetGpuFabricInfo": self.fabric,
             "nvmlDeviceGetMemoryAffinity": self.memory_affinity,
             "nvmlDeviceGetP2PStatus": self.p2p,
+            "nvmlDeviceGetCpuAffinityWithinScope": self.cpu_affinity,
+            "nvmlDeviceGetCpuAffinity": lambda chip, words: self.cpu_affinity(chip, words, 0),
+            "nvmlDeviceGetTopologyCommonAncestor": self.common_ancestor,
+            "nvmlDeviceGetNvLinkState": lambda chip, link: int(
+                self.far_end(chip, link) is not None
+            ),
+            "nvmlDeviceGetNvLinkRemotePciInfo": lambda chip, link: pci(self.far_end(chip, link)),
+            "nvmlDeviceGetPciInfo": lambda chip: pci(chip.uuid),
             "nvmlDeviceGetProcessUtilization": self.utilization,
             "nvmlDeviceGetPowerManagementLimit": lambda chip: given(chip.power_limit_mw),
             "nvmlDeviceGetPowerManagementLimitConstraints": lambda c: list(given(c.power_range_mw)),
@@ -111,6 +126,7 @@ class Driver:
             handle_calls |= {
                 f"nvmlDeviceGetComputeRunningProcesses_{version}": lambda chip: given(chip.compute),
                 f"nvmlDeviceGetMPSComputeRunningProcesses_{version}": lambda chip: chip.mps,
+                f"nvmlDeviceGetGraphicsRunningProcesses_{version}": lambda chip: chip.drawing,
             }
         for name, answer in handle_calls.items():
             mocker.patch.object(pynvml, name, side_effect=self.on_chip(name, answer))
@@ -195,6 +211,33 @@ class Driver:
         return int(yes if other.uuid in given(chip.linked) else no)
 
     @staticmethod
+    def cpu_affinity(chip: Chip, words: int, scope: int) -> list[int]:
+        mask = sum(1 << cpu for cpu in given(chip.cpus)[scope])
+        return [mask >> 64 * word & (1 << 64) - 1 for word in range(words)]
+
+    @staticmethod
+    def common_ancestor(chip: Chip, other: Chip) -> int:
+        if not chip.below or not other.below:
+            raise pynvml.NVMLError(NOT_SUPPORTED)
+        same = [a == b for a, b in zip(chip.below, other.below, strict=True)]
+        levels = (
+            pynvml.NVML_TOPOLOGY_NODE,
+            pynvml.NVML_TOPOLOGY_HOSTBRIDGE,
+            pynvml.NVML_TOPOLOGY_MULTIPLE,
+            pynvml.NVML_TOPOLOGY_SINGLE,
+        )
+        found = [level for level, alike in zip(levels, same, strict=True) if alike]
+        return int(found[-1] if found else pynvml.NVML_TOPOLOGY_SYSTEM)
+
+    @staticmethod
+    def far_end(chip: Chip, link: int) -> str | None:
+        links = given(chip.links)
+        if link >= len(links):
+            raise pynvml.NVMLError(NOT_SUPPORTED)
+        found: str | None = links[link]
+        return found
+
+    @staticmethod
     def utilization(chip: Chip, since_us: int) -> list[Any]:
         found = [each for each in given(chip.samples) if each.timeStamp > since_us]
         if not found:
@@ -272,6 +315,14 @@ class Driver:
             scale = {2: 1.0, 3: 0.5}[metric.metricId]
             metric.nvmlReturn = request.sample2.chip.gpm_return
             metric.value = request.sample2.chip.activity * scale
+
+
+def pci(uuid: str | bytes | None) -> Any:
+    """The PCI place of a GPU, or of a switch (""). An inactive link has none."""
+    if uuid is None:
+        raise pynvml.NVMLError(NOT_SUPPORTED)
+    name = uuid if isinstance(uuid, str) else uuid.decode()
+    return SimpleNamespace(domain=0, bus=sum(name.encode()), device=0)
 
 
 def given(figure: Any) -> Any:

@@ -150,6 +150,18 @@ def test_xids(nvml: Nvml) -> None:
     gpus.close()
 
 
+def test_unified_memory(nvml: Nvml) -> None:
+    gpu = nvml.gpu(memory_total_mib=None)
+    gpus = listed(nvml)
+    (device,) = gpus.devices()
+    assert device.unified and 0 < device.overhead_mib < device.total_mib
+    (reading,) = read(gpus, gpu)
+    assert reading.error is None and reading.used_mib is not None
+    assert len(nvml.calls("nvmlDeviceGetMemoryInfo")) == len(
+        nvml.calls("nvmlDeviceGetMemoryInfo_v2")
+    ), "both versions are asked"
+
+
 def test_fabric(nvml: Nvml) -> None:
     """The versioned structures of `pynvml`: a wrong size or version is refused."""
     training, failed = nvml.gpu(fabric_state=2), nvml.gpu(fabric_state=3, fabric_status=999)

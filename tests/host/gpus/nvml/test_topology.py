@@ -95,6 +95,105 @@ def test_the_number_of_pairs_is_bounded(mocker: MockerFixture) -> None:
     assert PAIR_CALL not in driver.calls
 
 
+# ------------------------------------------------------------------ links
+
+
+def meshed(*words: str) -> list[Chip]:
+    """GPUs whose links end at the GPUs of each word: `.` is an inactive link, `s` a switch."""
+    ends = {"s": "", ".": None}
+    return [
+        Chip(
+            uuid=f"GPU-{index}",
+            linked=tuple(f"GPU-{other}" for other in word if other.isdigit()),
+            links=tuple(ends.get(end, f"GPU-{end}") for end in word),
+        )
+        for index, word in enumerate(words)
+    ]
+
+
+def links_of(mocker: MockerFixture, found: list[Chip]) -> list[tuple[object, object]]:
+    Driver(mocker, *found)
+    devices = NvmlGpus(pynvml).devices()
+    return [(device.nvlink_group, dict(device.nvlinks)) for device in devices]
+
+
+def test_a_mesh_has_pairs_with_more_links_than_others(mocker: MockerFixture) -> None:
+    square = meshed("112", "003", "330", "221")
+    links = links_of(mocker, square)
+    assert links == [
+        (None, {1: 2, 2: 1}),
+        (None, {0: 2, 3: 1}),
+        (None, {0: 1, 3: 2}),
+        (None, {1: 1, 2: 2}),
+    ]
+
+
+def test_all_linked_but_unequally_is_no_group(mocker: MockerFixture) -> None:
+    links = links_of(mocker, meshed("112", "002", "01"))
+    assert links == [(None, {1: 2, 2: 1}), (None, {0: 2, 2: 1}), (None, {0: 1, 1: 1})]
+
+
+def test_equal_links_are_a_group(mocker: MockerFixture) -> None:
+    assert links_of(mocker, meshed("1122", "0022", "0011")) == [(0, {})] * 3
+
+
+def test_links_through_a_switch_are_equal(mocker: MockerFixture) -> None:
+    chips = meshed("ssss", "ssss")
+    chips[0].linked, chips[1].linked = ("GPU-1",), ("GPU-0",)
+    assert links_of(mocker, chips) == [(0, {})] * 2
+
+
+def test_a_gpu_whose_links_are_all_inactive_is_not_linked(mocker: MockerFixture) -> None:
+    """Whatever its P2P status says: a bridge that was removed, a fabric that is not trained."""
+    chips = meshed("1", "0", "....", "....")
+    chips[2].linked, chips[3].linked = ("GPU-3",), ("GPU-2",)
+    assert links_of(mocker, chips) == [(0, {}), (0, {}), (None, {}), (None, {})]
+
+
+def test_gpus_below_one_pcie_switch_or_host_bridge(mocker: MockerFixture) -> None:
+    places = ((0, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 2), (0, 1, 2, 3), (1, 2, 3, 4))
+    Driver(mocker, *[Chip(uuid=f"GPU-{n}", below=below) for n, below in enumerate(places)])
+    devices = NvmlGpus(pynvml).devices()
+    assert [d.pcie_switch for d in devices] == [0, 0, None, None, None]
+    assert [d.host_bridge for d in devices] == [0, 0, 0, None, None]
+
+
+# ------------------------------------------------------------------ CPUs
+
+
+@pytest.mark.parametrize(
+    ("cpus", "numa", "socket"),
+    [
+        ({0: (0, 1), 1: (0, 1, 2, 3)}, "0-1", "0-3"),
+        ({0: (), 1: ()}, None, None),
+        # Those that are offline, or that the daemon may not use.
+        ({0: (3, 4, 5), 1: (70, 8000)}, "3", None),
+        (None, None, None),
+    ],
+)
+def test_the_cpus_near_a_gpu(
+    cpus: dict[int, tuple[int, ...]] | None,
+    numa: str | None,
+    socket: str | None,
+    mocker: MockerFixture,
+) -> None:
+    mocker.patch("os.sched_getaffinity", return_value={0, 1, 2, 3})
+    part = instance("MIG-a", "3g.20gb")
+    whole, cut = Chip(cpus=cpus), mig_gpu(part)
+    cut.cpus = cpus
+    Driver(mocker, whole, cut)
+    devices = NvmlGpus(pynvml).devices()
+    assert [(d.numa_cpus, d.socket_cpus) for d in devices] == [(numa, socket)] * 2
+
+
+def test_an_old_driver_knows_the_cpus_of_the_numa_node_only(mocker: MockerFixture) -> None:
+    mocker.patch("os.sched_getaffinity", return_value={0, 1, 2, 3})
+    driver = Driver(mocker, Chip(cpus={0: (0, 1)}))
+    driver.fails["nvmlDeviceGetCpuAffinityWithinScope"] = NO_FUNCTION
+    (device,) = NvmlGpus(pynvml).devices()
+    assert (device.numa_cpus, device.socket_cpus) == ("0-1", None)
+
+
 def test_a_lost_gpu_has_no_group(mocker: MockerFixture) -> None:
     driver = Driver(mocker, *chips("12", "02", "01"))
     gpus = NvmlGpus(pynvml)

@@ -10,6 +10,7 @@ import msgspec
 
 from radrm.core.records import Exit, JobSpec
 from radrm.core.units import parse_mib, parse_seconds
+from radrm.hints import hint
 from radrm.host.storage.database import encoded
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import parse_envelope
@@ -174,6 +175,8 @@ def _progress_lines(data: bytes) -> None:
 def _output(text: str) -> None:
     found = classify(Exit(code=1), text)
     assert found is None or found.requested_mib is None or found.requested_mib > 0
+    told = hint(Exit(code=1), text, counts_gpus=True)
+    assert told is None or text.count("int() with base 10")
 
 
 ENVELOPE: dict[str, Any] = {
@@ -198,6 +201,12 @@ _LOG = """Epoch 1/3
 Traceback (most recent call last):
   File "train.py", line 3, in <module>
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total
+"""
+_ENGINE_LOG = """(Core pid=4) ERROR 08-12 01:36:12 [core.py:718] Traceback (most recent call last):
+(Engine pid=374) ERROR 08-12 01:36:12 [core.py:718] ValueError: Free memory on device (1
+(EngineCore_DP0 pid=374) ValueError: invalid literal for int() with base 10: 'GPU-52a3a85d'
+Traceback (most recent call last):
+RuntimeError: Engine core initialization failed. See root cause above.
 """
 
 TARGETS = (
@@ -295,5 +304,5 @@ TARGETS = (
         progress_pattern,
         (ValueError,),
     ),
-    Target("output", (_LOG,), _output),
+    Target("output", (_LOG, _ENGINE_LOG), _output),
 )

@@ -1,0 +1,82 @@
+"""The memory of a GPU that has none of its own, but uses the server's (unified memory).
+
+Theory of operation. On a DGX Spark (GB10) and on a Jetson the driver reports no memory of the GPU:
+NVML answers "not supported", nvidia-smi prints `[N/A]`. The memory that a job can have there is
+the server's: `MemTotal`, of which `MemAvailable` is left (proc_meminfo(5)). So the device's size
+is `MemTotal`, and its overhead the server's own need: the least use beside that of GPU processes
+and `SLACK`, in steps of `STEP`. More use by programs of the server counts as used: it is not free
+for a job. The overhead only falls, so a device never becomes too small for a job that waits. A
+restart learns again.
+
+The GPU memory of a process and its host memory are the same memory here, but jobs book them
+separately (`--gpu-memory`, `--memory`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from radrm.host.processes.procfs import start_of
+
+_KIB = 1024
+SLACK = STEP = 1 << 30
+"""Bytes. `SLACK`: the server's use may grow by so much before it counts as used."""
+_MOST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of such a GPU in bytes, with NVML's names. `used` is without `reserved`."""
+
+    total: int
+    used: int
+    reserved: int
+
+
+class UnifiedMemory:
+    """Reads the server's memory as that of its GPU, and learns the server's own need."""
+
+    def __init__(self, read: Callable[[], str] | None = None) -> None:
+        self._read = read or _meminfo
+        self._reserved: int | None = None
+
+    def listed(self, held: int) -> Memory | None:
+        """Return the memory for a list of devices; None if the kernel does not report it.
+
+        `held`: bytes of the GPU's processes.
+        """
+        found = self._look()
+        if found is None:
+            return None
+        total, used = found
+        need = min(total, -(-(max(0, used - held) + SLACK) // STEP) * STEP)
+        self._reserved = need if self._reserved is None else min(need, self._reserved)
+        return self._memory(total, used, held)
+
+    def now(self, held: int) -> Memory | None:
+        """Return the memory for a reading. The reserve is that of the last list of devices."""
+        found = self._look()
+        return None if found is None else self._memory(*found, held)
+
+    def _memory(self, total: int, used: int, held: int) -> Memory:
+        reserved = min(self._reserved or 0, total)
+        return Memory(total, min(total, max(held, used - reserved, 0)), reserved)
+
+    def _look(self) -> tuple[int, int] | None:
+        """Return the total and the used bytes."""
+        text = self._read()
+        total, available = _bytes(text, "MemTotal"), _bytes(text, "MemAvailable")
+        if not total or available is None or available > total:
+            return None
+        return total, total - available
+
+
+def _bytes(text: str, name: str) -> int | None:
+    found = re.search(rf"^{name}:\s*([0-9]{{1,15}}) kB$", text, re.MULTILINE)
+    return int(found[1]) * _KIB if found else None
+
+
+def _meminfo() -> str:
+    return start_of("/proc/meminfo", _MOST_BYTES).decode("ascii", "replace")

@@ -1,0 +1,175 @@
+"""The memory of GPUs that use the server's: a DGX Spark, a Jetson."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pynvml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_mock import MockerFixture
+
+from radrm.core.records import AttemptMemory, Instant
+from radrm.host.gpus import unified
+from radrm.host.gpus.nvidia_smi import NvidiaSmi
+from radrm.host.gpus.nvml import NvmlGpus
+from radrm.host.gpus.unified import SLACK, STEP, UnifiedMemory
+from tests.host.gpus.nvml.driver import LOST, NOT_SUPPORTED, Chip, Driver, process
+from tests.paths import BIN
+from tests.waiting import wait_until
+
+GIB = 1 << 30
+AT = Instant(10.0, 1000.0)
+A = "GPU-aaaaaaaa-0000"
+
+
+class Server:
+    """What /proc/meminfo says of a server with 120 GiB."""
+
+    def __init__(self) -> None:
+        self.used = 6.0
+        self.lines = ""
+
+    def __call__(self) -> str:
+        available = int((120 - self.used) * GIB) // 1024
+        return self.lines or (
+            f"MemTotal:       {120 * GIB // 1024} kB\nMemFree:          100 kB\n"
+            f"MemAvailable:   {available} kB\n"
+        )
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    monkeypatch.setattr(unified, "_meminfo", made)
+    return made
+
+
+# ------------------------------------------------------------------ the server's memory
+
+
+def test_the_server_keeps_what_it_needs(server: Server) -> None:
+    memory = UnifiedMemory()
+    found = memory.listed(0)
+    assert found is not None
+    assert (found.total, found.used, found.reserved) == (120 * GIB, 0, 7 * GIB)
+    server.used = 6.5
+    assert getattr(memory.now(0), "used", None) == 0, "the slack"
+    server.used = 30
+    assert getattr(memory.now(20 * GIB), "used", None) == 23 * GIB, "7 of 10 beside the GPU's 20"
+    found = memory.listed(20 * GIB)
+    assert found is not None and found.reserved == 7 * GIB, "it does not grow"
+    server.used = 3
+    found = memory.listed(0)
+    assert found is not None and found.reserved == 4 * GIB, "it falls"
+    assert getattr(memory.now(50 * GIB), "used", None) == 50 * GIB, "what the driver attributes"
+
+
+@given(st.floats(0, 120), st.floats(0, 120), st.integers(0, 200 * GIB))
+def test_figures_are_possible(first: float, later: float, held: int) -> None:
+    server = Server()
+    memory = UnifiedMemory(server)
+    server.used = first
+    memory.listed(held)
+    server.used = later
+    for found in (memory.now(held), memory.listed(held)):
+        assert found is not None
+        assert 0 <= found.used <= found.total and 0 <= found.reserved <= found.total
+        assert found.reserved % STEP == 0 and found.reserved >= min(SLACK, found.total)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no such file",
+        "MemTotal: 5 kB",
+        "MemTotal: 5 kB\nMemAvailable: 6 kB",
+        "MemTotal: 0 kB\nMemAvailable: 0 kB",
+        "MemTotal: x kB\nMemAvailable: 6 kB",
+        f"MemTotal: {'9' * 99} kB\nMemAvailable: 6 kB",
+    ],
+)
+def test_a_kernel_that_does_not_say(text: str) -> None:
+    assert UnifiedMemory(lambda: text).listed(0) is None
+
+
+# ------------------------------------------------------------------ by NVML
+
+
+def spark(**figures: object) -> Chip:
+    return Chip(name="NVIDIA GB10", fails={"nvmlDeviceGetMemoryInfo": NOT_SUPPORTED}, **figures)  # type: ignore[arg-type]
+
+
+def test_a_gpu_is_listed_and_read(mocker: MockerFixture, server: Server) -> None:
+    chip = spark(compute=[process(201, 20 * 1024)])
+    Driver(mocker, chip, Chip(uuid="GPU-b"))
+    gpus = NvmlGpus(pynvml)
+    server.used = 26
+    device, other = gpus.devices()
+    assert (device.unified, device.total_mib, device.overhead_mib) == (True, 120 * 1024, 7 * 1024)
+    assert not other.unified and gpus.problems == ()
+    server.used = 30
+    (reading,) = gpus.read(["GPU-a"], AT, lambda pid: (7, 1))
+    assert (reading.error, reading.used_mib) == (None, 23 * 1024)
+    assert reading.attempts == (AttemptMemory(7, 1, 20 * 1024),)
+    assert reading.notes == ()
+    chip.fails = {"*": LOST}
+    (reading,) = gpus.read(["GPU-a"], AT, lambda pid: (7, 1))
+    assert reading.error and "lost" in reading.error
+
+
+def test_a_gpu_that_reports_no_byte(mocker: MockerFixture, server: Server) -> None:
+    Driver(mocker, Chip(total=0, reserved=0, used=0))
+    (device,) = NvmlGpus(pynvml).devices()
+    assert device.unified and device.total_mib == 120 * 1024
+
+
+def test_a_jetson_lists_no_processes_either(mocker: MockerFixture, server: Server) -> None:
+    Driver(mocker, spark(compute=None))
+    gpus = NvmlGpus(pynvml)
+    gpus.devices()
+    server.used = 16
+    (reading,) = gpus.read(["GPU-a"], AT, lambda pid: (7, 1))
+    assert (reading.attempts, reading.used_mib, len(reading.notes)) == (None, 9 * 1024, 1)
+
+
+def test_a_gpu_with_memory_never_gets_the_servers(mocker: MockerFixture, server: Server) -> None:
+    chip = Chip()
+    Driver(mocker, chip)
+    gpus = NvmlGpus(pynvml)
+    gpus.devices()
+    chip.fails = {"nvmlDeviceGetMemoryInfo": NOT_SUPPORTED}
+    (reading,) = gpus.read(["GPU-a"], AT, lambda pid: None)
+    assert (reading.error, reading.used_mib) == (None, None)
+
+
+def test_without_any_figure_it_is_said(mocker: MockerFixture, server: Server) -> None:
+    server.lines = "nothing"
+    Driver(mocker, spark())
+    gpus = NvmlGpus(pynvml)
+    assert gpus.devices() == ()
+    assert gpus.problems == ("GPU 0: the driver cannot read it (NVML error 3)",)
+
+
+# ------------------------------------------------------------------ by nvidia-smi
+
+
+def test_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    none = dict.fromkeys(("memory.total", "memory.reserved", "memory.used"), "[N/A]")
+    state = {"gpus": [{"uuid": A, **none}], "apps": [[A, 1, "2048"]], "mode": "ok"}
+    file = tmp_path / "smi.json"
+    file.write_text(json.dumps(state | {"interval_s": 0.02}))
+    monkeypatch.setenv("STANDIN_SMI", str(file))
+    source = NvidiaSmi(str(BIN / "nvidia-smi"))
+    (device,) = source.devices()
+    assert (device.unified, device.total_mib, device.overhead_mib) == (True, 120 * 1024, 7 * 1024)
+    server.used = 10
+
+    def used() -> bool:
+        (reading,) = source.read([A], AT, lambda pid: None)
+        return bool(reading.unmanaged) and reading.used_mib == 3 * 1024
+
+    wait_until(used)
+    source.close()

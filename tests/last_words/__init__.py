@@ -1,0 +1,1 @@
+"""The last words of failed programs, and what they prove."""
