@@ -125,10 +125,10 @@ class Live:
                 # So that the runner's own child is found by it until it is the job.
                 {TOKEN_VARIABLE: self.token, **(start_runner.GATED if gates else {})},
                 file_actions=[
-                    *gates,
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
                     (os.POSIX_SPAWN_DUP2, announce, 1),
                     (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0),
+                    *gates,  # last: the pipe above may have its number
                 ],
                 setsid=True,
                 # Blocked from birth: a signal that comes early waits until it can be obeyed.
