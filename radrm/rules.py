@@ -100,6 +100,7 @@ from radrm.core.proposals import (
 from radrm.core.records import (
     DECLARED,
     LOCAL_NODE,
+    Adopted,
     ArrayElement,
     Attempt,
     AttemptMemory,
@@ -178,6 +179,7 @@ __all__ = [
     "DECLARED",
     "LOCAL_NODE",
     "ActionKind",
+    "Adopted",
     "Again",
     "ArrayElement",
     "Ask",

@@ -267,7 +267,8 @@ class AttemptEnded(AttemptEvent):
     exit codes. That reason is never GPU out-of-memory. `saved` is the progress that the job has
     proven to have saved; None: none. `saved_since_asked`: a file in its checkpoint folder is newer
     than the last request to save. `host_oom`: the role of a task that died at the job's limit of
-    host memory; None: none did. `hint`: what its output says that its user can change.
+    host memory; None: none did. `hint`: what its output says that its user can change. `unknown`:
+    it has ended, or is no job any more, and nobody can tell its exit status (`radrm adopt`).
     """
 
     exits: tuple[Exit, ...] = ()
@@ -280,6 +281,7 @@ class AttemptEnded(AttemptEvent):
     saved_since_asked: bool = False
     host_oom: str | None = None
     hint: str | None = None
+    unknown: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
-from radrm.core.words import CheckpointKind, Collocation
+from radrm.core.words import CheckpointKind, Collocation, StopReason
 from radrm.daemon.elastic.ends import exits_of, host_oom_of
 from radrm.daemon.launching import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
@@ -74,7 +74,9 @@ class Attempts:
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Running) and attempt.stop is not None:
-                self._launcher.terminate(attempt.serial)
+                cancelled = attempt.stop.reason is StopReason.CANCELLED
+                spared = job.adopted is not None and not cancelled
+                (self._launcher.kill if spared else self._launcher.terminate)(attempt.serial)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Running):

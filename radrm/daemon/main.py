@@ -146,7 +146,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         isolation = (
             find_isolation(config.gpus.isolate, os.getuid()) if gpus is None else Isolation()
         )
-        interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
+        interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(config.readings.interval_s))
 
         def core_of(config: Config) -> CoreSettings:
             scale = devices.clock.scale
@@ -201,7 +201,13 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             arrivals=arrivals,
             launcher=launcher,
             monitor=lambda post: Monitor(
-                devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
+                devices.source,
+                devices.clock,
+                launcher.owner_of,
+                post,
+                interval_s,
+                devices.renew,
+                config.readings.interval_s,
             ),
             estimation=estimation,
             planning=planning,

@@ -10,23 +10,27 @@ from typing import Annotated, TypeVar
 import typer
 
 from radrm.cli.options import Json
-from radrm.cli.show.experiments.collocation import show_collocation
+from radrm.cli.show.experiments.collocation import show_collocation, show_mixed
 from radrm.client.text import print_json, warn
 from radrm.core.units import parse_seconds
 from radrm.errors import UsageError
 from radrm.experiments.collocate.measure import (
     Servers,
+    advice_on,
+    at_once,
     document,
     measure,
+    measure_mixed,
     modes_of,
     notes_of,
     take,
 )
-from radrm.experiments.collocate.numbers import parse_copies, parse_modes
+from radrm.experiments.collocate.numbers import parse_copies, parse_modes, parse_programs
 from radrm.experiments.collocate.rounds import Work
 from radrm.experiments.collocate.steps import compiled
 from radrm.experiments.ending import orderly_end
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 bench = typer.Typer(
@@ -46,8 +50,15 @@ def _bench() -> None:
 def collocate(
     command: Annotated[list[str], typer.Argument(metavar="CMD...", help="The command of a job.")],
     copies: Annotated[
-        str, typer.Option(metavar="LIST", help="Numbers of copies; 1 is always measured.")
-    ] = "1,2,4",
+        str | None,
+        typer.Option(metavar="LIST", help="Numbers of copies; 1,2,4 by default, 1 always."),
+    ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="'CMD'", help="Another program, in place of copies (repeatable)."
+        ),
+    ] = None,
     gpu: Annotated[
         str | None,
         typer.Option(metavar="GPU", help="Index or UUID; a free GPU by default."),
@@ -87,14 +98,21 @@ def collocate(
     its first group, is the number of the step; without a group, each line is one step. Each
     copy finds its own number in RADRM_ARRAY_TASK_ID, for output files of its own.
 
+    --with runs different programs: each alone, then all together. Their words are split as by a
+    shell, and no shell runs them.
+
     \b
     Examples:
       radrm bench collocate -- python train.py --epochs 1
       radrm bench collocate --seconds 60 --step-pattern 'step (\\d+)' -- python train.py
+      radrm bench collocate --with 'python other.py' -- python train.py
       radrm bench collocate --gpus sim:1xA100-40GB --time-scale 60 -- \\
         radrm-simjob --gpu-memory 6G --smact 0.4 --seconds 300
     """
-    numbers = _usage("--copies", parse_copies, copies)
+    if others and copies is not None:
+        raise UsageError("--copies goes without --with: give a program twice to run it twice")
+    numbers = _usage("--copies", parse_copies, copies or "1,2,4")
+    programs = _usage("--with", parse_programs, others or [])
     wanted = _usage("--modes", parse_modes, modes) if modes is not None else None
     limit_s = _usage("--seconds", parse_seconds, seconds) if seconds is not None else None
     pattern = compiled(step_pattern) if step_pattern is not None else None
@@ -104,27 +122,30 @@ def collocate(
         )
     if gpus is None and time_scale != 1.0:
         raise UsageError("--time-scale goes with simulated GPUs only: add --gpus sim:1xA100-40GB")
-    work = Work(tuple(command), pattern, limit_s)
+    work = Work(tuple(command), pattern, limit_s, programs)
     with orderly_end(_say_stopped), tempfile.TemporaryDirectory(prefix="radrm-bench-") as folder:
         servers = Servers(Path(folder), gpus, time_scale)
         devices = take(servers, gpu)
         device = devices[0]
-        if device["kind"] == "mig" and any(number > len(devices) for number in numbers):
-            warn(
-                f"GPU {device['index']} has {len(devices)} such instances: at most that many copies"
-            )
-            numbers = [number for number in numbers if number <= len(devices)]
-        results, notes = measure(servers, devices, work, modes_of(device, wanted), numbers, wanted)
-    notes += notes_of(device, results)
+        offered = modes_of(device, wanted)
+        numbers = at_once(devices, numbers, work)
+        if programs:
+            mixed, notes = measure_mixed(servers, devices, work, offered, wanted)
+        else:
+            results, notes = measure(servers, devices, work, offered, numbers, wanted)
+    measured = mixed if programs else results
+    notes += [*notes_of(device, measured.every), *advice_on(measured)]
     if as_json:
-        print_json(document(device, work, results, notes))
+        print_json(document(device, work, measured, notes))
+    elif programs:
+        show_mixed(device, work, mixed, notes)
     else:
         show_collocation(device, work, results, notes)
-    if results.baseline is None:
+    if not measured.complete:
         raise typer.Exit(1)
 
 
-def _usage(option: str, read: Callable[[str], T], text: str) -> T:
+def _usage(option: str, read: Callable[[S], T], text: S) -> T:
     try:
         return read(text)
     except ValueError as error:

@@ -36,6 +36,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.events import AttemptEnded
+from radrm.core.lifecycle.adopted import adopt_again, all_that_is_known
 from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
 from radrm.core.lifecycle.memory.larger import enlarged
@@ -72,6 +73,8 @@ _END_OF_STOP = {
 
 def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     """Record the end of an attempt, release its devices, and move its job."""
+    if job.adopted is not None:
+        event = all_that_is_known(job.adopted, event)
     if event.never_started is not None and event.passing:
         # The reason lies with the server and may be over soon, so the attempt does not count.
         voided(state, job, attempt, event.never_started)
@@ -101,6 +104,8 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
     started = job.started if attempt.number > 1 else None
     changes = setback(state, job, attempt, "its launch was void") if reason is None else {}
     return_to_queue(state, job, attempts=job.attempts - 1, started=started, **changes)
+    if job.adopted is not None:
+        adopt_again(state, state.jobs[job.id], reason)
 
 
 def give_up(state: State, job: Job, attempt: Attempt) -> None:

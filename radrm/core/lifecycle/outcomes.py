@@ -45,6 +45,8 @@ def outcome_of(
         return Outcome.LOST
     if event.failure is not None:
         return Outcome.FAILED
+    if event.unknown is not None:
+        return Outcome.COMPLETED
     if attempt.checkpoint_asked is not None and has_left(job, attempt, event, end, patience_s):
         return Outcome.PREEMPTED
     if event.never_started is None and event.exits and all(e.ok for e in event.exits):
@@ -229,7 +231,7 @@ def why_ended(
 ) -> str | None:
     """Return why an attempt without a stop ended; None if it completed."""
     if outcome is Outcome.COMPLETED:
-        return None
+        return event.unknown
     if outcome is Outcome.PREEMPTED:
         return "it left when it was asked to save its work"
     if event.never_started is not None:

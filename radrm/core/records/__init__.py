@@ -44,6 +44,7 @@ from radrm.core.records.copying import changed
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
+    Counters,
     Device,
     DeviceEnergy,
     EnergyPart,
@@ -53,7 +54,7 @@ from radrm.core.records.devices import (
     UnmanagedProcess,
 )
 from radrm.core.records.estimates import DECLARED, MEASURED, Estimate, Profiled, Progress
-from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
+from radrm.core.records.jobs import Adopted, ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
 from radrm.core.records.placement import (
@@ -71,6 +72,7 @@ __all__ = [
     "DECLARED",
     "LOCAL_NODE",
     "MEASURED",
+    "Adopted",
     "ArrayElement",
     "Attempt",
     "AttemptMemory",
@@ -78,6 +80,7 @@ __all__ = [
     "Blame",
     "Caps",
     "Checkpoint",
+    "Counters",
     "Dependency",
     "Device",
     "DeviceEnergy",

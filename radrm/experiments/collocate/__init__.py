@@ -3,6 +3,8 @@
 The files, in the order in which they may import one another:
     steps    read the progress of a program from its log
     numbers  the figures of a measurement
+    mixed    those of different programs
+    advice   what the default policy makes of them
     pcie     measure traffic between host and GPU while copies run
     server   the daemon of a measurement
     place    choose the GPU of a measurement

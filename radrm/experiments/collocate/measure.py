@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 from radrm import __version__
 from radrm.client.text import warn
 from radrm.errors import DeviceError, Refused
-from radrm.experiments.collocate.numbers import Results, coarse
+from radrm.experiments.collocate.advice import advise
+from radrm.experiments.collocate.mixed import Mixed
+from radrm.experiments.collocate.numbers import Results, Round, coarse
 from radrm.experiments.collocate.pcie import Link
 from radrm.experiments.collocate.place import (
     Manager,
@@ -80,6 +82,23 @@ def modes_of(device: Document, wanted: Sequence[str] | None) -> Sequence[str]:
     return wanted or able
 
 
+def at_once(devices: Sequence[Document], numbers: Sequence[int], work: Work) -> list[int]:
+    """Return the numbers of copies for which there are MIG instances; all of them on a whole GPU.
+
+    Raises Refused if there are too few for different programs.
+    """
+    index, most = devices[0]["index"], len(devices)
+    if devices[0]["kind"] != "mig":
+        return list(numbers)
+    if work.others and len(work.programs) > most:
+        raise Refused(
+            f"GPU {index} has {most} such instances, too few for {len(work.programs)} programs"
+        )
+    if not work.others and any(number > most for number in numbers):
+        warn(f"GPU {index} has {most} such instances: at most that many copies")
+    return [number for number in numbers if number <= most]
+
+
 # ------------------------------------------------------------------ measuring
 
 
@@ -94,34 +113,84 @@ def measure(
     """Measure every number of copies in every mode. Returns results, and a note on a mode that is
     left out.
 
-    Each mode has a daemon of its own, so that no MPS server runs during time-slicing.
+    Each mode has a daemon of its own, so that no MPS server runs during time-slicing. A mode ends
+    with the first number of copies that runs out of memory.
     """
     results = Results()
+
+    def copies_of(bench: Bench, mode: str) -> None:
+        for copies in numbers:
+            warn(f"{mode}: {'1 copy' if copies == 1 else f'{copies} copies'} ...")
+            measured = bench.measure(mode, copies)
+            results.rounds.append(measured)
+            if _dead(measured, mode):
+                break
+
+    return results, _each_mode(servers, devices, work, modes, wanted, copies_of)
+
+
+def measure_mixed(
+    servers: Servers,
+    devices: Sequence[Document],
+    work: Work,
+    modes: Sequence[str],
+    wanted: Sequence[str] | None,
+) -> tuple[Mixed, list[str]]:
+    """Measure each of the programs alone, in the first mode, then all together in every mode.
+
+    Returns results, and a note on a mode that is left out.
+    """
+    results, everyone = Mixed(), range(len(work.programs))
+
+    def programs(bench: Bench, mode: str) -> None:
+        if not results.alone:
+            for program in everyone:
+                warn(f"{mode}: program {program + 1} alone ...")
+                results.alone.append(bench.together(mode, [program]))
+                _dead(results.alone[-1], mode)
+        warn(f"{mode}: {len(everyone)} programs together ...")
+        results.together.append(bench.together(mode, everyone))
+        _dead(results.together[-1], mode)
+
+    return results, _each_mode(servers, devices, work, modes, wanted, programs)
+
+
+def _dead(measured: Round, mode: str) -> bool:
+    """Tell of copies that ran out of GPU memory. Returns whether there are any."""
+    if measured.oom:
+        warn(f"{mode}: {measured.oom} of {measured.copies} ran out of GPU memory")
+    return measured.oom > 0
+
+
+def _each_mode(
+    servers: Servers,
+    devices: Sequence[Document],
+    work: Work,
+    modes: Sequence[str],
+    wanted: Sequence[str] | None,
+    rounds: Callable[[Bench, str], None],
+) -> list[str]:
+    """Run rounds in each mode. Returns a note on a mode that is left out; raises Refused if it was
+    wanted."""
     uuids = [device["uuid"] for device in devices]
     for mode in modes:
         try:
-            _measure_mode(servers, uuids, work, mode, numbers, results)
+            with _bench(servers, uuids, work, mode) as bench:
+                rounds(bench, mode)
         except NotOffered as error:
             if wanted is not None:
                 raise Refused(f"MPS is not available here: {error}") from None
-            return results, [f"MPS is left out: {error}"]
-    return results, []
+            return [f"MPS is left out: {error}"]
+    return []
 
 
 class NotOffered(Exception):
     """This server does not offer that mode on that GPU."""
 
 
-def _measure_mode(
-    servers: Servers,
-    uuids: Sequence[str],
-    work: Work,
-    mode: str,
-    numbers: Sequence[int],
-    results: Results,
-) -> None:
-    """Measure one mode, up to the first number of copies that runs out of memory. Raises
-    NotOffered."""
+@contextlib.contextmanager
+def _bench(servers: Servers, uuids: Sequence[str], work: Work, mode: str) -> Iterator[Bench]:
+    """A bench whose daemon offers this mode. Raises NotOffered."""
     uuid = uuids[0]
     with contextlib.ExitStack() as ends:
         try:
@@ -137,17 +206,10 @@ def _measure_mode(
         server.take_only(uuids)
         link = Link(uuid if servers.gpus is None else "")
         ends.callback(link.close)
-        rounds = Bench(server, uuids, work, link)
-        for copies in numbers:
-            warn(f"{mode}: {'1 copy' if copies == 1 else f'{copies} copies'} ...")
-            measured = rounds.measure(mode, copies)
-            results.rounds.append(measured)
-            if measured.oom:
-                warn(f"{mode}: {measured.oom} of {copies} ran out of GPU memory")
-                break
+        yield Bench(server, uuids, work, link)
 
 
-def notes_of(device: Document, results: Results) -> list[str]:
+def notes_of(device: Document, rounds: Sequence[Round]) -> list[str]:
     notes = []
     disturbed = note_on(device)
     if disturbed is not None:
@@ -157,7 +219,7 @@ def notes_of(device: Document, results: Results) -> list[str]:
             f"each copy has a MIG instance ({device['profile']}) of its own, also a copy alone: "
             "these numbers do not say what the whole GPU does without MIG"
         )
-    if coarse(results.rounds):
+    if coarse(rounds):
         notes.append(
             "SMACT is only the share of time with any kernel running: this server has no better "
             "source (radrm doctor)"
@@ -165,13 +227,30 @@ def notes_of(device: Document, results: Results) -> list[str]:
     return notes
 
 
+def advice_on(results: Results | Mixed) -> list[str]:
+    """Return the default policy's settings that decide about the best round; [] if none pays."""
+    best = results.best()
+    gained = None
+    if best is None:
+        return []
+    if isinstance(results, Mixed):
+        gained, alone = results.work(best), [each.smact for each in results.alone]
+    else:
+        gained, one = results.throughput(best), results.baseline
+        alone = [one.smact if one is not None else None] * best.copies
+    line = advise(best.mode, alone) if gained is not None and gained > 1 else None
+    return [line] if line is not None else []
+
+
 def document(
-    device: Document, work: Work, results: Results, notes: Sequence[str]
+    device: Document, work: Work, results: Results | Mixed, notes: Sequence[str]
 ) -> dict[str, Any]:
     best = results.best()
+    others = {"with": [list(each) for each in work.others]} if work.others else {}
     return {
         "gpu": {key: device[key] for key in ("uuid", "index", "name", "total_mib", "profile")},
         "command": list(work.command),
+        **others,
         "step_pattern": work.pattern.pattern if work.pattern is not None else None,
         "seconds": work.limit_s,
         "measured_at": time.time(),

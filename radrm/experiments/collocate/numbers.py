@@ -7,6 +7,7 @@ depend on the number of copies and the mode of sharing.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ Document = dict[str, Any]
 MODES = ("timeslice", "mps", "mig")
 MOST_COPIES = 48
 """The most clients that one MPS server takes on a GPU (CUDA 12)."""
+MOST_PROGRAMS = 8
+"""Different programs in one measurement: each has a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,15 @@ class Results:
     rounds: list[Round] = field(default_factory=list)
 
     @property
+    def every(self) -> list[Round]:
+        return self.rounds
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is what the rounds are compared with."""
+        return self.baseline is not None
+
+    @property
     def baseline(self) -> Round | None:
         return next((r for r in self.rounds if r.copies == 1 and r.sound), None)
 
@@ -170,32 +182,39 @@ class Results:
         return max(known, key=lambda item: item[:2])[2] if known else None
 
     def documents(self) -> list[Document]:
-        return [self._document(measured) for measured in self.rounds]
+        return [
+            {
+                **round_document(measured),
+                "throughput": self.throughput(measured),
+                "slowdown": self.slowdown(measured),
+            }
+            for measured in self.rounds
+        ]
 
-    def _document(self, measured: Round) -> Document:
-        return {
-            "mode": measured.mode,
-            "copies": measured.copies,
-            "oom": measured.oom,
-            "outcomes": [run.outcome for run in measured.runs],
-            "cut": measured.cut,
-            "time_s": measured.time_s,
-            "times_s": [run.time_s for run in measured.runs],
-            "makespan_s": measured.makespan_s,
-            "step_s": measured.step_s,
-            "throughput": self.throughput(measured),
-            "slowdown": self.slowdown(measured),
-            "smact": measured.smact,
-            "smact_source": measured.smact_source,
-            "memory_mib": measured.used_mib,
-            "copy_peak_mib": measured.copy_peak_mib,
-            "pcie_rx_mb_s": measured.pcie_rx_mb_s,
-            "pcie_tx_mb_s": measured.pcie_tx_mb_s,
-            "power_w": measured.power_w,
-            "energy_j": measured.energy_j,
-            "energy_per_copy_j": measured.energy_per_copy_j,
-            "energy_per_step_j": measured.energy_per_step_j,
-        }
+
+def round_document(measured: Round) -> Document:
+    """Return the figures of a round that are its own."""
+    return {
+        "mode": measured.mode,
+        "copies": measured.copies,
+        "oom": measured.oom,
+        "outcomes": [run.outcome for run in measured.runs],
+        "cut": measured.cut,
+        "time_s": measured.time_s,
+        "times_s": [run.time_s for run in measured.runs],
+        "makespan_s": measured.makespan_s,
+        "step_s": measured.step_s,
+        "smact": measured.smact,
+        "smact_source": measured.smact_source,
+        "memory_mib": measured.used_mib,
+        "copy_peak_mib": measured.copy_peak_mib,
+        "pcie_rx_mb_s": measured.pcie_rx_mb_s,
+        "pcie_tx_mb_s": measured.pcie_tx_mb_s,
+        "power_w": measured.power_w,
+        "energy_j": measured.energy_j,
+        "energy_per_copy_j": measured.energy_per_copy_j,
+        "energy_per_step_j": measured.energy_per_step_j,
+    }
 
 
 def parse_copies(text: str) -> list[int]:
@@ -218,6 +237,22 @@ def parse_modes(text: str) -> list[str]:
     if not set(words) <= set(MODES):
         raise ValueError(f"{text!r}: the modes are {', '.join(MODES[:-1])} and {MODES[-1]}")
     return words
+
+
+def parse_programs(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the words of each command, split as by a shell. Raises ValueError."""
+    if len(texts) >= MOST_PROGRAMS:
+        raise ValueError(f"{len(texts) + 1} programs, at most {MOST_PROGRAMS}")
+    programs = []
+    for text in texts:
+        try:
+            words = tuple(shlex.split(text))
+        except ValueError as error:
+            raise ValueError(f"{text[:100]!r}: {str(error).lower()}") from None
+        if not words:
+            raise ValueError("an empty command")
+        programs.append(words)
+    return tuple(programs)
 
 
 def verdict(results: Results) -> str:

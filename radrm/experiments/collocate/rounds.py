@@ -36,13 +36,19 @@ _LAST_LINES = 3
 class Work:
     """The measured command, the pattern of its progress lines, and its time limit.
 
-    `limit_s` (on the daemon's clock) counts from the moment when every copy has reported a step.
-    None: the copies run to their end.
+    `others`: further programs, each of which runs beside it in place of copies. `limit_s` (on the
+    daemon's clock) counts from the moment when every copy has reported a step. None: the copies
+    run to their end.
     """
 
     command: tuple[str, ...]
     pattern: re.Pattern[str] | None = None
     limit_s: float | None = None
+    others: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def programs(self) -> tuple[tuple[str, ...], ...]:
+        return (self.command, *self.others)
 
 
 class Bench:
@@ -72,13 +78,38 @@ class Bench:
         Out of GPU memory is a result. Raises Refused for any other failure of a copy, with the
         last lines that it printed.
         """
-        before_mib = sum(device["used_mib"] for device in self._idle())
+        before_mib = self._before_mib()
         job = self._server.submit_copies(copies, mode, self._work.command, self._logs)
-        logs = [log_of(self._logs, mode, copies, number) for number in range(copies)]
-        watch = _Watch(copies, logs, self._work.pattern)
+        logs = [log_of(self._logs, mode, str(copies), number) for number in range(copies)]
+        return self._follow(mode, [job], logs, before_mib)
+
+    def together(self, mode: str, programs: Sequence[int]) -> Round:
+        """Run these of the work's programs at once, by their places, and wait for all of them.
+
+        The runs of the round are in this order. Otherwise as `measure`.
+        """
+        before_mib = self._before_mib()
+        name = "programs-" + "-".join(map(str, programs))
+        logs = [log_of(self._logs, mode, name, number) for number in range(len(programs))]
+        commands = [self._work.programs[program] for program in programs]
+        jobs = self._server.submit_programs(mode, commands, logs)
+        return self._follow(mode, jobs, logs, before_mib, programs)
+
+    def _follow(
+        self,
+        mode: str,
+        jobs: Sequence[str],
+        logs: Sequence[str],
+        before_mib: int,
+        programs: Sequence[int] = (),
+    ) -> Round:
+        """Watch jobs, or the elements of one, to their end. `programs`: what they are."""
+        names = [f"program {1 + program}" for program in programs]
+        names = names or [f"copy {number} of {len(logs)}" for number in range(len(logs))]
+        watch = _Watch(len(logs), logs, self._work.pattern, jobs)
         deadline = time.monotonic() + _PATIENCE_S
         while True:
-            documents = self._server.ask("status", jobs=[job])
+            documents = self._server.ask("status", jobs=jobs)
             now_s = float(self._server.ask("ping")["now"])
             watch.look(documents, self._find(), now_s)
             if watch.over:
@@ -86,20 +117,22 @@ class Bench:
             if watch.all_run:
                 watch.traffic.add(self._link.sample())
             if not watch.all_began and time.monotonic() > deadline:
-                waiting = next(d for d in documents if d["started_at"] is None)
-                self._server.ask("cancel", jobs=[job])
-                raise Refused(
-                    f"copy {waiting['array_index']} of {copies} did not start ({mode}): "
-                    f"{plain(waiting['reason'] or waiting['state'])}"
-                )
+                waits = [d["started_at"] is None for d in watch.documents].index(True)
+                why = watch.documents[waits]["reason"] or watch.documents[waits]["state"]
+                self._server.ask("cancel", jobs=jobs)
+                raise Refused(f"{names[waits]} did not start ({mode}): {plain(why)}")
             limit_s = self._work.limit_s
             if limit_s is not None and watch.cut_s is None and watch.at_work_for(now_s) >= limit_s:
                 watch.cut_s = now_s
-                self._server.ask("cancel", jobs=[job])
+                self._server.ask("cancel", jobs=jobs)
             self._pause(max(_SHORTEST_PAUSE_S, _PAUSE_S / self._scale))
         measured = watch.round(mode, before_mib)
-        self._refuse_failed(measured, logs)
+        _refuse_failed(measured, logs, names)
         return measured
+
+    def _before_mib(self) -> int:
+        """Wait until the devices are idle. Returns what is used of them."""
+        return sum(device["used_mib"] for device in self._idle())
 
     def _idle(self) -> list[Document]:
         """Wait until the devices are idle and were read. Returns their documents."""
@@ -123,15 +156,16 @@ class Bench:
             raise Refused(f"the GPU {gone} is gone; look at nvidia-smi -L")
         return [found[uuid] for uuid in self._devices]
 
-    def _refuse_failed(self, measured: Round, logs: Sequence[str]) -> None:
-        for number, run in enumerate(measured.runs):
-            fine = ("completed", "oom", "cancelled") if measured.cut else ("completed", "oom")
-            if run.outcome not in fine:
-                printed = last_lines(Path(logs[number]))
-                raise Refused(
-                    f"copy {number} of {measured.copies} ({measured.mode}) ended as {run.outcome}; "
-                    f"its last output: {printed or 'none'}"
-                )
+
+def _refuse_failed(measured: Round, logs: Sequence[str], names: Sequence[str]) -> None:
+    for run, log, name in zip(measured.runs, logs, names, strict=True):
+        fine = ("completed", "oom", "cancelled") if measured.cut else ("completed", "oom")
+        if run.outcome not in fine:
+            printed = last_lines(Path(log))
+            raise Refused(
+                f"{name} ({measured.mode}) ended as {run.outcome}; "
+                f"its last output: {printed or 'none'}"
+            )
 
 
 @dataclass(slots=True)
@@ -141,6 +175,8 @@ class _Watch:
     copies: int
     logs: Sequence[str]
     pattern: re.Pattern[str] | None
+    jobs: Sequence[str] = ()
+    """The jobs, in order; one array with all copies, or one job for each program."""
     cut_s: float | None = None
     """When the copies were cancelled, because the time limit was reached."""
     documents: list[Document] = field(default_factory=list)
@@ -160,7 +196,7 @@ class _Watch:
     def look(
         self, documents: Sequence[Document], devices: Sequence[Document], now_s: float
     ) -> None:
-        self.documents = sorted(documents, key=lambda d: int(d["array_index"]))
+        self.documents = sorted(documents, key=self._place)
         for tail, steps in zip(self._tails, self._steps, strict=True):
             tail.copy_new(partial(steps.feed, now_s=now_s))
         began = any(d["started_at"] is not None for d in self.documents)
@@ -177,6 +213,10 @@ class _Watch:
         if self.over:
             for tail in self._tails:
                 tail.close()
+
+    def _place(self, document: Document) -> tuple[int, int]:
+        job = document["id"] if document["array_id"] is None else document["array_id"]
+        return self.jobs.index(str(job)), document["array_index"] or 0
 
     @property
     def over(self) -> bool:

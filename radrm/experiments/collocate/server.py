@@ -121,29 +121,51 @@ class BenchServer(DemoServer):
 
         Raises Refused if the daemon does not accept them.
         """
-        done = subprocess.run(
-            [
-                *(*_COMMAND, "submit", "--json", "--name=bench", f"--collocation={mode}"),
-                *(f"--array=0-{copies - 1}", f"--output={log_of(logs, mode, copies, '%a')}"),
-                *("--", *command),
-            ],
+        output = log_of(logs, mode, str(copies), "%a")
+        words = ["--name=bench", f"--collocation={mode}", f"--array=0-{copies - 1}"]
+        done = self._submit(*words, f"--output={output}", "--", *command)
+        return _submitted(done)
+
+    def submit_programs(
+        self, mode: str, programs: Sequence[Sequence[str]], logs: Sequence[str]
+    ) -> list[str]:
+        """Submit different programs, each with its log, to start at once. Returns their ids.
+
+        Raises Refused if the daemon does not accept them.
+        """
+        jobs = []
+        for command, log in zip(programs, logs, strict=True):
+            words = ["--hold", "--name=bench", f"--collocation={mode}", f"--output={log}"]
+            jobs.append(_submitted(self._submit(*words, "--", *command)))
+        self.ask("release", jobs=jobs)
+        return jobs
+
+    def _submit(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*_COMMAND, "submit", "--json", *words],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
-        try:
-            (result,) = json.loads(done.stdout)
-        except ValueError:
-            raise Refused(f"the copies could not be submitted: {_last(done.stderr)}") from None
-        if result["id"] is None or result["error"] is not None:
-            raise Refused(f"the copies could not be submitted: {result['error'] or done.stderr}")
-        return str(result["id"])
 
 
-def log_of(logs: Path, mode: str, copies: int, number: object) -> str:
-    """The path of a copy's log. `number` may be `%a` of `submit`, so `logs` must have no `%`."""
-    return str(logs / f"{mode}-{copies}-{number}.log")
+def log_of(logs: Path, mode: str, which: str, number: object) -> str:
+    """The path of a copy's log. `number` may be `%a` of `submit`, so `logs` must have no `%`.
+
+    `which` is the round.
+    """
+    return str(logs / f"{mode}-{which}-{number}.log")
+
+
+def _submitted(done: subprocess.CompletedProcess[str]) -> str:
+    try:
+        (result,) = json.loads(done.stdout)
+    except ValueError:
+        raise Refused(f"it could not be submitted: {_last(done.stderr)}") from None
+    if result["id"] is None or result["error"] is not None:
+        raise Refused(f"it could not be submitted: {result['error'] or done.stderr}")
+    return str(result["id"])
 
 
 def config_in_force(environ: Mapping[str, str]) -> Path | None:

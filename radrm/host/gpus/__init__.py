@@ -11,6 +11,7 @@ The files, in the order in which they may import one another:
     memory_caps      memory caps that the driver enforces
     gpm              SM activity of Hopper and newer GPUs, also through NVML
     stream           runs a program that prints lines, and restarts it
+    dcgm_output      parses what `dcgmi` prints
     dcgm             SM activity from DCGM, by `dcgmi dmon`
     exporter         SM activity from dcgm-exporter's page of metrics
     nvidia_smi       real GPUs, read through `nvidia-smi` (a folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,6 +93,34 @@ def test_copies_on_mig_instances_do_not_disturb_each_other(tmp_path: Path) -> No
 
 
 @pytest.mark.daemon
+def test_different_programs_run_alone_and_together(tmp_path: Path) -> None:
+    words = ["--modes", "mps", *BY_STEPS, "--json"]
+    light, heavy = simjob(20, 0.2, 9000), simjob(6, 1.0, 9000)
+    process = collocate(tmp_path, *words, "--with", shlex.join(heavy), "--", *light)
+    said, errors = finished(process)
+    assert process.returncode == 0, errors
+    document = json.loads(said)
+    assert (document["command"], document["with"]) == (light, [heavy])
+    one, other, both = document["rounds"]
+    assert [r["programs"] for r in document["rounds"]] == [[1], [2], [1, 2]]
+    # The model: what the heavy one loses is less than what the light one does meanwhile.
+    assert both["slowdowns"][1] > 1.1
+    assert both["throughput"] == pytest.approx(sum(1 / s for s in both["slowdowns"]))
+    assert both["throughput"] > 1.2
+    assert (one["memory_mib"], other["memory_mib"]) == (20480, 6144)
+    assert both["memory_mib"] == 26624
+    assert "policies.packing.max_demand" in document["notes"][-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.daemon
+def test_too_many_programs_for_the_instances(tmp_path: Path) -> None:
+    words = ["--gpus", "sim:1xA100-40GB:3g.20gb+2g.10gb", "--with", "true"]
+    _, errors = finished(collocate(tmp_path, *words, "--", "true"))
+    assert "has 1 such instances, too few for 2 programs" in errors
+
+
+@pytest.mark.daemon
 @pytest.mark.parametrize(
     ("gpus", "mode", "said"),
     [
@@ -133,6 +162,8 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         (["--seconds", "5"], "--seconds needs --step-pattern"),
         (["--copies", "none"], "--copies"),
         (["--modes", "streams"], "--modes"),
+        (["--copies", "2", "--with", "true"], "--copies goes without --with"),
+        (["--with", "a 'b"], '--with: "a \'b": no closing quotation'),
         (["--step-pattern", "("], "--step-pattern"),
     ],
 )

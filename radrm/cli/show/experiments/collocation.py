@@ -12,6 +12,8 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.text import Document
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
+from radrm.experiments.collocate import mixed
+from radrm.experiments.collocate.mixed import Mixed
 from radrm.experiments.collocate.numbers import Results, Round, verdict
 from radrm.experiments.collocate.rounds import Work
 
@@ -21,6 +23,70 @@ def show_collocation(device: Document, work: Work, results: Results, notes: Sequ
     show(Styled(plain(title)), table(results), Styled(verdict(results)))
     for note in notes:
         show(Styled(f"Note: {plain(note)}"))
+
+
+def show_mixed(device: Document, work: Work, results: Mixed, notes: Sequence[str]) -> None:
+    where = f"On GPU {device['index']} ({device_name(device)}):"
+    show(Styled(plain(where)))
+    for number, command in enumerate(work.programs, start=1):
+        show(Styled(f"  {number}: {plain(shlex.join(command))}"))
+    show(mixed_table(results), Styled(mixed.verdict(results)))
+    for note in notes:
+        show(Styled(f"Note: {plain(note)}"))
+
+
+def mixed_table(results: Mixed) -> Rows:
+    """A row for the programs one after another, and one for each mode together."""
+    count = len(results.alone)
+    rows = Rows(
+        (
+            Column("MODE"),
+            *(Column(f"PROGRAM {number}", right=True, rank=2) for number in range(1, count + 1)),
+            Column("TOTAL", right=True, rank=3),
+            Column("CHANGE", right=True),
+            Column("SMACT", right=True, rank=5),
+            Column("MEMORY", right=True, rank=6),
+            Column("ENERGY", right=True, rank=7),
+            Column("WHY", least=10),
+        )
+    )
+    energies = [each.energy_j for each in results.alone]
+    known = [joules for joules in energies if joules is not None]
+    cut = any(each.cut for each in results.alone)
+    whole = len(known) == count and not cut
+    rows.add(
+        "one by one",
+        *(_of_program(each, 0, None) for each in results.alone),
+        show_seconds(results.serial_s),
+        "-",
+        "-",
+        show_mib(max((each.used_mib or 0 for each in results.alone), default=0) or None),
+        show_joules(sum(known) if whole else None),
+        "; ".join(filter(None, map(_why, results.alone))),
+    )
+    for measured in results.together:
+        slower = results.slowdowns(measured)
+        changed = mixed.change(results.work(measured))
+        rows.add(
+            measured.mode,
+            *(_of_program(measured, program, slower[program]) for program in range(count)),
+            show_seconds(measured.makespan_s),
+            "-" if changed is None else f"{changed:+.0%}",
+            show_smact(measured.smact),
+            show_mib(measured.used_mib),
+            show_joules(None if measured.cut or not measured.sound else measured.energy_j),
+            _why(measured),
+        )
+    return rows
+
+
+def _of_program(measured: Round, program: int, slower: float | None) -> str:
+    """The time of a program, and by how much that is longer than alone."""
+    run = measured.runs[program]
+    times = "" if slower is None else f" {slower:.2f}x"
+    if measured.cut or run.outcome != "completed":
+        return times.strip() or "-"
+    return show_seconds(run.time_s) + times
 
 
 def table(results: Results) -> Rows:
