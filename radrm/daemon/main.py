@@ -380,12 +380,9 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
     mps = MpsService(
         config.mps, paths.run, driver_compute_modes(f"{paths.state}/compute-modes.json")
     )
-    watts = config.energy.power_limit_w
-    limits = PowerLimits(watts, f"{paths.state}/power-limits.json", nvml_power())
-    if watts:
-        limits.check(gpus_here.devices())
-    else:
-        limits.put_back()  # those of a killed daemon
+    watts, file = config.energy.power_limit_w, f"{paths.state}/power-limits.json"
+    limits = PowerLimits(watts, file, nvml_power())
+    limits.begin(gpus_here)
     caps = MemoryCaps(nvml_caps(), why_never(config.gpus.memory_caps, gpus_here.name))
 
     def around(source: GpuSource) -> GpuSource:

@@ -8,7 +8,13 @@ from unittest.mock import Mock, call
 
 import pytest
 
+from radrm.core.events import JobSubmitted
+from radrm.core.lifecycle.stops import stop
+from radrm.core.records import Adopted, Job, JobSpec
+from radrm.core.words import StopReason
 from radrm.daemon.attempts import Attempts
+from radrm.daemon.mps.failures import Failures
+from radrm.daemon.mps.stops import Stops
 from radrm.host.attempts.evidence import Lost, Running
 from tests.world import GIB, World, gpus
 
@@ -17,7 +23,8 @@ def adopted(world: World, found: object) -> Any:
     """The launcher of a daemon that adopts the world's attempts; all have become `found`."""
     launcher = Mock(**{"adopt.return_value": found, "serials.return_value": []})
     clock = SimpleNamespace(now=lambda: world.now)
-    others: Any = {"mps": None, "reports": Mock()}
+    stops, failures = Stops(launcher, None, Mock()), Failures(clock, None)  # type: ignore[arg-type]
+    others: Any = {"mps": None, "stops": stops, "failures": failures, "reports": Mock()}
     attempts = Attempts(clock, world.scheduler, Mock(), launcher, **others)  # type: ignore[arg-type]
     alive = Mock()
     attempts.adopt(alive)
@@ -42,3 +49,20 @@ def test_one_that_has_ended_gets_none(began: bool) -> None:
     world.cancel(world.submit(GIB))
     lost = Lost("its runner was killed", began, None)
     assert adopted(world, lost).terminate.mock_calls == []
+
+
+@pytest.mark.parametrize("reason", [StopReason.CANCELLED, StopReason.LOST])
+def test_a_process_that_radrm_did_not_start_gets_term_only_for_a_cancel(reason: StopReason) -> None:
+    world = World(gpus(1))
+    world.obey = False
+    its = Adopted(4711, 99, "boot", (("GPU-0", GIB, GIB),))
+    spec = JobSpec("train", "ann", 1000)
+    job = Job(world.next_id, "T1", spec, world.now, adopted=its)
+    world.step(JobSubmitted(at=world.now, job=job))
+    state = world.scheduler.state
+    state.begin(world.now)
+    stop(state, state.jobs[job.id], state.attempts[job.id], reason)
+    launcher = adopted(world, Running(None))
+    asked = reason is StopReason.CANCELLED
+    assert launcher.terminate.mock_calls == ([call(1)] if asked else [])
+    assert launcher.kill.mock_calls == ([] if asked else [call(1)])

@@ -12,6 +12,7 @@ transition table:
     out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, else FAILED
+    failed, may pass     to its queue, `core.passing_retries` times; then as below
     failed               to its queue while --retries last and --retry-on fits, else FAILED
 
 Invariants:
@@ -55,7 +56,13 @@ from radrm.core.lifecycle.outcomes import (
 )
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
-from radrm.core.lifecycle.returning import refuse_retry, retry, return_to_queue, setback
+from radrm.core.lifecycle.returning import (
+    passing_retry,
+    refuse_retry,
+    retry,
+    return_to_queue,
+    setback,
+)
 from radrm.core.records import Attempt, Job, changed
 from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
@@ -191,11 +198,7 @@ def _move_job(
         finish(state, job, Trigger.COMPLETE, attempt)
     elif outcome is Outcome.OOM and event.oom is not None:
         recover(state, job, attempt, event.oom, rule)
-    elif (
-        outcome is Outcome.FAILED
-        and event.host_oom is not None
-        and _enlarge(state, job, attempt, event.host_oom)
-    ):
+    elif outcome is Outcome.FAILED and _runs_again(state, job, attempt, event):
         return
     elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and job.spec.requeue):
         _return(state, job, attempt, attempt.reason or outcome.value)
@@ -211,6 +214,13 @@ def _move_job(
             finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {why_not}")
     else:
         finish(state, job, Trigger.FAIL, attempt)
+
+
+def _runs_again(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -> bool:
+    """Move a failed job that runs again without using up its retries; False for any other."""
+    if event.host_oom is not None and _enlarge(state, job, attempt, event.host_oom):
+        return True
+    return event.passes is not None and passing_retry(state, job, event.passes, event.fault)
 
 
 def _enlarge(state: State, job: Job, attempt: Attempt, role: str) -> bool:

@@ -247,7 +247,8 @@ def why_ended(
         return f"out of GPU memory{request}{why}"
     if event.host_oom is not None:
         return f"a task of role {event.host_oom} ran out of host memory"
-    return _how_ended(event, code, tasks) + (f"; {event.hint}" if event.hint is not None else "")
+    how = (_how_ended(event, code, tasks), event.passes, event.hint)
+    return "; ".join(filter(None, how))
 
 
 def _how_ended(event: AttemptEnded, code: int | None, tasks: tuple[Task, ...]) -> str:

@@ -133,6 +133,8 @@ class Job:
     retries_used: int = 0
     setbacks: int = 0
     """Attempts in a row that were lost, void or preempted soon after their launch."""
+    passing_used: int = 0
+    """Its runs again after failures of a GPU's MPS server or driver (`core.passing_retries`)."""
     pause: Pause | None = None
     memory_floor_mib: int | None = None
     """The least need per GPU that its out-of-memory deaths have proven."""

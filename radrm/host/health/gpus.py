@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.host.gpus import nvml
 from radrm.host.gpus.gpm import SHORTEST_S, Gpm
 from radrm.host.gpus.power_limit import outside
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.health.naming import by_cause, gpus_named
+from radrm.host.health.naming import by_cause
 from radrm.host.processes.procfs import start_of
 
 _NVIDIA = "0x10de"
@@ -155,7 +156,11 @@ def mig(driver: Driver) -> Finding:
     pending = [g.index for g in driver.gpus if g.mig is not None and g.mig[0] != g.mig[1]]
     if pending:
         waits = f"a change of mode is pending on {gpus_named(pending)}"
-        return warn(name, waits, "reset when idle: nvidia-smi --gpu-reset -i INDEX")
+        return warn(
+            name,
+            waits,
+            "when idle: radrm mps stop --all, stop radrm, nvidia-smi --gpu-reset -i INDEX",
+        )
     on = [g.index for g in driver.gpus if g.mig is not None and g.mig[0]]
     if on:
         return ok(name, f"on for {gpus_named(on)}")
