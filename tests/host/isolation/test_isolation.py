@@ -85,7 +85,8 @@ def test_a_job_is_never_denied_a_gpu_of_its_own(proc: str) -> None:
 def test_where_nothing_is_isolated_there_is_one_reason() -> None:
     assert Isolation().rules([gpu(0)]) is None
     assert find(True, 1000).reason == "the daemon does not run as root"
-    assert find(False, 0).reason == "gpus.isolate = false"
+    off = find(False, 0)
+    assert (off.reason, off.numbers) == ("gpus.isolate = false", Numbers()), "for running jobs"
 
 
 @pytest.mark.parametrize(
