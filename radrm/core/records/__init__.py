@@ -44,6 +44,7 @@ from radrm.core.records.copying import changed
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
+    Chip,
     Device,
     DeviceEnergy,
     EnergyPart,
@@ -78,6 +79,7 @@ __all__ = [
     "Blame",
     "Caps",
     "Checkpoint",
+    "Chip",
     "Dependency",
     "Device",
     "DeviceEnergy",

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from radrm.config import Config
-from radrm.core.records import Estimate, Job, Profiled
+from radrm.core.records import Chip, Estimate, Job, Profiled
 from radrm.core.words import Quantity
 from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
@@ -75,7 +75,7 @@ class Estimation:
     """Estimates jobs. Used by the loop's thread.
 
     `device_kind` gives the kind of all GPUs, None for several kinds; `driver` is their driver's
-    version, None if unknown.
+    version, None if unknown. `chips`: the kinds of GPU that are here.
     """
 
     def __init__(
@@ -85,7 +85,9 @@ class Estimation:
         service: EstimationService,
         device_kind: Callable[[], str | None],
         driver: str | None = None,
+        chips: Callable[[], tuple[Chip, ...]] = tuple,
     ) -> None:
+        self._chips = chips
         self._config = config
         self._store = store
         self._service = service
@@ -148,7 +150,7 @@ class Estimation:
         ]
         if not wanted:
             return ()
-        kind, read = self.device_kind(), self._store.runs
+        kind, read, chips = self.device_kind(), self._store.runs, self._chips()
         recent = read.recent(kind, MOST_RUNS)
         same = {
             (uid, program): (
@@ -168,6 +170,7 @@ class Estimation:
                     Description(
                         job.spec,
                         device_kind=kind,
+                        chips=chips,
                         length=length,
                         same_runs=whole,
                         recent_runs=recent,
@@ -188,6 +191,7 @@ class Estimation:
         return replace(
             described,
             device_kind=self.device_kind(),
+            chips=self._chips(),
             driver=self.driver,
             length=length,
             same_runs=same,
