@@ -26,6 +26,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "resize": "Give a running job another number of GPUs, or of tasks.",
         "progress": "Report a job's progress, from its own script.",
         "edit": "Change options of jobs: priority, time limit, memory...",
+        "adopt": "Book a process that runs on a GPU already as a job.",
     },
     "Job files in folders": {
         "spool": "Print your spool folder, whose .rad files become jobs.",
@@ -73,6 +74,7 @@ _LONG = 12
 EVERYDAY = frozenset(
     {
         *(
+            "adopt",
             "attach",
             "cancel",
             "checkpoint",

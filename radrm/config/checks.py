@@ -260,6 +260,7 @@ _MPS: dict[str, v.Check] = {
     "multiuser": v.switch,
 }
 _READINGS: dict[str, v.Check] = {
+    "interval_s": v.between(0.2, 10),
     "source": v.choice("auto", "nvml", "nvidia-smi"),
     "smact": v.choice("auto", "gpm", "dcgm", "dcgm-exporter", "utilization"),
     "dcgm_exporter": v.loopback_url,

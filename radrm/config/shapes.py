@@ -48,7 +48,7 @@ class MpsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReadingsConfig:
-    """How real GPUs are read. Simulated GPUs do not use these settings."""
+    """How GPUs are read. Simulated GPUs use `interval_s` only."""
 
     source: str = "auto"
     """How GPUs are listed and read: `nvml`, `nvidia-smi`, or `auto`: the first that works."""
@@ -59,6 +59,9 @@ class ReadingsConfig:
     dcgm_exporter: str = "http://127.0.0.1:9400/metrics"
     """The address of dcgm-exporter on this machine. Enable DCGM_FI_PROF_SM_ACTIVE there and set
     `--collect-interval=1000`. `auto` uses it only if root or the daemon's user serves the port."""
+    interval_s: float = 1.0
+    """Time between two readings (RAD-RM thesis, section 6.2.1). A shorter one costs CPU time; with
+    a longer one radrm sees changes later. When a job starts or ends, GPUs are read at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,9 @@ class CoreSettings:
     """Pause before a job's first retry (`--retries`); doubles up to `retry_most_s`."""
     retry_most_s: float = 600.0
     """The longest of these pauses."""
+    passing_retries: int = 2
+    """A job runs again by itself this often after failures that lie with a GPU's MPS server or
+    driver. They do not count as its `--retries`."""
     use_half_life_s: float = 604_800.0
     """GPU time that a user has had this long ago counts half (`radrm shares`, order `fair`)."""
     whole_devices: bool = False

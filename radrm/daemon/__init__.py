@@ -16,6 +16,7 @@ The files, in the order in which they may import one another:
     reload       a changed configuration, while the daemon runs (a folder)
     wakeups      what wakes the loop's thread
     rule_limit   a time limit for rules in the daemon's own thread
+    mps          attempts that are MPS clients (a folder)
     attempts     convert what attempts' folders prove into events
     effects      carry out actions, one handler for each kind
     decisions    step, save, act

@@ -21,9 +21,11 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
-from radrm.core.words import CheckpointKind, Collocation
+from radrm.core.words import CheckpointKind, Collocation, StopReason
 from radrm.daemon.elastic.ends import exits_of, host_oom_of
 from radrm.daemon.launching import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.mps.failures import Failures
+from radrm.daemon.mps.stops import Stops
 from radrm.daemon.progress import Reports
 from radrm.errors import StoreError
 from radrm.hints import hint
@@ -51,6 +53,8 @@ class Attempts:
         store: Store,
         launcher: Launcher,
         mps: Mps | None,
+        stops: Stops,
+        failures: Failures,
         reports: Reports,
     ) -> None:
         self._clock = clock
@@ -58,6 +62,8 @@ class Attempts:
         self._store = store
         self._launcher = launcher
         self._mps = mps
+        self._stops = stops
+        self._failures = failures
         self._reports = reports
 
     def adopt(self, alive: Callable[[], None]) -> list[ev.Event]:
@@ -74,7 +80,11 @@ class Attempts:
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Running) and attempt.stop is not None:
-                self._launcher.terminate(attempt.serial)
+                cancelled = attempt.stop.reason is StopReason.CANCELLED
+                if job.adopted is not None and not cancelled:  # it is spared
+                    self._launcher.kill(attempt.serial)
+                else:
+                    self._stops.terminate(job, attempt)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Running):
@@ -141,12 +151,19 @@ class Attempts:
             if isinstance(self._launcher.poll(serial), (Ended, Lost)):
                 log.info("attempt %d, which was given up, has ended", serial)
                 self._launcher.forget(serial)
+        answered = self._failures.answered()
         for job, attempt in running:
+            if (end := answered.get(attempt.serial)) is not None:
+                events += self._events_of(job, attempt, end, self._saved_by(attempt, end))
             while (found := self._launcher.poll(attempt.serial)) is not None:
-                lost = [attempt.serial] if isinstance(found, Lost) and found.began else []
-                saved = self._launcher.read_saved(lost).get(attempt.serial, Saved())
-                events += self._events_of(job, attempt, found, saved)
+                if not self._failures.wait(attempt, found):
+                    saved = self._saved_by(attempt, found)
+                    events += self._events_of(job, attempt, found, saved)
         return events
+
+    def _saved_by(self, attempt: Attempt, found: Started | Ended | Lost) -> Saved:
+        lost = [attempt.serial] if isinstance(found, Lost) and found.began else []
+        return self._launcher.read_saved(lost).get(attempt.serial, Saved())
 
     def used(self) -> list[ev.Event]:
         """The event that tells what the live attempts have used of the server, if that is known."""
@@ -185,8 +202,8 @@ class Attempts:
                 log.warning("job %d is not limited: %s", job_id, begun.not_limited)
         if isinstance(found, (Started, Running)):
             return events
-        self._suspect_mps(attempt, found)
         if isinstance(found, Ended):
+            passes, fault = self._failures.judge(attempt, found)
             ended = ev.AttemptEnded(
                 at=now,
                 job_id=job_id,
@@ -201,6 +218,8 @@ class Attempts:
                 hint=self._hint(attempt, found),
                 saved=found.saved.progress,
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
+                passes=passes,
+                fault=fault,
             )
         elif not found.began:
             # The runner started no process of the job, so the attempt never started.
@@ -219,12 +238,6 @@ class Attempts:
         client = attempt.placement.collocation is Collocation.MPS
         counts_gpus = not (client and self._mps is not None and self._mps.spans)
         return next(filter(None, (hint(found.exit, t, counts_gpus) for t in found.tails)), None)
-
-    def _suspect_mps(self, attempt: Attempt, found: Ended | Lost) -> None:
-        """Check the MPS servers of a failed client: a fault of the server may have ended it."""
-        failed = not isinstance(found, Ended) or found.exit.code != 0
-        if self._mps is not None and failed and attempt.placement.collocation is Collocation.MPS:
-            self._mps.suspect(attempt.devices)
 
 
 def _saves(job: Job) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.scheduler import Scheduler
-from radrm.daemon.effects import Effects
+from radrm.daemon.effects import Effects, ServerReady
 from radrm.daemon.past_runs import runs_of
 from radrm.errors import StoreError, plain
 from radrm.host.crossings import crossed
@@ -164,8 +164,15 @@ class Decisions:
 
     def carry_out(self, action: act.Action) -> list[ev.Event]:
         """Carry out an action; see `Effects.carry_out`. An exception leaves `broken` set."""
+        return self._or_broken(lambda: self._effects.carry_out(action))
+
+    def go_on(self, waited: ServerReady) -> list[ev.Event]:
+        """Carry out a launch that has waited; see `Effects.go_on`, and `carry_out`."""
+        return self._or_broken(lambda: self._effects.go_on(waited))
+
+    def _or_broken(self, act: Callable[[], list[ev.Event]]) -> list[ev.Event]:
         try:
-            return self._effects.carry_out(action)
+            return act()
         except Exception:
             self.broken = True
             raise

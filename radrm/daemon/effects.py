@@ -35,6 +35,7 @@ from radrm.daemon.launching import (
     task_environments,
     weight_of,
 )
+from radrm.daemon.mps.stops import Stops
 from radrm.errors import RadrmError, Refused
 from radrm.estimators.history import WAITING
 from radrm.host.attempts.elastic import names
@@ -52,10 +53,10 @@ log = logging.getLogger("radrm")
 
 
 @dataclass(frozen=True, slots=True)
-class ClientsEnded:
-    """From another thread: this attempt's MPS clients have no work left, so it can be killed."""
+class ServerReady:
+    """From another thread: this launch need not wait for its MPS server any more."""
 
-    serial: int
+    action: act.Launch
 
 
 class Effects:
@@ -71,8 +72,9 @@ class Effects:
         planning: PlanningService,
         site: Site,
         resizes: Resizes,
+        stops: Stops,
         read_soon: Callable[[], None],
-        post: Callable[[ClientsEnded | ev.Event], None],
+        post: Callable[[ServerReady | ev.Event], None],
     ) -> None:
         self._clock = clock
         self._scheduler = scheduler
@@ -82,8 +84,11 @@ class Effects:
         self._planning = planning
         self._site = site
         self._resizes = resizes
+        self._stops = stops
         self._read_soon = read_soon
         self._post = post
+        self._waited: set[int] = set()
+        """The serials of launches that have waited for their MPS server."""
         self._handlers: dict[type[act.Action], Callable[[Any], ev.Event | None]] = {
             act.Launch: self._launch,
             act.Terminate: self._terminate,
@@ -118,6 +123,20 @@ class Effects:
             now, passing = self._clock.now(), may_pass(error)
             return [ev.ActionFailed(at=now, action=action, reason=reason, passing=passing)]
         return [] if done is None else [done]
+
+    def go_on(self, waited: ServerReady) -> list[ev.Event]:
+        """Carry out a launch that has waited for its MPS server, unless it was stopped."""
+        action = waited.action
+        if self._is_over(action):
+            return []
+        if self._attempt(action).stop is not None:
+            now = self._clock.now()
+            return [ev.LaunchVoided(at=now, job_id=action.job_id, serial=action.serial)]
+        self._waited.add(action.serial)
+        try:
+            return self.carry_out(action)
+        finally:
+            self._waited.discard(action.serial)
 
     def delayed(self) -> ev.Event:
         """Return the event that says that the actions to come have waited for the store."""
@@ -170,8 +189,10 @@ class Effects:
     # ------------------------------------------------------------- handlers
 
     def _launch(self, action: act.Launch) -> None:
-        site, submission = self._site, self._store.submissions.of_job(action.job_id)
-        job = self._job(action.job_id)
+        site, job = self._site, self._job(action.job_id)
+        if self._waits_for_server(action, job):
+            return
+        submission = self._store.submissions.of_job(action.job_id)
         devices = self._devices(action.placement.devices)
         site.checkpoints.make(job.id, submission.uid, submission.gid)
         progress = site.reports.open(job, action.serial)
@@ -191,6 +212,16 @@ class Effects:
             action.placement.collocation.value,
         )
 
+    def _waits_for_server(self, action: act.Launch, job: Job) -> bool:
+        """Return whether an MPS client must wait for its server; `go_on` follows then."""
+        mps, placement = self._site.mps, action.placement
+        if mps is None or placement.collocation is not Collocation.MPS:
+            return False
+        if action.serial in self._waited:
+            return False
+        ready = ServerReady(action)
+        return mps.wait_for_server(placement.devices, job.spec.uid, lambda: self._post(ready))
+
     def _make_folder(
         self, action: act.Launch, job: Job, submission: Submission, devices: Sequence[Device]
     ) -> None:
@@ -203,21 +234,10 @@ class Effects:
         site.elastic.make(action.serial, submission.uid, submission.gid, files)
 
     def _terminate(self, action: act.Terminate) -> None:
-        self._launcher.terminate(self._attempt(action).serial)
+        self._stops.terminate(self._job(action.job_id), self._attempt(action))
 
     def _kill(self, action: act.Kill) -> None:
-        """KILL at once; clients of MPS only after their server has no work of theirs left.
-
-        A client that is killed while its kernels run can fault the server and all its clients.
-        """
-        attempt = self._attempt(action)
-        mps, serial = self._site.mps, attempt.serial
-        if mps is None or attempt.placement.collocation is not Collocation.MPS:
-            self._launcher.kill(serial)
-            return
-        owner = (action.job_id, action.serial)
-        ended = ClientsEnded(serial)
-        mps.end_clients(attempt.devices, owner, lambda: self._post(ended))
+        self._stops.kill(self._attempt(action))
 
     def _send_signal(self, action: act.SendSignal) -> None:
         self._launcher.signal(self._attempt(action).serial, action.number)

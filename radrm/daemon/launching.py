@@ -30,7 +30,9 @@ from radrm.host.isolation import bpf
 from radrm.host.isolation.isolation import Isolation
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
+from radrm.host.processes.adopted import Watched
 from radrm.host.processes.affinity import NONE, listed, near
+from radrm.host.processes.identity import Identity
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
 from radrm.jobfile.slurm.mark import MARK
@@ -140,7 +142,14 @@ def plan_launch(
         cpu_list=cpus_near(action.placement.shares, devices, options, site),
         binds_tasks=job.spec.resizing is Resizing.LIVE,
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
+        adopts=_watched(job),
     )
+
+
+def _watched(job: Job) -> Watched | None:
+    """The process that the attempts of a job watch; None: they run its command."""
+    adopted = job.adopted
+    return None if adopted is None else Watched(Identity(*adopted.process), adopted.for_s)
 
 
 def cpus_near(

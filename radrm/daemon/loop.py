@@ -26,12 +26,14 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.decisions import RETRY_S, Decisions
-from radrm.daemon.effects import ClientsEnded, Effects
+from radrm.daemon.effects import Effects, ServerReady
 from radrm.daemon.elastic.resizes import Resizes
 from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.intake.scan import Scan
 from radrm.daemon.launching import Site
 from radrm.daemon.monitor import Monitor
+from radrm.daemon.mps.failures import Failures
+from radrm.daemon.mps.stops import ClientsEnded, Stops
 from radrm.daemon.probing import Probing
 from radrm.daemon.reload.changes import Change
 from radrm.daemon.reload.reloading import Reloading
@@ -64,7 +66,7 @@ log = logging.getLogger("radrm")
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
-News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated | Planned
+News: TypeAlias = ev.Event | Request | ClientsEnded | ServerReady | Estimated | Planned
 """What other threads post to the loop's thread."""
 
 
@@ -114,12 +116,15 @@ class Loop:
         self._wakeups = Wakeups()
         self._monitor = parts.monitor(self.post)
         self._scan = Scan(self, parts.arrivals, parts.estimation, users=parts.users)
+        self._stops = Stops(parts.launcher, parts.site.mps, self.post)
         self._attempts = Attempts(
             parts.clock,
             parts.scheduler,
             parts.store,
             parts.launcher,
             parts.site.mps,
+            self._stops,
+            Failures(parts.clock, parts.site.mps),
             parts.site.reports,
         )
         self._resizes = Resizes(
@@ -140,6 +145,7 @@ class Loop:
             parts.planning,
             parts.site,
             self._resizes,
+            self._stops,
             self._monitor.read_soon,
             self.post,
         )
@@ -347,7 +353,9 @@ class Loop:
         if isinstance(news, Request):
             self._turns.add(news)
         elif isinstance(news, ClientsEnded):
-            self.parts.launcher.kill(news.serial)
+            self._stops.send(news)
+        elif isinstance(news, ServerReady):
+            self.process(self._decisions.go_on(news))
         elif isinstance(news, Estimated):
             self._take_estimates(news)
         elif isinstance(news, Planned):

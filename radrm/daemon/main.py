@@ -144,7 +144,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         isolation = (
             find_isolation(config.gpus.isolate, os.getuid()) if gpus is None else Isolation()
         )
-        interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
+        interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(config.readings.interval_s))
 
         def core_of(config: Config) -> CoreSettings:
             scale = devices.clock.scale
@@ -172,8 +172,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         planning = PlanningService(config, lambda found: loop.post(found), zone)
         simulated_s = None if gpus is None else interval_s * devices.clock.scale
         driver = driver_version() if gpus is None else SIMULATED_DRIVER
-        kinds = scheduler.device_kind, driver, scheduler.chips
-        estimation = Estimation(config, store, service, *kinds)
+        estimation = Estimation(config, store, service, scheduler, driver)
         makers = Makers(
             lambda: read_configuration(system, settings),
             lambda config: (make_rules(config, zone), make_costs(config, zone)),
@@ -200,7 +199,13 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             arrivals=arrivals,
             launcher=launcher,
             monitor=lambda post: Monitor(
-                devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
+                devices.source,
+                devices.clock,
+                launcher.owner_of,
+                post,
+                interval_s,
+                devices.renew,
+                config.readings.interval_s,
             ),
             estimation=estimation,
             planning=planning,

@@ -23,10 +23,10 @@ from radrm.host.gpus.source import GpuSource, OwnerOf
 
 log = logging.getLogger("radrm")
 
-RELIST_EVERY = 60
-"""Rounds of readings between two listings of the devices."""
-RELIST_SOON = 5
-"""Fewest rounds between two listings, when a device has changed or fails."""
+RELIST_S = 60
+"""Seconds of rounds of readings between two listings of the devices."""
+RELIST_SOON_S = 5
+"""Fewest seconds between two listings, when a device has changed or fails."""
 LOOK_S = 1.0
 """Real seconds between two looks at the reading thread."""
 HANG_S = 4.0
@@ -42,7 +42,8 @@ STOP_LIMIT_S = 2.0
 class Monitor:
     """Posts `ReadingsTaken` every `interval_s` real seconds, and at once when asked.
 
-    `renew` opens a new source, for when a call of `source` never returns.
+    `renew` opens a new source, for when a call of `source` never returns. A round counts as
+    `round_s` of the clock, which a scaled clock may exceed.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Monitor:
         post: Callable[[Event], None],
         interval_s: float,
         renew: Callable[[], GpuSource] | None = None,
+        round_s: float = 1.0,
     ) -> None:
         self.clock = clock
+        self._round_s = round_s
         self.owner_of = owner_of
         self.post = post
         self.interval_s = interval_s
@@ -151,6 +154,10 @@ class Monitor:
 
     # ------------------------------------------------------------- for both threads
 
+    def rounds(self, seconds: float) -> int:
+        """Return the number of rounds in this time."""
+        return max(1, round(seconds / self._round_s))
+
     def log_error(self, cause: str | None) -> None:
         """Log an error once when it begins, and once when it is over."""
         if cause != self._logged:
@@ -169,7 +176,7 @@ class _Reader:
     ) -> None:
         self._monitor = monitor
         self._open = open_source
-        self._rounds = 0 if first else RELIST_EVERY
+        self._rounds = 0 if first else monitor.rounds(RELIST_S)
         self._erring: frozenset[str] = frozenset()
         self.source: GpuSource | None = open_source() if first else None
         self.before: GpuSource | None = None
@@ -237,14 +244,17 @@ class _Reader:
     def _take_errors(self, readings: tuple[Reading, ...]) -> None:
         """List the devices soon if one begins to fail: it may have vanished."""
         erring = frozenset(reading.device for reading in readings if reading.error is not None)
-        if erring - self._erring and self._rounds >= RELIST_SOON:
-            self._rounds = RELIST_EVERY
+        if erring - self._erring and self._is_soon():
+            self._rounds = self._monitor.rounds(RELIST_S)
         self._erring = erring
+
+    def _is_soon(self) -> bool:
+        return self._rounds >= self._monitor.rounds(RELIST_SOON_S)
 
     def _list(self, source: GpuSource) -> None:
         """List the devices regularly, and soon after a change. Post them if they differ."""
-        changed = source.changed and self._rounds >= RELIST_SOON
-        if self._rounds < RELIST_EVERY and not changed:
+        changed = source.changed and self._is_soon()
+        if self._rounds < self._monitor.rounds(RELIST_S) and not changed:
             return
         self._rounds = 0
         try:

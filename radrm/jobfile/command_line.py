@@ -159,7 +159,7 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
         raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
     if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: an array stays as it was submitted; submit another")
-    for name in raw.keys() & {"interactive", "snapshot"}:
+    for name in raw.keys() & {"adopt", "interactive", "snapshot"}:
         raise UsageError(f"{where}: --{name} is for jobs that are submitted; leave it out")
     typed(raw, where)
     return jobs, raw

@@ -57,7 +57,7 @@ def run_help() -> str:
         "",
         "Options:",
     ]
-    return _with_options(lines, _flags(RUN_FLAGS), OF_ARRAYS | {"interactive"})
+    return _with_options(lines, _flags(RUN_FLAGS), OF_ARRAYS | {"adopt", "interactive"})
 
 
 def _flags(flags: Mapping[str, str]) -> dict[str, str]:

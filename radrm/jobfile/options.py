@@ -79,7 +79,7 @@ class Option(Record):
 
 
 def _smact(given: str) -> float:
-    """Return the SM activity. Its type of GPU stays in the option as written (`smact_type`)."""
+    """Return the SM activity. Its type of GPU stays in the option as written."""
     figure, at, gpu_type = given.partition("@")
     if at and len(v.gpu_types(gpu_type)) != 1:
         raise ValueError(f"{v.shown(gpu_type)} is not one type of GPU such as a100")
@@ -248,6 +248,7 @@ OPTIONS: tuple[Option, ...] = (
         "snapshot", "DIR", v.path, "run in a copy of DIR (default: the submit directory)", bare="."
     ),
     Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
+    Option("adopt", "PROCESS", r.adopt_option, "books a process (set by `radrm adopt`)"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
@@ -322,6 +323,7 @@ class Options(Record):
     cpu_bind: str | None = None
     snapshot: str | None = None
     interactive: bool | None = None
+    adopt: r.AdoptOption | None = None
 
     @property
     def least_gpus(self) -> int:

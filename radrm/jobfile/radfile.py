@@ -126,11 +126,6 @@ class JobFile(Record):
                 raise UsageError(f"{places.get(found[0], where)}: {found[1]}")
         return self
 
-    @property
-    def smact_type(self) -> str | None:
-        """The type of GPU that `--smact` is about; None: whichever the job gets."""
-        return str(self.raw.get("smact", "")).partition("@")[2] or None
-
     def spec(self, user: str, uid: int) -> JobSpec:
         """Return the core's record of what the job asks for."""
         # Imported here, since `submit` reads job files but does not need the records.

@@ -14,6 +14,7 @@ from radrm.config import (
     LimitsConfig,
     MpsConfig,
     NotifyConfig,
+    ReadingsConfig,
     RetentionConfig,
 )
 from radrm.core.words import Collocation
@@ -79,6 +80,7 @@ configs = st.builds(
     device_ids=st.sampled_from(["uuid", "index"]),
     core=some_of(core_settings()),
     mps=st.builds(MpsConfig, st.booleans()),
+    readings=st.builds(ReadingsConfig, interval_s=st.floats(0.2, 10)),
     limits=st.builds(
         LimitsConfig,
         running_jobs=st.integers(0, 10**9),

@@ -9,6 +9,8 @@ from unittest.mock import Mock, call
 import pytest
 
 from radrm.daemon.attempts import Attempts
+from radrm.daemon.mps.failures import Failures
+from radrm.daemon.mps.stops import Stops
 from radrm.host.attempts.evidence import Lost, Running
 from tests.world import GIB, World, gpus
 
@@ -17,7 +19,8 @@ def adopted(world: World, found: object) -> Any:
     """The launcher of a daemon that adopts the world's attempts; all have become `found`."""
     launcher = Mock(**{"adopt.return_value": found, "serials.return_value": []})
     clock = SimpleNamespace(now=lambda: world.now)
-    others: Any = {"mps": None, "reports": Mock()}
+    stops, failures = Stops(launcher, None, Mock()), Failures(clock, None)  # type: ignore[arg-type]
+    others: Any = {"mps": None, "stops": stops, "failures": failures, "reports": Mock()}
     attempts = Attempts(clock, world.scheduler, Mock(), launcher, **others)  # type: ignore[arg-type]
     alive = Mock()
     attempts.adopt(alive)

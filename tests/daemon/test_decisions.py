@@ -18,6 +18,7 @@ from radrm.core.words import Collocation, JobState, Resizing
 from radrm.daemon.decisions import Decisions, Unsaved
 from radrm.daemon.effects import Effects
 from radrm.daemon.launching import client_environment, cpus_of, memory_of, weight_of
+from radrm.daemon.mps.stops import Stops
 from radrm.errors import Refused, StoreError
 from radrm.host.mps.interface import Access
 from tests.world import GIB, World, gpus
@@ -30,6 +31,7 @@ def effects_of(world: World) -> Any:
     site = SimpleNamespace(mps=None, elastic=Mock())
     names = ("estimation", "planning", "resizes", "read_soon", "post")
     others: Any = {name: Mock() for name in names}
+    others["stops"] = Stops(launcher, None, others["post"])
     return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
 
 

@@ -90,7 +90,8 @@ WAITING = (
 NOT_OF_WAITING_JOBS = re.compile(
     # What a planner is told whose wish cannot be granted, ...
     r"does not exist or has ended|is not waiting to start|is not running|it can neither save"
-    r"|it has no way to save its work|is under way|a task that stays|a resize cannot"
+    r"|it has no way to save its work|is under way|radrm did not start"
+    r"|a task that stays|a resize cannot"
     r"|it has this size now|its host memory (?:can grow|has no range)"
     r"|its size cannot change while it runs|only CPU and SM"
     r"|an SM fraction|a CPU (?:cap|weight)|no such device|the job would share|other jobs are on it"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from radrm.core.records import DECLARED, Chip, Estimate, JobSpec
 from radrm.core.words import Quantity
 from radrm.estimators.declared import Declared
+from radrm.estimators.describing import describe
 from radrm.estimators.history import History
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.ratios import told_of
@@ -63,11 +64,7 @@ def test_there_and_back_is_the_same_below_saturation(
 
 def described(smact: str, *chips: Chip) -> Description:
     data = f"#!/bin/sh\n#RAD --smact={smact}\ntrue\n".encode()
-    job_file = read_job_file(data, "a.rad", {})
-    options = job_file.options
-    return Description(
-        SPEC, declared_smact=options.smact, smact_type=job_file.smact_type, chips=chips
-    )
+    return replace(describe(read_job_file(data, "a.rad", {})), chips=chips)
 
 
 def test_a_declaration_may_name_its_type_of_gpu() -> None:

@@ -1,10 +1,11 @@
 """A client of the stand-in for CUDA's MPS: what its jobs' processes are.
 
-    python mps_client.py NOTES [stubborn] [as=UID]
+    python mps_client.py NOTES [stubborn] [saves] [as=UID]
 
 It writes to NOTES what it is told and its environment, a line each. A fault ends it with 1,
-unless it is stubborn: then TERM does not end it either, nor does the end of its server. With
-`as` it becomes another user first, as root may.
+unless it is stubborn: then TERM does not end it either, nor does the end of its server. A refusal
+ends it with 1, in CUDA's words. With `saves` it handles TERM: it ends its work, and itself with 0.
+With `as` it becomes another user first, as root may.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ VARIABLES = (
 )
 
 
-def main(notes: str, stubborn: bool) -> int:
+def main(notes: str, stubborn: bool, saves: bool = False) -> int:
     def note(line: str) -> None:
         with open(notes, "a") as file:
             file.write(f"{line}\n")
@@ -39,12 +40,25 @@ def main(notes: str, stubborn: bool) -> int:
     except (KeyError, OSError):
         note("no MPS")  # as CUDA: it goes on without
         signal.pause()
+
+    def save(*_: object) -> None:
+        note("TERM")
+        connection.sendall(b"idle\n")
+        note("saved")
+        sys.exit(0)
+
+    if saves:
+        signal.signal(signal.SIGTERM, save)
     connection.sendall(b"client\n")
     with connection.makefile() as told:
         for line in told:
             note(line.strip())
             if line.strip() == "terminate":
                 connection.sendall(b"removed\n")
+            if line.strip() == "refused":
+                text = "CUDA error: MPS server is not ready to accept new MPS client requests"
+                print(f"RuntimeError: {text}", file=sys.stderr)
+                return 1
             if line.strip() == "fault" and not stubborn:
                 return 1
     while stubborn:
@@ -56,4 +70,4 @@ if __name__ == "__main__":
     for word in sys.argv[2:]:
         if word.startswith("as="):
             os.setuid(int(word.removeprefix("as=")))
-    sys.exit(main(sys.argv[1], "stubborn" in sys.argv[2:]))
+    sys.exit(main(sys.argv[1], "stubborn" in sys.argv[2:], "saves" in sys.argv[2:]))

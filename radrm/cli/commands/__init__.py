@@ -19,6 +19,7 @@ The files, in the order in which they may import one another:
     resize      `radrm resize`
     progress    `radrm progress`
     edit        `radrm edit`
+    adopt       `radrm adopt`
     gpus        `radrm gpus`
     limits      `radrm limits`
     shares      `radrm shares`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -26,6 +27,8 @@ def doctor(as_json: Json = False) -> None:
       radrm doctor
       radrm doctor --json
     """
+    # What sources of readings log is for a daemon: here it would stand between the lines.
+    logging.getLogger("radrm").addHandler(logging.NullHandler())
     findings: list[Finding] = []
     for finding in run_checks(all_checks(os.environ, os.getuid(), find_errors)):
         findings.append(finding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated, Any
 
@@ -23,6 +24,8 @@ mps = typer.Typer(
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.1
+_QUIET_S = 1.0
+"""So long a command waits before it says what for."""
 _SETTLED = {True: ("up", "down"), False: ("off",)}
 """The states that a start and a stop can lead to."""
 
@@ -115,14 +118,27 @@ def _fine(on: bool) -> tuple[str, ...]:
 
 
 def _settled(client: Client, uuids: list[str], on: bool) -> dict[str, Document]:
-    """Wait until MPS has started or stopped on these GPUs, or time is up. Returns their rows."""
-    deadline = time.monotonic() + _PATIENCE_S
+    """Wait until MPS has started or stopped on these GPUs, or time is up. Returns their rows.
+
+    Standard error says what it waits for.
+    """
+    began, said = time.monotonic(), set[str]()
     while True:
         rows = {uuid: row for row in client.ask("mps") for uuid in row["uuids"]}
-        done = all(rows[u]["state"] in _SETTLED[on] for u in uuids if u in rows)
-        if done or time.monotonic() > deadline:
+        left = [rows[u] for u in uuids if u in rows and rows[u]["state"] not in _SETTLED[on]]
+        waited_s = time.monotonic() - began
+        if not left or waited_s > _PATIENCE_S:
             return rows
+        for line in map(_waits_for, left if waited_s > _QUIET_S else ()):
+            if line not in said:
+                print(plain(line), file=sys.stderr, flush=True)
+                said.add(line)
         time.sleep(_PAUSE_S)
+
+
+def _waits_for(row: Document) -> str:
+    why = f": {row['fault']}" if row["fault"] else ""
+    return f"Waiting for {_name(row)}, which is {row['state']}{why}"
 
 
 # ------------------------------------------------------------------ status
@@ -130,7 +146,7 @@ def _settled(client: Client, uuids: list[str], on: bool) -> dict[str, Document]:
 
 def _lines(row: Document) -> list[str]:
     """As `GPU 0: up, control daemon 4711, 2 clients (job 12, job 13)`."""
-    name = f"GPU {', '.join(map(str, row['gpus']))}"
+    name = _name(row)
     clients = [c for server in row["servers"] for c in server["clients"]]
     words = [row["state"]]
     if row["pid"] is not None:
@@ -142,6 +158,10 @@ def _lines(row: Document) -> list[str]:
     if row["wanted"] or row["pid"] is not None:
         lines.append(f"  pipes {row['pipes']}, logs {row['logs']}")
     return lines
+
+
+def _name(row: Document) -> str:
+    return f"GPU {', '.join(map(str, row['gpus']))}"
 
 
 def _clients(clients: list[Document]) -> str:

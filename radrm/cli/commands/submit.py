@@ -212,7 +212,8 @@ def _of_command(request: SubmitRequest) -> JobFile:
 
 def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
     """Mark jobs that can never run on this server, or exceed a limit. They are not submitted."""
-    sound = [r for r in results if r["error"] is None]
+    # A process that is adopted runs already.
+    sound = [r for r in results if r["error"] is None and "adopt" not in r["job_file"].raw]
     for batch in _batches(sound):
         needs = [_needs(r["job_file"]) for r in batch]
         environment = batch[0]["envelope"].environment.items()

@@ -211,6 +211,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
             yield "CPUs", f"{plain(job['cpu_list'])}, near its GPUs"
     if sm_share(job):
         yield "SM share", sm_share(job)
+    if job.get("adopted"):
+        yield "adopted", adopted(job)
     if size_text(job) and job["state"] in LIVE:
         error = job.get("resize_error")
         yield "size", size_text(job) + (f"; not resized: {plain(error)}" if error else "")
@@ -254,6 +256,13 @@ def sm_share(job: Document) -> str:
     unbound = job.get("sm_share_unbound")
     does = f"does not limit it, because {plain(unbound)}" if unbound else "booked; its MPS limit"
     return f"{job['sm_share']:.0%}, {does}"
+
+
+def adopted(job: Document) -> str:
+    """The process that `radrm adopt` has booked as this job."""
+    its = job["adopted"]
+    span = "until its end" if its["for_s"] is None else f"for {show_seconds(its['for_s'])} at most"
+    return f"process {its['pid']}, which radrm did not start; booked {span}"
 
 
 def _saving(job: Document) -> str:
@@ -359,6 +368,8 @@ def next_steps(job: Document) -> list[str]:
             change = _EDITS[key] if job.get(key) else change
         edit = [f"radrm edit {name} {change}"] if change else []
         return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
+    if job.get("adopted"):
+        return [f"radrm explain {name}", *([] if state in FINAL else [f"radrm cancel {name}"])]
     if state not in FINAL:
         spares = [_EDITS.get(w["kind"], "") for w in job.get("warnings") or ()]
         edits = [f"radrm edit {name} {' '.join(spares)}"] if any(spares) else []

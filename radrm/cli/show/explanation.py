@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from radrm.cli.show.amounts import clock, span, starts_in
-from radrm.cli.show.card import estimated, headline, next_steps, sm_share
+from radrm.cli.show.card import adopted, estimated, headline, next_steps, sm_share
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import reserved
 from radrm.cli.show.jobs import warned, why
@@ -55,6 +55,8 @@ def explanation(answer: Document) -> list[Part]:
         parts.append(_indented(f"it runs on the CPUs near its GPUs: {job['cpu_list']}"))
     if job.get("not_enforced"):
         parts.append(_indented(job["not_enforced"]))
+    if job.get("adopted"):
+        parts.append(_indented(f"adopted: {adopted(job)}"))
     if sm_share(job):
         parts.append(_indented(f"SM share: {sm_share(job)}"))
     lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]

@@ -16,6 +16,7 @@ from radrm.core.constraints.modes import other_users_client
 from radrm.core.constraints.overlap import idle_for, who_reserved
 from radrm.core.constraints.turns import refuse_for_turn
 from radrm.core.records import Job, Placement, Refusal, Share
+from radrm.core.state.holding import Holding
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
@@ -41,7 +42,7 @@ def refuse_company(
         whom = f"job {others[0].job_id} is on it" if others else whom
         return Refusal("not idle", f"needs an idle device; {whom}", uuid)
     for holding in others:
-        if holding.collocation is not mode and not _mix(state, holding.collocation, mode):
+        if holding.collocation is not mode and not _mix(state, holding, mode):
             theirs = holding.collocation.value
             why = f"job {holding.job_id} shares it by {theirs}; this job would by {mode.value}"
             return Refusal("mode", why, uuid)
@@ -53,15 +54,15 @@ def refuse_company(
     return refuse_for_turn(state, job, ledger)
 
 
-def _mix(state: State, one: Collocation, other: Collocation) -> bool:
-    """Return whether jobs in these two modes may be on one device together.
+def _mix(state: State, there: Holding, other: Collocation) -> bool:
+    """Return whether a job may join one that shares the device in another mode.
 
-    For the GPU the MPS server is one process, which it time-slices with the others.
+    For the GPU the MPS server is one process, which it time-slices with the others. A process that
+    `radrm adopt` has booked keeps nobody away that could join it before.
     """
-    if one is other:
-        return True
-    both = {one, other} == {Collocation.MPS, Collocation.TIMESLICE}
-    return both and state.settings.mps_timeslice_others
+    if {there.collocation, other} != {Collocation.MPS, Collocation.TIMESLICE}:
+        return False
+    return state.settings.mps_timeslice_others or state.jobs[there.job_id].adopted is not None
 
 
 # ------------------------------------------------------------------ SM shares

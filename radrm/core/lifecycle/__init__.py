@@ -15,6 +15,7 @@ The files, in the order in which they may import one another:
     limits        time limits, and the signal before them
     timing        other times that users set (a folder)
     launching     starts an attempt
+    adopted       books a process that radrm did not start
     resizing      gives a running attempt other devices
     recovery      what follows a GPU out-of-memory
     ending        what follows the end of an attempt

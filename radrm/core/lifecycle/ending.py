@@ -12,6 +12,7 @@ transition table:
     out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, else FAILED
+    failed, may pass     to its queue, `core.passing_retries` times; then as below
     failed               to its queue while --retries last and --retry-on fits, else FAILED
 
 Invariants:
@@ -36,6 +37,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.events import AttemptEnded
+from radrm.core.lifecycle.adopted import adopt_again, all_that_is_known
 from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
 from radrm.core.lifecycle.memory.larger import enlarged
@@ -54,7 +56,13 @@ from radrm.core.lifecycle.outcomes import (
 )
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
-from radrm.core.lifecycle.returning import refuse_retry, retry, return_to_queue, setback
+from radrm.core.lifecycle.returning import (
+    passing_retry,
+    refuse_retry,
+    retry,
+    return_to_queue,
+    setback,
+)
 from radrm.core.records import Attempt, Chip, Job, changed
 from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
@@ -72,6 +80,8 @@ _END_OF_STOP = {
 
 def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     """Record the end of an attempt, release its devices, and move its job."""
+    if job.adopted is not None:
+        event = all_that_is_known(job.adopted, event)
     if event.never_started is not None and event.passing:
         # The reason lies with the server and may be over soon, so the attempt does not count.
         voided(state, job, attempt, event.never_started)
@@ -101,6 +111,8 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
     started = job.started if attempt.number > 1 else None
     changes = setback(state, job, attempt, "its launch was void") if reason is None else {}
     return_to_queue(state, job, attempts=job.attempts - 1, started=started, **changes)
+    if job.adopted is not None:
+        adopt_again(state, state.jobs[job.id], reason)
 
 
 def give_up(state: State, job: Job, attempt: Attempt) -> None:
@@ -193,11 +205,7 @@ def _move_job(
         finish(state, job, Trigger.COMPLETE, attempt)
     elif outcome is Outcome.OOM and event.oom is not None:
         recover(state, job, attempt, event.oom, rule)
-    elif (
-        outcome is Outcome.FAILED
-        and event.host_oom is not None
-        and _enlarge(state, job, attempt, event.host_oom)
-    ):
+    elif outcome is Outcome.FAILED and _runs_again(state, job, attempt, event):
         return
     elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and job.spec.requeue):
         _return(state, job, attempt, attempt.reason or outcome.value)
@@ -213,6 +221,13 @@ def _move_job(
             finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {why_not}")
     else:
         finish(state, job, Trigger.FAIL, attempt)
+
+
+def _runs_again(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -> bool:
+    """Move a failed job that runs again without using up its retries; False for any other."""
+    if event.host_oom is not None and _enlarge(state, job, attempt, event.host_oom):
+        return True
+    return event.passes is not None and passing_retry(state, job, event.passes, event.fault)
 
 
 def _enlarge(state: State, job: Job, attempt: Attempt, role: str) -> bool:

@@ -46,6 +46,8 @@ def outcome_of(
         return Outcome.LOST
     if event.failure is not None:
         return Outcome.FAILED
+    if event.unknown is not None:
+        return Outcome.COMPLETED
     if attempt.checkpoint_asked is not None and has_left(job, attempt, event, end, patience_s):
         return Outcome.PREEMPTED
     if event.never_started is None and event.exits and all(e.ok for e in event.exits):
@@ -231,7 +233,7 @@ def why_ended(
 ) -> str | None:
     """Return why an attempt without a stop ended; None if it completed."""
     if outcome is Outcome.COMPLETED:
-        return None
+        return event.unknown
     if outcome is Outcome.PREEMPTED:
         return "it left when it was asked to save its work"
     if event.never_started is not None:
@@ -247,7 +249,8 @@ def why_ended(
         return f"out of GPU memory{request}{why}"
     if event.host_oom is not None:
         return f"a task of role {event.host_oom} ran out of host memory"
-    return _how_ended(event, code, tasks) + (f"; {event.hint}" if event.hint is not None else "")
+    how = (_how_ended(event, code, tasks), event.passes, event.hint)
+    return "; ".join(filter(None, how))
 
 
 def _how_ended(event: AttemptEnded, code: int | None, tasks: tuple[Task, ...]) -> str:

@@ -15,7 +15,7 @@ from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
 from radrm.core.state.timers import PAUSE_OVER, Timer
 from radrm.core.transitions import Trigger
-from radrm.core.words import Outcome, Queue
+from radrm.core.words import Collocation, Outcome, Queue
 
 
 def return_to_queue(state: State, job: Job, **changes: object) -> None:
@@ -41,6 +41,25 @@ def retry(state: State, job: Job, attempt: Attempt) -> None:
     return_to_queue(
         state, job, retries_used=number, setbacks=0, pause=pause(state, job, length_s, reason)
     )
+
+
+def passing_retry(state: State, job: Job, passes: str, fault: bool) -> bool:
+    """Return a job to its queue after a failure that may pass; False after the last such run.
+
+    It uses up none of its retries. Clients of a server that had a fault run again together, so the
+    one that causes faults could end the others each time: the last run is on a GPU of its own.
+    """
+    number, most = job.passing_used + 1, state.settings.passing_retries
+    if number > most:
+        return False
+    length_s = growing_s(state.settings.retry_s, number, state.settings.retry_most_s)
+    changes: dict[str, object] = {"passing_used": number, "setbacks": 0}
+    where = ""
+    if fault and number + 1 > most and job.spec.collocation is not Collocation.MPS:
+        changes["own_device"], where = True, " on a GPU of its own"
+    reason = f"before it runs again{where}, {number} of {most:g} times: {passes}"
+    return_to_queue(state, job, **changes, pause=pause(state, job, length_s, reason))
+    return True
 
 
 def setback(state: State, job: Job, attempt: Attempt, why: str) -> dict[str, object]:
@@ -93,6 +112,7 @@ def run_again(state: State, job: Job) -> None:
         oom_count=0,
         retries_used=0,
         setbacks=0,
+        passing_used=0,
         moves=0,
         pause=None,
         own_device=False,

@@ -45,6 +45,7 @@ from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
     Chip,
+    Counters,
     Device,
     DeviceEnergy,
     EnergyPart,
@@ -54,7 +55,7 @@ from radrm.core.records.devices import (
     UnmanagedProcess,
 )
 from radrm.core.records.estimates import DECLARED, MEASURED, Estimate, Profiled, Progress
-from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
+from radrm.core.records.jobs import Adopted, ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
 from radrm.core.records.placement import (
@@ -72,6 +73,7 @@ __all__ = [
     "DECLARED",
     "LOCAL_NODE",
     "MEASURED",
+    "Adopted",
     "ArrayElement",
     "Attempt",
     "AttemptMemory",
@@ -80,6 +82,7 @@ __all__ = [
     "Caps",
     "Checkpoint",
     "Chip",
+    "Counters",
     "Dependency",
     "Device",
     "DeviceEnergy",

@@ -140,6 +140,22 @@ class UnmanagedProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class Counters:
+    """Further figures of a device's hardware counters, for users. No rule uses them.
+
+    Ratios in 0..1: the time with work on any engine, the occupied warp slots of all SMs, the time
+    with traffic to the device's memory. PCIe: MiB a second, sent and received by the device. None:
+    unknown.
+    """
+
+    graphics_activity: float | None = None
+    sm_occupancy: float | None = None
+    dram_activity: float | None = None
+    pcie_tx_mib_s: float | None = None
+    pcie_rx_mib_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One measurement of one device. A failed reading has only `error`.
 
@@ -159,6 +175,8 @@ class Reading:
     smact_coarse: bool = False
     """True if `smact` is only the share of time with any kernel running."""
     smact_error: str | None = None
+    counters: Counters | None = None
+    """None: what reads the SM activity has no such counters."""
     unmanaged: tuple[UnmanagedProcess, ...] = ()
     fault: str | None = None
     notes: tuple[str, ...] = ()

@@ -73,6 +73,29 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopted:
+    """A process that ran before its job: `radrm adopt` books it, and radrm has not started it.
+
+    `devices`: the MiB that it used on each when it was adopted, and that are reserved for it.
+    After `for_s` it is no job's any more; None: the job lasts until its end.
+    """
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+    devices: tuple[tuple[str, int, int], ...]
+    """UUID, MiB in use, MiB to reserve."""
+    pids: tuple[int, ...] = ()
+    """Its processes on the devices: itself or its descendants."""
+    for_s: float | None = None
+
+    @property
+    def process(self) -> tuple[int, int, str]:
+        """What names the process for ever."""
+        return self.pid, self.start_ticks, self.boot_id
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One submitted job file or command, or one array element, and its history.
 
@@ -111,6 +134,8 @@ class Job:
     retries_used: int = 0
     setbacks: int = 0
     """Attempts in a row that were lost, void or preempted soon after their launch."""
+    passing_used: int = 0
+    """Its runs again after failures of a GPU's MPS server or driver (`core.passing_retries`)."""
     pause: Pause | None = None
     memory_floor_mib: int | None = None
     """The least need per GPU that its out-of-memory deaths have proven."""
@@ -150,6 +175,8 @@ class Job:
     reason: str | None = None
     started: Instant | None = None
     ended: Instant | None = None
+    adopted: Adopted | None = None
+    """The process that it books. Such a job never waits, and never runs again."""
 
     @property
     def label(self) -> str:

@@ -138,6 +138,11 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
     follows = request.words.get("followers") is True
 
     def make_event(job: Job) -> ev.Event:
+        if job.adopted is not None:
+            raise Refused(
+                f"job {job.label} is process {job.adopted.pid}, which radrm did not start; it "
+                "cannot run it again"
+            )
         if job.state.waiting or job.state is JobState.STOPPING:
             raise Refused(f"job {job.label} is {job.state.value}; there is nothing to run again")
         _check_priority(loop, request, job)

@@ -16,6 +16,7 @@ from radrm.daemon.answers.past.report import report
 from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
+from radrm.daemon.intake.adoption import adoptable
 from radrm.daemon.intake.estimation import SAME_RUNS
 from radrm.daemon.launches.logs import log_paths
 from radrm.daemon.loop import Loop
@@ -32,9 +33,11 @@ from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.host.clock import Clock
 from radrm.host.gpus.power_limit import PowerLimits
+from radrm.host.processes.identity import boot_id
 from radrm.host.storage.store import Store
 from radrm.jobfile.options import Options
 from radrm.jobfile.parsing import typed
+from radrm.jobfile.relations import AdoptOption
 from radrm.jobfile.sizes import memory_range, roles_of
 
 Question: TypeAlias = Callable[[Loop, Words, int], Any]
@@ -189,6 +192,27 @@ def mps(loop: Loop, words: Words, uid: int) -> list[Document]:
     return rows
 
 
+def which_process(loop: Loop, words: Words, uid: int) -> Document:
+    """The process that a client could adopt now: its identity as text, its GPUs. `start`: when it
+    started, as the client sees it."""
+    pid, start, memory = words.get("pid"), words.get("start"), words.get("memory")
+    if type(pid) is not int or type(start) is not int or not 0 < pid < 2**31 or start < 0:
+        raise UsageError("the request takes a process and its start")
+    if memory is not None and not is_text(memory):
+        raise UsageError("the request takes a size as text")
+    declared = typed({"gpu-memory": memory} if memory else {}, "radrm adopt").gpu_memory_mib
+    snapshot, asked = loop.scheduler.snapshot, AdoptOption(pid, start, boot_id())
+    found = adoptable(snapshot, asked, uid, declared, loop.parts.launcher.owner_of)
+    index = {each.device.uuid: each.device.index for each in snapshot.devices}
+    return {
+        "process": f"{pid}:{start}:{asked.boot_id}",
+        "gpus": [
+            {"index": index[uuid], "used_mib": used, "reserved_mib": reserved}
+            for uuid, used, reserved in found.devices
+        ],
+    }
+
+
 def check(loop: Loop, words: Words, uid: int) -> Work[list[str | None]]:
     """Why each of these jobs can never run here, or exceeds a limit of its user; null if neither.
 
@@ -242,6 +266,7 @@ QUESTIONS: dict[str, Question] = {
     "report": report,
     "history": history,
     "check": check,
+    "adoptable": which_process,
     "limits": limits,
     "reservations": reservations,
 }

@@ -13,8 +13,17 @@ from typing import Protocol, TypeAlias
 from radrm.config import NO_LIMITS, LimitsConfig
 from radrm.core.events import JobSubmitted
 from radrm.core.lifecycle.others.dependencies import unmet
-from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
-from radrm.core.words import Condition
+from radrm.core.records import (
+    DECLARED,
+    Adopted,
+    ArrayElement,
+    Dependency,
+    Estimate,
+    Instant,
+    Job,
+    JobSpec,
+)
+from radrm.core.words import Condition, Quantity
 from radrm.daemon.intake.admission import environment_bytes, refuse_job
 from radrm.daemon.intake.envelopes import group_name, group_of, too_large_to_start, user_name
 from radrm.daemon.intake.estimation import NOTHING_KNOWN, Knowledge
@@ -58,6 +67,7 @@ class Batch:
     max_fails: MaxFailsOption | None = None
     held: bool = False
     refused: str | None = None
+    adopted: Adopted | None = None
     parsed: JobFile | None = None
     """Its job file; None if that cannot be read."""
 
@@ -89,6 +99,7 @@ class Batch:
                 after=self.after,
                 array=element,
                 held=self.held,
+                adopted=self.adopted,
             )
             yield JobSubmitted(at=now, job=job, refused=self.refused)
 
@@ -136,8 +147,11 @@ def take_in(
     find: FindTarget,
     parsed: JobFile | None = None,
     limits: LimitsConfig = NO_LIMITS,
+    adopt: Callable[[JobFile], Adopted] | None = None,
 ) -> Batch:
     """Convert an envelope to a batch of jobs. An error in it becomes the reason of refusal.
+
+    `adopt` finds the process that a job of `radrm adopt` books.
 
     `parsed` is its job file, if an earlier slice of its array has stored that: then the user's
     `limits` have admitted it. Raises
@@ -152,6 +166,8 @@ def take_in(
         return refused_batch(arrival, envelope, reason)
     if parsed is None and (reason := _beyond(limits, job_file, envelope)) is not None:
         return refused_batch(arrival, envelope, reason)
+    if job_file.options.adopt is not None:
+        return _adopting(arrival, envelope, job_file, adopt)
     sweep, known = None, NOTHING_KNOWN
     if (values := sweep_of(job_file)) is not None:
         sweep = ParsedSweep(
@@ -178,6 +194,27 @@ def take_in(
         return replace(batch, after=dependencies(job_file.options.after, find))
     except StoreError:
         raise
+    except RadrmError as error:
+        return replace(batch, refused=str(error))
+
+
+def _adopting(
+    arrival: Arrival,
+    envelope: Envelope,
+    job_file: JobFile,
+    adopt: Callable[[JobFile], Adopted] | None,
+) -> Batch:
+    """The job of a process that runs already; or why it cannot be one."""
+    group = group_name(group_of(arrival.uid, arrival.gid))
+    spec = replace(job_file.spec(user_name(arrival.uid), arrival.uid), group=group)
+    batch = Batch(ticket=envelope.ticket, spec=spec, parsed=job_file)
+    if (mib := job_file.options.gpu_memory_mib) is not None:
+        declared = Estimate(Quantity.MEMORY, mib, mib, DECLARED)
+        batch = replace(batch, known=Knowledge((declared,)))
+    try:
+        if adopt is None:
+            raise Refused("processes cannot be adopted here")
+        return replace(batch, adopted=adopt(job_file))
     except RadrmError as error:
         return replace(batch, refused=str(error))
 

@@ -21,6 +21,7 @@ from typing import Protocol
 from radrm.config import NOBODY, UserLimits
 from radrm.core import events as ev
 from radrm.core.scheduler import Scheduler
+from radrm.daemon.intake import adoption
 from radrm.daemon.intake.admission import Admission
 from radrm.daemon.intake.batch import Batch, Knows, refused_batch, take_in
 from radrm.daemon.intake.envelopes import group_of
@@ -40,8 +41,7 @@ log = logging.getLogger("radrm")
 ELEMENTS_AT_ONCE = 1000
 """Elements of a long array that are taken in before other envelopes have their turn again."""
 LOOK_S = 0.25
-"""Seconds of one look, to answer questions in a second. The last envelope may take as long again.
-"""
+"""Seconds of one look, to answer questions in a second. The last envelope may take as long."""
 LOOK_BYTES = 1024 * 1024
 """Bytes after which a look reads no more: 200 usual envelopes, or one of the largest (0.1 s)."""
 RELIST_S = 60.0
@@ -321,6 +321,7 @@ class Scan:
                 lambda word: self._find(word, arrival.name),
                 parsed,
                 self._admission.users.of(arrival.uid),
+                lambda job_file: adoption.of_job(self._loop, job_file, arrival.uid),
             )
         except (_NotYet, *MACHINE):
             raise

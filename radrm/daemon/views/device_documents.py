@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from radrm.core.records import Device, Instant, Job
+from radrm.core.records import Counters, Device, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
@@ -63,6 +63,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "smact_source": reading.smact_source if known and reading else None,
         "smact_error": reading.smact_error if known and reading else None,
         "smact_coarse": reading.smact_coarse if known and reading else None,
+        **asdict((reading.counters if known and reading else None) or Counters()),
         "power_w": reading.power_w if known and reading else None,
         "energy_split": _energy_split(found) if known else None,
         "jobs": [job.id for job in jobs],

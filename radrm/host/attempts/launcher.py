@@ -14,6 +14,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from radrm.errors import Refused
@@ -30,11 +31,12 @@ from radrm.host.attempts.evidence import (
     read_saved,
 )
 from radrm.host.attempts.live import Ending, Live, readable
-from radrm.host.attempts.owners import LiveAttempt, PidOwners
+from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import LaunchPlan, cannot_launch, launch_record, remove_groups
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, limits
+from radrm.host.processes.adopted import adopted_by
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.identity import boot_id, open_pidfd
@@ -355,11 +357,10 @@ class Launcher:
     def _known(self, serial: int, job_id: int, launch: dict[str, Any]) -> Live:
         evidence = Evidence(self._folder(serial), self._clock)
         marks = launch["token"], launch["cgroup"], launch["uid"]
-        own, owner = Limits.of(launch, serial), (job_id, serial)
-        return Live(serial, job_id, evidence, *marks, own, lambda: self._owners.seen_of(owner))
+        own, owner, adopts = Limits.of(launch, serial), (job_id, serial), adopted_by(launch)
+        # What a killed runner leaves is killed, and an adopted process was never its own.
+        seen = partial(self._owners.seen_of, owner) if adopts is None else tuple
+        return Live(serial, job_id, evidence, *marks, own, seen, adopts)
 
     def _update_owners(self) -> None:
-        self._owners.update(
-            LiveAttempt(live.job_id, live.serial, live.token, live.runner, live.cgroup, live.uid)
-            for live in self._live.values()
-        )
+        self._owners.update(live.marks for live in self._live.values())

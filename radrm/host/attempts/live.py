@@ -21,6 +21,7 @@ from radrm.errors import Refused
 from radrm.host.attempts import start_runner
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
+from radrm.host.attempts.owners import LiveAttempt
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
@@ -69,6 +70,8 @@ class Live:
     limits: Limits
     seen: Callable[[], Iterable[int]]
     """Gives pids that are known to belong to the attempt, whatever their environment says."""
+    adopts: Identity | None = None
+    """The process that it watches (`radrm adopt`): never killed with the attempt."""
     child: int | None = None
     """The runner's pid, while it is our own child and not reaped."""
     runner: Identity | None = None
@@ -87,6 +90,12 @@ class Live:
         """All descriptors that tell of news."""
         own = (self.pidfd, self.announcement, self.ending.done if self.ending else None)
         return [*(fd for fd in own if fd is not None), *self.survivors]
+
+    @property
+    def marks(self) -> LiveAttempt:
+        """What marks its processes."""
+        marks = self.token, self.runner, self.cgroup, self.uid, self.adopts
+        return LiveAttempt(self.job_id, self.serial, *marks)
 
     @property
     def runner_lives(self) -> bool:

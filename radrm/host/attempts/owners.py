@@ -1,11 +1,11 @@
 """Tell which attempt a process belongs to.
 
 Theory of operation. Proof, in this order: the attempt's token in its environment (a secret), its
-control group, its ancestry up to a runner, and for a container the token of the container's
-first process. Anything that a process can write about itself (its name, a label, a job id) proves
-nothing. Answers are kept by pid and start time. A process that was no job's is asked about
-again after each update, since its attempt may be new. After a restart nothing is known, and
-everything is asked anew.
+control group, its ancestry up to a runner or to an adopted process, and for a container the token
+of the container's first process. Anything that a process can write about itself (its name, a label,
+a job id) proves nothing. Answers are kept by pid and start time. A process that was no job's is
+asked about again after each update, since its attempt may be new. After a restart nothing is
+known, and everything is asked anew.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ _MOST_ANCESTORS = 256
 
 
 class LiveAttempt:
-    """What marks the processes of an attempt that runs now. `uid` None: as the caller."""
+    """What marks the processes of an attempt that runs now. `uid` None: as the caller.
 
-    __slots__ = ("cgroup", "job_id", "runner", "serial", "token", "uid")
+    `adopts`: a process that radrm did not start; it and its descendants are the attempt's, too.
+    """
+
+    __slots__ = ("adopts", "cgroup", "job_id", "runner", "serial", "token", "uid")
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class LiveAttempt:
         runner: Identity | None,
         cgroup: str | None = None,
         uid: int | None = None,
+        adopts: Identity | None = None,
     ) -> None:
         self.job_id = job_id
         self.serial = serial
@@ -46,6 +50,7 @@ class LiveAttempt:
         self.runner = runner
         self.cgroup = cgroup
         self.uid = os.geteuid() if uid is None else uid
+        self.adopts = adopts
 
     @property
     def owner(self) -> _Owner:
@@ -122,9 +127,8 @@ class _View:
         self._by_group = {
             a.cgroup.rpartition("/")[2]: a.owner for a in attempts if a.cgroup is not None
         }
-        self._by_runner = {
-            (a.runner.pid, a.runner.start_ticks): a.owner for a in attempts if a.runner is not None
-        }
+        roots = [(root, a.owner) for a in attempts for root in (a.runner, a.adopts)]
+        self._by_root = {(r.pid, r.start_ticks): owner for r, owner in roots if r is not None}
 
     def owner_of(self, pid: int) -> _Owner | None:
         stat = read_stat(pid)
@@ -163,7 +167,7 @@ class _View:
             if stat is None:
                 break
             key = pid, stat.start_ticks
-            owner = self._by_runner.get(key) or self.cache.get(key)
+            owner = self._by_root.get(key) or self.cache.get(key)
             if owner is not None or pid <= 1:
                 return owner
             pid = stat.parent

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from radrm.errors import StoreError
 from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
+from radrm.host.processes.adopted import Watched, watcher_command
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.limits import Limits, is_of
 from radrm.host.processes.procfs import TOKEN_VARIABLE
@@ -65,6 +66,8 @@ class LaunchPlan:
     cpu_list: Sequence[int] | None = None
     binds_tasks: bool = False
     prepare: Callable[[str], None] | None = None
+    adopts: Watched | None = None
+    """A process that runs already: the attempt only watches it, whatever `argv` says."""
 
 
 def launch_record(
@@ -89,6 +92,10 @@ def launch_record(
         places["account"] if account else None,
         plan.memory_most_mib,
     )
+    adopts, argv = plan.adopts, plan.argv
+    if adopts is not None:
+        lasts_s = None if adopts.for_s is None else real_s(adopts.for_s)
+        argv = watcher_command(adopts, lasts_s, real_s(plan.grace_s))
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
     uid = os.geteuid() if plan.uid is None else plan.uid
@@ -98,7 +105,8 @@ def launch_record(
         "job_id": plan.job_id,
         "attempt": plan.attempt,
         "token": plan.token,
-        "argv": None if plan.argv is None else list(plan.argv),
+        "argv": None if argv is None else list(argv),
+        "adopts": None if adopts is None else adopts.as_fields(),
         "script": plan.script,
         "interpreter": None if plan.interpreter is None else list(plan.interpreter),
         "cwd": plan.cwd,

@@ -10,173 +10,36 @@ both use is replaced as a whole, never changed in place. A restart begins withou
 These values are rejected: N/A, a number that is no ratio, a row that does not match its header,
 instances of different sizes on one GPU (DCGM reports too little for the larger ones), and
 several compute instances in one GPU instance (the row is their sum).
-
-DCGM User Guide, "dcgmi dmon", has the field numbers and the output. Field names have changed
-between releases; field numbers have not.
 """
 
 from __future__ import annotations
 
-import math
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.source import Sample
+from radrm.host.gpus.dcgm_output import Dmon, Entity, parse_discovery, parse_hierarchy
+from radrm.host.gpus.source import Sample, print_every_ms
 from radrm.host.gpus.stream import LineKind, Stream, ask
 
 FIELDS = "1002,155"
-"""SM activity and power. Each further profiling field may cost DCGM another pass."""
-INTERVAL_MS = 1000
+"""SM activity and power."""
+MORE_FIELDS = f"{FIELDS},1001,1003,1005,1009,1010"
+"""Also graphics engine activity, SM occupancy, memory activity, PCIe bytes sent and received."""
+WITHOUT_S = 8.0
+"""Real seconds of rows without SM activity after which `MORE_FIELDS` are given up."""
 SILENT_S = 5.0
 """Real seconds after which a sample is too old to show how busy a device is."""
 START_LIMIT_S = 20.0
 """Real seconds from the start of the child to the first sample, discovery included."""
-ROUNDING = 0.01
-"""Amount by which counting errors may lift a ratio above 1."""
-POWER_MAX_W = 100_000.0
 
 MigIds = Callable[[str], "tuple[int, int] | None"]
 """Returns the driver's ids of the GPU instance and compute instance of a MIG device, by its UUID.
 It asks the driver, so only the reading thread may call it."""
-Entity = tuple[str, int]
-"""What a row describes: `("GPU", 0)`, `("GPU-I", 3)`, `("GPU-CI", 3)`."""
-
-_SMACT = re.compile(r"SMACT(IV(E|ITY))?(RATIO)?")
-_POWER = re.compile(r"(POWER|PWR|POWERUSAGE|POWERDRAW)W?")
-_ENTITIES = {"GPU", "GPU-I", "GPU-CI"}
-
-
-# ------------------------------------------------------------------ the output of dcgmi
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of `dmon`. None: not measured, or rejected; then `wrong` is the reason."""
-
-    entity: Entity
-    smact: float | None
-    power_w: float | None
-    wrong: str | None = None
-
-
-class Dmon:
-    """Parses the lines of `dcgmi dmon`. The header names the columns."""
-
-    def __init__(self) -> None:
-        self._columns: tuple[str, ...] = ()
-
-    def read(self, line: str) -> Row | LineKind:
-        """Return the row of a line, or the kind of a line without a row."""
-        words = line.split()
-        if line.startswith("#"):
-            self._columns = tuple(_column(w) for w in _header_words(line))
-            return LineKind.HEADER
-        if not words or words[0].upper() == "ID":
-            return LineKind.HEADER
-        entity, values = _entity(words), words[2:]
-        if entity is None:
-            return LineKind.MESSAGE
-        if len(values) != len(self._columns):
-            return LineKind.MESSAGE  # half a line: a value could belong to either column
-        cells = dict(zip(self._columns, values, strict=True))
-        smact = _number(cells.get("smact"))
-        power_w = _number(cells.get("power"))
-        wrong = None
-        if smact is not None and not 0 <= smact <= 1 + ROUNDING:
-            wrong = f"DCGM gives its SM activity as {smact:g}, which is not in 0..1"
-            smact = None
-        elif smact is None:
-            wrong = _why_none(cells.get("smact"))
-        if power_w is not None and not 0 <= power_w <= POWER_MAX_W:
-            power_w = None
-        return Row(entity, None if smact is None else min(1.0, smact), power_w, wrong)
-
-
-def _header_words(line: str) -> list[str]:
-    """Return the column names that follow `#Entity`, `#Entity ID` or `# Entity / Id`."""
-    words = line.replace("#", " ", 1).split()
-    while words and words[0].upper() in ("ENTITY", "ID", "/", "ENTITY/ID"):
-        words = words[1:]
-    return words
-
-
-def _column(word: str) -> str:
-    """Return `smact` or `power` for every release's name of them; else the word itself."""
-    name = re.sub(r"[^A-Z]", "", word.upper())
-    if _SMACT.fullmatch(name):
-        return "smact"
-    return "power" if _POWER.fullmatch(name) else word
-
-
-def _entity(words: Sequence[str]) -> Entity | None:
-    if len(words) < 2 or words[0] not in _ENTITIES or not words[1].isascii():
-        return None
-    return (words[0], int(words[1])) if words[1].isdigit() and len(words[1]) < 10 else None
-
-
-def _number(word: str | None) -> float | None:
-    """Return the number of a cell; None for N/A, NaN, an infinity, or no number."""
-    try:
-        value = float(word) if word is not None else math.nan
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _why_none(word: str | None) -> str:
-    if word is None:
-        return "DCGM prints no column for SM activity"
-    return "DCGM gives no SM activity for it at present (a profiler may hold the counters)"
-
-
-def parse_discovery(printed: str) -> dict[str, int]:
-    """Return DCGM's number of each GPU by UUID, from `dcgmi discovery -l`."""
-    found: dict[str, int] = {}
-    number: int | None = None
-    for line in printed.splitlines():
-        row = re.match(r"\|\s*(\d{1,9})?\s*\|(.*)\|\s*$", line, re.ASCII)
-        if row is None:
-            number = None  # a border of the table: another device follows
-            continue
-        if row[1]:
-            number = int(row[1])
-        uuid = re.search(r"Device UUID:\s*(GPU-[0-9A-Za-z-]+)", row[2])
-        if uuid and number is not None:
-            found[uuid[1]] = number
-    return found
-
-
-def parse_hierarchy(printed: str) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return DCGM's number of each GPU instance and the count of its compute instances.
-
-    The keys are the UUID of the GPU and the driver's id of the GPU instance. The text is from
-    `dcgmi discovery -c`.
-    """
-    found: dict[tuple[str, int], tuple[int, int]] = {}
-    gpu: str | None = None
-    for line in printed.splitlines():
-        if match := re.search(r"\bGPU (GPU-[0-9A-Za-z-]+) \(EntityID: \d{1,9}\)", line):
-            gpu = match[1]
-        elif gpu is None:
-            continue
-        elif match := re.search(r"\bCI \d+/(\d{1,9})/\d+\s.*EntityID", line, re.ASCII):
-            entity, computes = found.get((gpu, int(match[1])), (None, 0))
-            if entity is not None:
-                found[gpu, int(match[1])] = (entity, computes + 1)
-        elif match := re.search(
-            r"\bI \d+/(\d{1,9})\s.*GPU Instance \(EntityID: (\d{1,9})\)", line, re.ASCII
-        ):
-            found[gpu, int(match[1])] = (int(match[2]), 0)
-    return found
-
-
-# ------------------------------------------------------------------ the feed
 
 
 class Dcgm:
@@ -184,9 +47,10 @@ class Dcgm:
 
     name = "dcgm"
 
-    def __init__(self, mig_ids: MigIds, command: str = "dcgmi") -> None:
+    def __init__(self, mig_ids: MigIds, command: str = "dcgmi", *, interval_s: float = 1.0) -> None:
         self._mig_ids = mig_ids
         self._command = command
+        self._every_ms = print_every_ms(interval_s)
         self._groups: dict[str, _Group] = {}
         self._group_of: dict[str, _Group] = {}
 
@@ -198,7 +62,7 @@ class Dcgm:
             self._groups.pop(model).stream.close()
         for model, members in by_model.items():
             if model not in self._groups:
-                self._groups[model] = _Group(self._command)
+                self._groups[model] = _Group(self._command, self._every_ms)
             ids = {d.uuid: self._mig_ids(d.uuid) for d in members if d.kind is DeviceKind.MIG}
             self._groups[model].watch(tuple(members), ids)
         self._group_of = {
@@ -226,15 +90,21 @@ class _Group:
     The reading thread calls the public methods, the stream's thread `_prepare` and `_take`.
     """
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, every_ms: int) -> None:
         self._command = command
+        self._every_ms = every_ms
         self._devices: tuple[Device, ...] = ()
         self._ids: Mapping[str, tuple[int, int] | None] = {}
         self._since = 0.0
         self._uuids: Mapping[Entity, str] = {}
         self._unwatched: Mapping[str, str] = {}
         self._dmon = Dmon()
-        self._samples: dict[str, tuple[float, float, float | None]] = {}
+        self._fields = MORE_FIELDS
+        self._began_s: float | None = None
+        """When the present child printed its first row."""
+        self._tried = self._proven = False
+        """The last child was started; a child with `MORE_FIELDS` has given SM activity."""
+        self._samples: dict[str, tuple[float, Sample]] = {}
         self._wrong: dict[str, str | None] = {}
         self.stream = Stream("dcgmi", self._prepare, self._take)
 
@@ -254,8 +124,8 @@ class _Group:
         found = self._samples.get(uuid)
         if found is None:
             return None
-        at, smact, power_w = found
-        return Sample(smact=smact, age_s=max(0.0, time.monotonic() - at), power_w=power_w)
+        at, sample = found
+        return replace(sample, age_s=max(0.0, time.monotonic() - at))
 
     def error(self, uuid: str) -> str | None:
         known = self.stream.error or self._unwatched.get(uuid)
@@ -289,14 +159,27 @@ class _Group:
                 unwatched[device.uuid] = found
             else:
                 uuids[found] = device.uuid
+        self._choose_fields()
         self._dmon = Dmon()
         self._uuids, self._unwatched = uuids, unwatched
         if not uuids:
             raise DeviceError(next(iter(unwatched.values()), "DCGM has no device to measure"))
+        self._tried = True
         watched = ",".join(
             f"{number}" if kind == "GPU" else f"i:{number}" for kind, number in uuids
         )
-        return [self._command, "dmon", "-e", FIELDS, "-i", watched, "-d", str(INTERVAL_MS)]
+        every_ms = str(self._every_ms)
+        return [self._command, "dmon", "-e", self._fields, "-i", watched, "-d", every_ms]
+
+    def _choose_fields(self) -> None:
+        """Give up the further fields if a child with them has ended without SM activity.
+
+        DCGM refuses all fields if the GPUs or its release lack one, and a field may need counters
+        that SM activity needs too.
+        """
+        if self._tried and not self._proven and self.stream.error is not None:
+            self._fields = FIELDS
+        self._tried, self._began_s = False, None
 
     def _find(
         self,
@@ -334,5 +217,17 @@ class _Group:
         if uuid is not None:
             self._wrong[uuid] = row.wrong
             if row.smact is not None:
-                self._samples[uuid] = (time.monotonic(), row.smact, row.power_w)
+                self._proven = self._fields == MORE_FIELDS or self._proven
+                found = Sample(row.smact, 0.0, row.power_w, row.counters)
+                self._samples[uuid] = (time.monotonic(), found)
+        self._give_up_fields()
         return LineKind.DATA
+
+    def _give_up_fields(self) -> None:
+        if self._proven or self._fields == FIELDS:
+            return
+        now_s = time.monotonic()
+        self._began_s = now_s if self._began_s is None else self._began_s
+        if now_s - self._began_s > WITHOUT_S:
+            self._fields = FIELDS
+            self.stream.renew()

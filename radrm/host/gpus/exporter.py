@@ -23,14 +23,16 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlsplit
 
-from radrm.core.records import Device
+from radrm.core.records import Counters, Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.dcgm import POWER_MAX_W, ROUNDING, SILENT_S, MigIds
-from radrm.host.gpus.source import Sample
+from radrm.host.gpus.dcgm import SILENT_S, MigIds
+from radrm.host.gpus.dcgm_output import POWER_MAX_W, counter_named, counters_of
+from radrm.host.gpus.source import ROUNDING, Sample
 from radrm.host.gpus.stream import Backoff, shown
 from radrm.host.processes.procfs import start_of
 
@@ -58,11 +60,13 @@ Place = tuple[str, "int | None"]
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """SM activity (0..1) and power (W) by place; `wrong` has the messages of rejected values."""
+    """SM activity (0..1), power (W) and further counters by place; `wrong` has the messages of
+    rejected values."""
 
     smact: Mapping[Place, float]
     power_w: Mapping[Place, float]
     wrong: Mapping[Place, str]
+    counters: Mapping[Place, Counters] = field(default_factory=dict)
 
 
 def parse_metrics(page: str) -> Metrics:
@@ -73,6 +77,7 @@ def parse_metrics(page: str) -> Metrics:
     smact: dict[Place, float] = {}
     power_w: dict[Place, float] = {}
     wrong: dict[Place, str] = {}
+    more: dict[Place, dict[str, float | None]] = {}
     for name, labels, value in _samples(page):
         place = _place(labels)
         if place is None:
@@ -86,7 +91,16 @@ def parse_metrics(page: str) -> Metrics:
                 )
         elif _POWER.fullmatch(name) and 0 <= value <= POWER_MAX_W:
             power_w[place] = value
-    return Metrics({p: v for p, v in smact.items() if p not in wrong}, power_w, wrong)
+        elif (figure := _further(name)) is not None:
+            more.setdefault(place, {})[figure] = value
+    counters = {place: counters_of(numbers) for place, numbers in more.items()}
+    return Metrics({p: v for p, v in smact.items() if p not in wrong}, power_w, wrong, counters)
+
+
+@lru_cache(maxsize=1024)
+def _further(name: str) -> str | None:
+    """Return which figure of `Counters` a metric gives; None for another metric."""
+    return counter_named(name.removeprefix("DCGM_FI_PROF_"))
 
 
 def _samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -225,7 +239,8 @@ class Pages:
         if smact is None or self._renewed_s is None or self._renewed_s > SILENT_S:
             return None
         power_w = self._metrics.power_w.get(place)
-        return Sample(smact=smact, age_s=max(0.0, now_s - self._at), power_w=power_w)
+        age_s, counters = max(0.0, now_s - self._at), self._metrics.counters.get(place)
+        return Sample(smact, age_s, power_w, counters)
 
     def error(self, place: Place, now_s: float) -> str | None:
         if self._text is None:

@@ -14,16 +14,15 @@ For a MIG device the figures are those of its GPU instance, which compute instan
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from radrm.core.records import Device
+from radrm.core.records import Counters, Device
 from radrm.errors import DeviceError
 from radrm.host.gpus.nvml import NvmlGpus, words
-from radrm.host.gpus.source import Sample
+from radrm.host.gpus.source import PCIE_MAX_MIB_S, Sample, ratio, within
 
 log = logging.getLogger("radrm")
 
@@ -33,9 +32,9 @@ LONGEST_S = 60.0
 """Longest time between two samples: a longer mean does not show the present load."""
 
 _VERSION = 1
-_SM_UTIL, _SM_OCCUPANCY = 2, 3
-_ROUNDING = 0.01
-"""The driver reads the counters one by one, so 100 % can read as 100.2 %."""
+_SM_UTIL = 2
+_PERCENTAGES = {"graphics_activity": 1, "sm_occupancy": 3, "dram_activity": 10}
+_RATES = {"pcie_tx_mib_s": 20, "pcie_rx_mib_s": 21}
 
 
 @dataclass(slots=True)
@@ -50,7 +49,9 @@ class _Meter:
     supported: bool | None = None
     served: bool = False
     smact: float | None = None
-    occupancy: float | None = None
+    counters: Counters | None = None
+    only_smact: bool = False
+    """The driver has refused a request for all figures."""
     measured_s: float = 0.0
     error: str | None = None
 
@@ -95,12 +96,21 @@ class Gpm:
                 self._measure(uuid, meter)
         if meter.smact is None:
             return None
-        return Sample(smact=meter.smact, age_s=max(0.0, self._now() - meter.measured_s))
+        age_s = max(0.0, self._now() - meter.measured_s)
+        return Sample(smact=meter.smact, age_s=age_s, counters=meter.counters)
 
     def error(self, uuid: str) -> str | None:
         meter = self._meters.get(uuid)
         ours = meter is not None and (meter.supported or meter.served)
         return meter.error if meter is not None and ours else None
+
+    def why_not(self, uuid: str) -> str | None:
+        """Return why the last sample gave no figure, also where the driver refuses this user.
+
+        None if it gave one, or if the device does not offer GPM.
+        """
+        meter = self._meters.get(uuid)
+        return meter.error if meter is not None else None
 
     def close(self) -> None:
         """Free the buffers and return at once.
@@ -110,13 +120,6 @@ class Gpm:
         if not self._library.in_use_elsewhere:
             self._free_all()
         self._meters.clear()
-
-    # -------------------------------------------------------------- other figures
-
-    def occupancy(self, uuid: str) -> float | None:
-        """Return the share of the SMs' warp slots that were occupied, 0..1."""
-        meter = self._meters.get(uuid)
-        return meter.occupancy if meter is not None else None
 
     # -------------------------------------------------------------- one device
 
@@ -134,7 +137,7 @@ class Gpm:
             cause = str(error)
         if cause is not None:
             # A sample from before the error must not begin the next measured time.
-            meter.taken_s = meter.smact = meter.occupancy = None
+            meter.taken_s = meter.smact = meter.counters = None
             meter.error = f"GPM gives no SM activity: {cause}"
 
     def _sample(self, uuid: str, meter: _Meter) -> str | None:
@@ -161,23 +164,51 @@ class Gpm:
         return self._compare(meter)
 
     def _compare(self, meter: _Meter) -> str | None:
+        """Take the figures between the two samples. Return an error message, or None."""
+        found = self._figures(meter)
+        error, percent = found[_SM_UTIL]
+        if error != 0:
+            return words.device_message(error, "the driver has no figure")
+        smact = ratio(percent / 100)
+        if smact is None:
+            return f"the driver gives {percent} %, which is not in 0..100 %"
+        meter.smact, meter.measured_s = smact, meter.taken_s or 0.0
+        figures = {number: value for number, (error, value) in found.items() if error == 0}
+        ratios = {
+            name: ratio(figures[number] / 100)
+            for name, number in _PERCENTAGES.items()
+            if number in figures
+        }
+        rates = {name: within(figures.get(n), PCIE_MAX_MIB_S) for name, n in _RATES.items()}
+        meter.counters = Counters(**ratios, **rates)
+        meter.served, meter.error = True, None
+        return None
+
+    def _figures(self, meter: _Meter) -> dict[int, tuple[int, float]]:
+        """Return the error and the value of each metric, in one call.
+
+        A driver may refuse all because it lacks one; then only SM activity is asked.
+        """
+        every = (_SM_UTIL, *_PERCENTAGES.values(), *_RATES.values())
+        if not meter.only_smact:
+            try:
+                return self._ask(meter, every)
+            except self._library.Error as error:
+                if error.value not in words.NOT_OFFERED_BY_INSTANCE:
+                    raise
+        found = self._ask(meter, (_SM_UTIL,))
+        meter.only_smact = True
+        return found
+
+    def _ask(self, meter: _Meter, metrics: Sequence[int]) -> dict[int, tuple[int, float]]:
         request = self._library.pynvml.c_nvmlGpmMetricsGet_t()
         request.version = _VERSION
         request.sample1, request.sample2 = meter.old, meter.new
-        request.numMetrics = 2
-        request.metrics[0].metricId = _SM_UTIL
-        request.metrics[1].metricId = _SM_OCCUPANCY
+        request.numMetrics = len(metrics)
+        for place, number in enumerate(metrics):
+            request.metrics[place].metricId = number
         self._library.call("nvmlGpmMetricsGet", request)
-        activity, occupancy = request.metrics[0], request.metrics[1]
-        if activity.nvmlReturn != 0:
-            return words.device_message(activity.nvmlReturn, "the driver has no figure")
-        share = _share(activity.value)
-        if share is None:
-            return f"the driver gives {activity.value} %, which is not in 0..100 %"
-        meter.smact, meter.measured_s = share, meter.taken_s or 0.0
-        meter.occupancy = None if occupancy.nvmlReturn else _share(occupancy.value)
-        meter.served, meter.error = True, None
-        return None
+        return {m.metricId: (m.nvmlReturn, m.value) for m in request.metrics[: len(metrics)]}
 
     def _reconnected(self, meter: _Meter) -> _Meter:
         """Return the meter of the same device for a new connection; the driver is asked again."""
@@ -199,11 +230,3 @@ class Gpm:
             if sample is not None:
                 self._library.call_or_none("nvmlGpmSampleFree", sample)
         meter.old = meter.new = meter.taken_s = None
-
-
-def _share(percent: float) -> float | None:
-    """Return the share in 0..1; None for an impossible percentage."""
-    share = percent / 100
-    if not math.isfinite(share) or not 0 <= share <= 1 + _ROUNDING:
-        return None
-    return min(share, 1.0)

@@ -22,6 +22,7 @@ from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus import nvml
+from radrm.host.gpus.compute_instances import divided, separated
 from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
@@ -32,7 +33,9 @@ from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, Source
 log = logging.getLogger("radrm")
 
 PATIENCE_S = {"gpm": 3.0, "dcgm": 20.0, "dcgm-exporter": 15.0}
-"""Real seconds within which a feed must give its first sample of a device, or an error."""
+"""Real seconds within which a feed must give its first sample of a device, or an error. GPM needs
+two readings for a sample, so it has three rounds of readings at least."""
+_ROUNDS = 3
 ZEROS = 5
 """Consecutive readings of zero activity, while kernels run, after which a feed is distrusted."""
 BUSY = 0.5
@@ -47,8 +50,16 @@ class Readings(SourceAround):
     `required`: SM activity comes from these feeds only, never from the base.
     """
 
-    def __init__(self, base: GpuSource, feeds: Sequence[SmactFeed], *, required: bool) -> None:
+    def __init__(
+        self,
+        base: GpuSource,
+        feeds: Sequence[SmactFeed],
+        *,
+        required: bool,
+        interval_s: float = 1.0,
+    ) -> None:
         super().__init__(base)
+        self._interval_s = interval_s
         self._feeds = tuple(feeds)
         self._required = required
         self._devices: dict[str, Device] = {}
@@ -63,7 +74,7 @@ class Readings(SourceAround):
     # ------------------------------------------------------------- the source
 
     def devices(self) -> tuple[Device, ...]:
-        devices = self.source.devices()
+        devices = divided(self.source.devices())
         now = {device.uuid: device for device in devices}
         if now != self._devices:
             self._devices = now
@@ -79,11 +90,10 @@ class Readings(SourceAround):
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         readings = self.source.read(uuids, at, owner_of)
-        if not self._feeds and not self._required:
-            return readings
-        found = tuple(self._with_smact(reading) for reading in readings)
-        self._log_changes()
-        return found
+        if self._feeds or self._required:
+            readings = tuple(self._with_smact(reading) for reading in readings)
+            self._log_changes()
+        return separated(readings, self._devices.values())
 
     def take_over(self, other: GpuSource) -> None:
         """Copy also which feed has measured which device."""
@@ -112,6 +122,7 @@ class Readings(SourceAround):
                 smact=found.sample.smact,
                 smact_source=found.feed,
                 smact_coarse=False,
+                counters=found.sample.counters,
                 power_w=power_w,
             )
         if reading.device in self._served or self._required:
@@ -148,7 +159,8 @@ class Readings(SourceAround):
                     return _Found(feed=feed.name, sample=sample)
             elif cause is None:
                 asked_s = time.monotonic() - self._asked[number][uuid]
-                if asked_s < PATIENCE_S.get(feed.name, 0.0):
+                patience_s = PATIENCE_S.get(feed.name, 0.0)
+                if patience_s > 0 and asked_s < max(patience_s, _ROUNDS * self._interval_s):
                     return _Found(why=_main_reason(why, self._served.get(uuid)))
                 cause = f"{feed.name} does not measure it"
             why[feed.name] = cause
@@ -227,13 +239,16 @@ def open_gpus(config: ReadingsConfig) -> Readings:
 
     Raises `DeviceError` with the reason if none can be read.
     """
-    base = _base(config.source)
+    base = _base(config.source, config.interval_s)
     return Readings(
-        base, _feeds(config, base), required=config.smact not in ("auto", "utilization")
+        base,
+        _feeds(config, base),
+        required=config.smact not in ("auto", "utilization"),
+        interval_s=config.interval_s,
     )
 
 
-def _base(source: str) -> GpuSource:
+def _base(source: str, interval_s: float) -> GpuSource:
     reasons: list[str] = []
     if source in ("auto", "nvml"):
         found = nvml.find()
@@ -244,7 +259,7 @@ def _base(source: str) -> GpuSource:
     # nvidia-smi know a library that was named.
     other = source == "auto" and loading.chosen() is None and shutil.which("nvidia-smi")
     if source == "nvidia-smi" or other:
-        gpus = NvidiaSmi()
+        gpus = NvidiaSmi(interval_s=interval_s)
         try:
             gpus.devices()
         except DeviceError as error:
@@ -260,7 +275,7 @@ def _feeds(config: ReadingsConfig, base: GpuSource) -> list[SmactFeed]:
     ids = mig_ids_of(base)
     makers: dict[str, Callable[[], SmactFeed | None]] = {
         "gpm": lambda: _gpm(base),
-        "dcgm": lambda: Dcgm(ids),
+        "dcgm": lambda: Dcgm(ids, interval_s=config.interval_s),
         "dcgm-exporter": lambda: DcgmExporter(
             config.dcgm_exporter, ids, trusting=config.smact == "dcgm-exporter"
         ),

@@ -8,12 +8,15 @@ call that hangs. Nothing here is stored: a restart knows only what the driver st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.records import AttemptMemory, Counters, Device, Instant, Reading
 
+ROUNDING = 0.01
+"""Amount by which counting errors may lift a ratio above 1: counters are read one by one."""
 OwnerOf = Callable[[int], "tuple[int, int] | None"]
 """Returns the attempt (job id, serial) of a process; None if it belongs to no job."""
 NO_PROCESS_LIST = (
@@ -119,12 +122,37 @@ class Sample:
     """The last SM activity that a feed measured on one device.
 
     `smact` is finite and in 0..1. `age_s` is the real seconds since the measurement. `power_w`
-    is the power of the device at that time, None if the feed does not report it.
+    is the power of the device at that time, None if the feed does not report it. `counters` are
+    of the same time.
     """
 
     smact: float
     age_s: float
     power_w: float | None = None
+    counters: Counters | None = None
+
+
+PCIE_MAX_MIB_S = 1 << 20
+"""More than any PCIe link transfers: a larger figure means "not available"."""
+
+
+def print_every_ms(interval_s: float) -> int:
+    """Return how often a program prints figures for readings at this interval, in ms.
+
+    At least each second: so a figure is never too old, whatever the interval.
+    """
+    return round(1000 * min(1.0, interval_s))
+
+
+def within(value: float | None, most: float) -> float | None:
+    """Return a figure of a counter if it is in 0..`most`; else None."""
+    return value if value is not None and math.isfinite(value) and 0 <= value <= most else None
+
+
+def ratio(value: float | None) -> float | None:
+    """Return a ratio, at most 1; None if it is impossible."""
+    found = within(value, 1 + ROUNDING)
+    return None if found is None else min(found, 1.0)
 
 
 class SmactFeed(Protocol):

@@ -18,7 +18,7 @@ from radrm.config import UnmanagedConfig
 WARN_AFTER_S = 5.0
 """Seconds for which a process must be seen before it is logged: the process of a job may be on
 its GPU shortly before radrm can find its job."""
-LONGEST_GAP_S = 10.0
+LONGEST_GAP_S = 30.0
 """Seconds without a reading after which a process may have left meanwhile."""
 _MOST_WARNED = 4096
 

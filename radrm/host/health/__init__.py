@@ -6,11 +6,13 @@ nothing, except for a control group and an inotify instance that it makes and re
 
 The files, in the order in which they may import one another:
     finding      the result of a check; runs checks that may fail or hang
+    naming       how findings name GPUs
     software     Python, packages, SQLite, the clock, the rights of this process
     kernel       control groups, pidfds, inotify, open files
     places       the folders of a daemon, their disk, the store
     job_files    the folder whose `.rad` files become jobs
     gpus         the driver, its GPUs, MPS, SM activity
+    versions     versions of drivers and tools that are known to be bad
     services     systemd, DCGM, Docker, the time service, the tracer's limits
     unit         the files of radrm's service, and who can change its code
     served       the running daemon's reports about its GPUs

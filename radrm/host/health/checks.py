@@ -19,6 +19,7 @@ from radrm.host.health import gpus, kernel, places, served, services, software, 
 from radrm.host.health.daemon import ask, ask_daemons, daemon, examined
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
 from radrm.host.health.job_files import job_files
+from radrm.host.health.versions import versions
 from radrm.host.isolation import isolation
 from radrm.host.processes import cgroups
 from radrm.host.storage.paths import Paths, client_paths, paths_for
@@ -28,6 +29,7 @@ FindErrors = Callable[[str, str], list[str]]
 _DAEMON_LIMIT_S = 20.0
 _STORE_LIMIT_S = 120.0
 _CODE_LIMIT_S = 60.0
+_VERSIONS_LIMIT_S = 15.0
 _REAL_GPUS = ("NVML", "nvidia-smi")
 """The names that a daemon gives to its source of readings if its GPUs are real."""
 
@@ -97,8 +99,8 @@ def _checks_of(
         described = f"the daemon runs on simulated GPUs ({about.get('gpus')})"
         yield Check("GPUs", lambda: ok("GPUs", described))
     else:
-        root = (_owner(pid) if pid is not None else uid) == 0
-        yield from _gpu_checks(config, about is not None, root)
+        user = _owner(pid) if pid is not None else owner
+        yield from _gpu_checks(config, about is not None, user, uid)
         yield Check("isolation", lambda: _isolation(about, config.gpus.isolate, owner, uid))
     coarse = bool(config.core.get("use_coarse_smact"))
     answers: list[dict[str, Any]] = []
@@ -106,8 +108,10 @@ def _checks_of(
         yield from _served_checks(paths, coarse, answers)
     yield Check("MPS", lambda: gpus.mps(config.mps.enabled, environ))
     if not simulated:
+        yield Check("NVIDIA services", lambda: services.nvidia_services(system))
         root = (_owner(pid) if pid is not None else uid) == 0
         yield Check("containers", lambda: services.docker(root))
+    yield Check("logging out", services.logind)
     yield Check("traces", lambda: services.traces(config.estimation.trace, owner, uid))
     yield Check("SQLite", lambda: software.sqlite(sqlite3.sqlite_version_info))
     moved_s = answers[0].get("clock_moved_s") if answers else None
@@ -117,12 +121,13 @@ def _checks_of(
     yield Check("store", lambda: places.store(paths.database, os.geteuid()), _STORE_LIMIT_S)
 
 
-def _gpu_checks(config: Config, daemon_runs: bool, root: bool) -> Iterator[Check]:
+def _gpu_checks(config: Config, daemon_runs: bool, owner: int | None, uid: int) -> Iterator[Check]:
     """The checks of the driver, and if it answers in time, those of its GPUs.
 
-    `daemon_runs`: the daemon itself then reports where SM activity comes from. `root`: it has
-    root's rights.
+    `daemon_runs`: the daemon itself then reports where SM activity comes from. `owner` is its
+    user, `uid` this command's.
     """
+    root = owner == 0
     known: list[gpus.Driver] = []
 
     def look() -> Finding:
@@ -141,20 +146,23 @@ def _gpu_checks(config: Config, daemon_runs: bool, root: bool) -> Iterator[Check
     if not known or not known[0].gpus:
         return
     (driver,) = known
-    mps = config.mps.enabled
+    mps, managed = config.mps.enabled, config.mps.set_compute_mode
     yield Check("GPU driver", lambda: gpus.driver_version(driver))
     yield Check("MIG", lambda: gpus.mig(driver))
     if driver.unified:
         yield Check("GPU memory", lambda: gpus.unified_memory(driver))
     yield Check("persistence mode", lambda: gpus.persistence(driver))
-    yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
+    yield Check("compute mode", lambda: gpus.compute_mode(driver, mps, managed))
     limit_w = config.energy.power_limit_w
     if limit_w:
         yield Check("power limit", lambda: gpus.power_limit(driver, limit_w, root))
     coarse, wanted = bool(config.core.get("use_coarse_smact")), config.readings.smact
     if not daemon_runs:
         yield Check("SM activity", lambda: gpus.sm_activity(driver, coarse, wanted=wanted))
+    if wanted in ("auto", "gpm") and any(gpu.gpm for gpu in driver.gpus):
+        yield Check("GPM", lambda: _gpm(owner, uid))
     yield Check("DCGM", lambda: services.dcgm(driver, wanted))
+    yield Check("versions", lambda: versions(driver.version, mps), _VERSIONS_LIMIT_S)
 
 
 def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) -> Iterator[Check]:
@@ -187,6 +195,14 @@ def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) ->
     unknown = served.gpu_order(now.get("unknown_gpus", ()))
     if unknown is not None:
         yield Check("GPU order", lambda: unknown)
+
+
+def _gpm(owner: int | None, uid: int) -> Finding:
+    """With a connection of its own: a sample that hangs must not stop the other checks."""
+    found = nvml.find()
+    if found.gpus is None:
+        return ok("GPM", f"no sample can be taken: {found.reason}")
+    return gpus.gpm(found.gpus, owner, uid)
 
 
 def _packages() -> Finding:

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from radrm.core.words import DeviceKind
 from radrm.host.gpus import nvml
+from radrm.host.gpus.gpm import SHORTEST_S, Gpm
 from radrm.host.gpus.power_limit import outside
 from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.health.naming import by_cause, gpus_named
 from radrm.host.processes.procfs import start_of
 
 _NVIDIA = "0x10de"
 _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2
 _MPS_LIMITS_SINCE = 495
 _MPS_CONTROL = "nvidia-cuda-mps-control"
+_GPU_LINE = re.compile(r"GPU (\d{1,4}): (.*)")
 _OTHERWISE = "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
 
 
@@ -112,7 +117,10 @@ def devices(driver: Driver, hardware: bool) -> Finding:
             return fail(name, there, "see what nvidia-smi and dmesg say")
         return warn(name, f"none that can be used: {driver.reason}", _OTHERWISE)
     if driver.errors:
-        return fail(name, "; ".join(driver.errors), "the other GPUs can be used meanwhile")
+        lines = [_GPU_LINE.fullmatch(error) for error in driver.errors]
+        causes = by_cause((int(line[1]), "", line[2]) for line in lines if line is not None)
+        causes += [e for e, line in zip(driver.errors, lines, strict=True) if line is None]
+        return fail(name, "; ".join(causes), "the other GPUs can be used meanwhile")
     counts: dict[str, int] = {}
     for gpu in driver.gpus:
         counts[gpu.name] = counts.get(gpu.name, 0) + 1
@@ -146,17 +154,21 @@ def mig(driver: Driver) -> Finding:
     name = "MIG"
     pending = [g.index for g in driver.gpus if g.mig is not None and g.mig[0] != g.mig[1]]
     if pending:
-        waits = f"a change of mode is pending on {_listed(pending)}"
-        return warn(name, waits, "reset when idle: nvidia-smi --gpu-reset -i INDEX")
+        waits = f"a change of mode is pending on {gpus_named(pending)}"
+        return warn(
+            name,
+            waits,
+            "when idle: radrm mps stop --all, stop radrm, nvidia-smi --gpu-reset -i INDEX",
+        )
     on = [g.index for g in driver.gpus if g.mig is not None and g.mig[0]]
     if on:
-        return ok(name, f"on for {_listed(on)}")
+        return ok(name, f"on for {gpus_named(on)}")
     return ok(name, "off" if any(g.mig for g in driver.gpus) else "these GPUs have none")
 
 
 def unified_memory(driver: Driver) -> Finding:
     """That jobs book the memory of some GPUs and the server's apart, although it is the same."""
-    where = f"{_listed(driver.unified)} use{'s' if len(driver.unified) == 1 else ''}"
+    where = f"{gpus_named(driver.unified)} use{'s' if len(driver.unified) == 1 else ''}"
     apart = "jobs book --gpu-memory and --memory separately, and both take of it"
     return ok("GPU memory", f"{where} the server's memory (unified): {apart}")
 
@@ -165,26 +177,36 @@ def persistence(driver: Driver) -> Finding:
     name = "persistence mode"
     off = [g.index for g in driver.gpus if g.persistence is False]
     if off:
-        slow = f"off for {_listed(off)}: the driver is loaded again for a job on an idle GPU"
+        slow = f"off for {gpus_named(off)}: the driver is loaded again for a job on an idle GPU"
         return warn(name, slow, "as root: nvidia-smi -pm 1")
     return ok(name, "on")
 
 
-def compute_mode(driver: Driver, mps: bool) -> Finding:
-    """Whether jobs can use the GPUs' compute mode. `mps`: they share through MPS, for which NVIDIA
-    recommends the exclusive mode."""
+def compute_mode(driver: Driver, mps: bool, managed: bool = False) -> Finding:
+    """Whether jobs can use the GPUs' compute mode.
+
+    `mps`: they share through MPS, for which NVIDIA recommends the exclusive mode. `managed`: radrm
+    sets that mode while a GPU has clients (`mps.set_compute_mode`).
+    """
     name = "compute mode"
     closed = [g.index for g in driver.gpus if g.compute_mode == _PROHIBITED]
     if closed:
-        no_jobs = f"PROHIBITED on {_listed(closed)}: no job can run there"
+        no_jobs = f"PROHIBITED on {gpus_named(closed)}: no job can run there"
         return fail(name, no_jobs, "as root: nvidia-smi -c DEFAULT -i INDEX")
     alone = [g.index for g in driver.gpus if g.compute_mode == _EXCLUSIVE_PROCESS]
     if alone and not mps:
         return warn(
             name,
-            f"EXCLUSIVE_PROCESS on {_listed(alone)}: without MPS the second job there fails "
+            f"EXCLUSIVE_PROCESS on {gpus_named(alone)}: without MPS the second job there fails "
             "('all CUDA-capable devices are busy or unavailable')",
             "as root: nvidia-smi -c DEFAULT -i INDEX, or set policy = 'exclusive'",
+        )
+    if alone and not managed:
+        return warn(
+            name,
+            f"EXCLUSIVE_PROCESS on {gpus_named(alone)} was not set by radrm: a job that is no "
+            "client of MPS fails there while a server runs",
+            "as root: nvidia-smi -c DEFAULT -i INDEX, and set mps.set_compute_mode = true",
         )
     return ok(name, "EXCLUSIVE_PROCESS, as recommended with MPS" if alone else "DEFAULT")
 
@@ -201,7 +223,9 @@ def power_limit(driver: Driver, limit_w: float, root: bool) -> Finding:
         return warn(name, alone, "run the daemon as root, or set energy.power_limit_w = 0")
     none = [gpu.index for gpu in driver.gpus if gpu.limits_mw is None]
     if none:
-        return warn(name, f"the driver cannot limit {_listed(none)}", "the other GPUs are limited")
+        return warn(
+            name, f"the driver cannot limit {gpus_named(none)}", "the other GPUs are limited"
+        )
     return ok(name, f"{limit_w:g} W")
 
 
@@ -237,8 +261,38 @@ def sm_activity(
     )
 
 
-def _listed(indices: Sequence[int]) -> str:
-    return f"GPU {', '.join(map(str, indices))}"
+def gpm(
+    gpus: nvml.NvmlGpus,
+    owner: int | None,
+    uid: int,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Finding:
+    """Whether the driver lets the daemon's user read SM activity: two samples are taken.
+
+    With RmProfilingAdminOnly, the driver's default, it may refuse all but root. `owner` is the
+    daemon's user, None if unknown; `uid` this command's. `gpus` is closed.
+    """
+    name = "GPM"
+    feed = Gpm(gpus)
+    try:
+        if uid != owner:
+            return ok(name, f"only user {owner}, who runs the daemon, can take samples")
+        devices = [each for each in gpus.devices() if each.kind is DeviceKind.GPU]
+        feed.start(devices)
+        for device in devices:
+            feed.latest(device.uuid)
+        sleep(SHORTEST_S)
+        figures = [device.index for device in devices if feed.latest(device.uuid) is not None]
+        causes = [(device.index, "", feed.why_not(device.uuid)) for device in devices]
+        refused = by_cause((index, kind, why) for index, kind, why in causes if why is not None)
+    finally:
+        feed.close()
+        gpus.close()
+    if refused:
+        return warn(name, f"{'; '.join(refused)} (as user {uid})", "docs/dgx.md, step 2")
+    if not figures:
+        return ok(name, "no whole GPU offers it")
+    return ok(name, f"two samples give the SM activity of {gpus_named(figures)}")
 
 
 # ------------------------------------------------------------------ MPS

@@ -10,6 +10,7 @@ from typing import Any
 
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.health.naming import by_cause, gpus_named
 
 Document = Mapping[str, Any]
 
@@ -26,17 +27,19 @@ def health(devices: Sequence[Document]) -> Finding:
     name = "GPU health"
     if not devices:
         return fail(name, "the daemon has no GPU", "see what nvidia-smi -L lists")
-    broken = [f"{_gpu(d)}: {d['reason'] or d['state']}" for d in devices if d["state"] in _BROKEN]
+    broken = _by_cause((d, d["reason"] or d["state"]) for d in devices if d["state"] in _BROKEN)
     if broken:
         repair = "repair it (dmesg, nvidia-smi -q), then: radrm resume; other GPUs take jobs"
         return fail(name, _listed(broken), repair)
-    gone = [_gpu(d) for d in devices if d["state"] == "vanished"]
+    gone = [d for d in devices if d["state"] == "vanished"]
     if gone:
-        return warn(name, f"no longer there: {_listed(gone)}", "see what nvidia-smi -L lists")
-    noted = {f"{_gpu(d)}: {note}": None for d in devices for note in d.get("notes") or ()}
+        return warn(name, f"no longer there: {_gpus(gone)}", "see what nvidia-smi -L lists")
+    noted = _by_cause((d, note) for d in devices for note in d.get("notes") or ())
     if noted:
         return warn(name, _listed(noted), "see all notes: radrm gpus")
-    drained = [f"{_gpu(d)} ({d['reason']})" for d in devices if d["state"] == "drained"]
+    drained = _by_cause(
+        (d, d["reason"] or "no reason given") for d in devices if d["state"] == "drained"
+    )
     if drained:
         back = "to use them again: radrm resume GPU"
         return warn(name, f"drained, and take no new job: {_listed(drained)}", back)
@@ -60,7 +63,7 @@ def sm_activity(devices: Sequence[Document], coarse: bool) -> Finding:
     """
     name = "SM activity"
     whole = [d for d in devices if d["kind"] == "gpu" and d["state"] not in (*_BROKEN, "vanished")]
-    errors = [f"{_gpu(d)}: {d['smact_error']}" for d in whole if d.get("smact_error")]
+    errors = _by_cause((d, d["smact_error"]) for d in whole if d.get("smact_error"))
     if errors:
         alone = f"{_listed(errors)}; jobs do not share a GPU without it"
         return warn(name, alone, "repair its source: docs/dgx.md, step 2")
@@ -88,21 +91,22 @@ def mps(rows: Sequence[Document]) -> Finding:
     """Whether the control daemons that radrm keeps work."""
     name = "MPS servers"
     wanted = [row for row in rows if row["wanted"]]
-    broken = [
-        f"GPU {_indices(row)}: {row['fault'] or row['state']}"
-        for row in wanted
-        if row["state"] in _MPS_BROKEN
-    ]
+    broken = _of_rows(
+        (row, row["fault"] or row["state"]) for row in wanted if row["state"] in _MPS_BROKEN
+    )
     if broken:
         waits = "jobs wait while radrm repairs it; if it stays so: radrm mps status, and the log"
         return fail(name, _listed(broken), waits)
-    faulty = [f"GPU {_indices(row)}: {row['fault']}" for row in wanted if row["fault"]]
+    faulty = _of_rows((row, row["fault"]) for row in wanted if row["fault"])
     if faulty:
         return warn(name, _listed(faulty), "see: radrm mps status")
     if not wanted:
         return ok(name, "none is wanted")
-    states = [f"GPU {_indices(row)}: {row['state']}" for row in wanted]
-    return ok(name, _listed(states))
+    return ok(name, _listed(_of_rows((row, row["state"]) for row in wanted)))
+
+
+def _of_rows(found: Iterable[tuple[Document, str]]) -> list[str]:
+    return by_cause((index, "", cause) for row, cause in found for index in row["gpus"])
 
 
 def unmanaged(devices: Sequence[Document], action: str, root: bool) -> Finding:
@@ -201,17 +205,12 @@ def clock_moved(moved_s: float | None) -> Finding | None:
 # ------------------------------------------------------------------ words
 
 
-def _gpu(device: Document) -> str:
-    profile = f" {device['profile']}" if device.get("profile") else ""
-    return f"GPU {device['index']}{profile}"
+def _by_cause(found: Iterable[tuple[Document, str]]) -> list[str]:
+    return by_cause((d["index"], d.get("profile") or "", cause) for d, cause in found)
 
 
 def _gpus(devices: Iterable[Document]) -> str:
-    return f"GPU {', '.join(map(str, sorted({d['index'] for d in devices})))}"
-
-
-def _indices(row: Document) -> str:
-    return ", ".join(map(str, row["gpus"]))
+    return gpus_named(d["index"] for d in devices)
 
 
 def _listed(things: Iterable[str]) -> str:

@@ -131,6 +131,71 @@ def _facts(printed: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
 
 
+NVIDIA_UNITS = tuple(
+    f"nvidia-{name}.service"
+    for name in ("persistenced", "fabricmanager", "imex", "mig-manager", "dcgm")
+)
+"""The services after which radrm's unit starts: some GPUs cannot be used or read without them."""
+
+
+def nvidia_services(
+    system: bool,
+    which: Which = shutil.which,
+    ask: Ask = ask,
+    booted: Path = Path("/run/systemd/system"),
+) -> Finding:
+    """Whether NVIDIA's services run that are installed, and start before radrm.
+
+    `system`: the check is about the daemon of the whole server.
+    """
+    name, systemctl = "NVIDIA services", which("systemctl")
+    if not booted.is_dir() or systemctl is None:
+        return ok(name, "this machine does not run systemd")
+    wanted = "--property=Id,LoadState,ActiveState,UnitFileState,After"
+    try:
+        printed = ask([systemctl, "show", "--no-pager", wanted, UNIT, *NVIDIA_UNITS], LIMIT_S)
+    except DeviceError as error:
+        return warn(name, str(error), f"check them by hand: systemctl status {NVIDIA_UNITS[0]}")
+    units = {facts.get("Id"): facts for facts in map(_facts, printed.split("\n\n"))}
+    there = [each for each in NVIDIA_UNITS if units.get(each, {}).get("LoadState") == "loaded"]
+    failed = [each for each in there if units[each].get("ActiveState") == "failed"]
+    if failed:
+        step = f"see why: journalctl -u {failed[0]} -n 50; if it is not needed here, disable it"
+        return warn(name, f"{', '.join(failed)} failed", step)
+    radrm = units.get(UNIT, {})
+    starts = [u for u in there if units[u].get("UnitFileState") in _STARTS_BY_ITSELF]
+    early = [each for each in starts if each not in radrm.get("After", "").split()]
+    if system and radrm.get("LoadState") == "loaded" and early:
+        before = f"{UNIT} may start before {', '.join(early)}, so its first jobs may fail"
+        return warn(name, before, f"add After={' '.join(early)} to it, or {_INSTALL}")
+    active = [each for each in there if units[each].get("ActiveState") == "active"]
+    return ok(name, f"{', '.join(active) or 'none'} {'run' if len(active) > 1 else 'runs'}")
+
+
+def logind(
+    which: Which = shutil.which, ask: Ask = ask, booted: Path = Path("/run/systemd/system")
+) -> Finding:
+    """Whether logging out takes shared memory from a user's running jobs (logind.conf(5)).
+
+    logind itself is asked, because the setting can come from several files and its default from
+    the distribution.
+    """
+    name, busctl = "logging out", which("busctl")
+    if not booted.is_dir() or busctl is None:
+        return ok(name, "logind does not run here, so logging out takes nothing from jobs")
+    place = "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager"
+    try:
+        printed = ask([busctl, "get-property", *place, "RemoveIPC"], LIMIT_S).split()
+    except DeviceError as error:
+        return ok(name, f"whether logind has RemoveIPC=yes is unknown: {error}")
+    if printed == ["b", "false"]:
+        return ok(name, "jobs keep their shared memory (RemoveIPC=no)")
+    if printed != ["b", "true"]:
+        return ok(name, "whether logind has RemoveIPC=yes is unknown: its answer is")
+    takes = "when a user logs out, running jobs lose shared memory and semaphores (RemoveIPC=yes)"
+    return warn(name, takes, "set RemoveIPC=no in logind.conf: docs/dgx.md, step 6")
+
+
 # ------------------------------------------------------------------ the time
 
 

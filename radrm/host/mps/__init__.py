@@ -9,6 +9,8 @@ The files, in the order in which they may import one another:
     control       one control daemon: start it, ask it, end it
     users         whether a server takes clients of several users
     seen          the result of a keeper's last look
+    launches      launches that wait for their server
+    endings       ends a control daemon, and clients that a fault has left
     keeper        keeps one control daemon alive and working
     clients       ends clients without harm to others
     driver        calls to the NVIDIA driver

@@ -8,7 +8,9 @@ its command line and environment show its options and GPUs. A command may take a
 timeout, so the daemon's own thread never sends one.
 
 Commands go to the standard input of `nvidia-cuda-mps-control` (CUDA Multi-Process Service guide,
-appendix "Tools and interface reference"), without a shell.
+appendix "Tools and interface reference"), without a shell. A control daemon takes one connection
+at a time and refuses others ("Cannot send command to MPS control daemon process", reported for
+driver 580), so commands of several threads wait for one another.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,6 +97,7 @@ class Control:
         self.logs = logs
         self.uuids = tuple(uuids)
         self.multiuser = multiuser
+        self._line = threading.Lock()
 
     # -------------------------------------------------------------- identity
 
@@ -214,7 +218,16 @@ class Control:
     # -------------------------------------------------------------- asking
 
     def ask(self, command: str, timeout_s: float = _ANSWER_S) -> str:
-        """Return its answer to a command. Raises `NoAnswer`."""
+        """Return its answer to a command, within `timeout_s` real seconds. Raises `NoAnswer`."""
+        deadline = time.monotonic() + timeout_s
+        if not self._line.acquire(timeout=timeout_s):
+            raise NoAnswer(f"{PROGRAM} is busy with another command for {timeout_s:g} s")
+        try:
+            return self._send(command, timeout_s, max(0.01, deadline - time.monotonic()))
+        finally:
+            self._line.release()
+
+    def _send(self, command: str, timeout_s: float, left_s: float) -> str:
         try:
             done = subprocess.run(
                 [self.program],
@@ -225,7 +238,7 @@ class Control:
                 errors="replace",
                 cwd="/",
                 start_new_session=True,
-                timeout=timeout_s,
+                timeout=left_s,
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -260,11 +273,18 @@ class Control:
         """Remove a client's work in flight before its process is killed. Raises `NoAnswer`."""
         self.ask(f"terminate_client {server} {client}", timeout_s)
 
+    def start_server(self, uid: int) -> None:
+        """Ask it to start a server for this user, before a client does. Raises `NoAnswer`.
+
+        Whether it does so shows in its list of servers: old ones do not know the command.
+        """
+        self.ask(f"start_server -uid {uid}")
+
     # -------------------------------------------------------------- ending
 
-    def quit(self) -> None:
+    def quit(self, timeout_s: float = _ANSWER_S) -> None:
         """Ask it to end, which it does after its last client. Raises `NoAnswer`."""
-        self.ask("quit")
+        self.ask("quit", timeout_s)
 
     def kill(self, servers: Iterable[int] = ()) -> None:
         """Kill it and these servers, also while they have clients."""

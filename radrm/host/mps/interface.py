@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from radrm.core.records import Device
 from radrm.host.gpus.source import OwnerOf
+from radrm.host.mps.clients import Which
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,32 @@ class Mps(Protocol):
         """Prepare these devices for a job that starts now, as a client or not."""
         ...
 
+    def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
+        """Return whether a client of this user must wait for its server on these devices.
+
+        Then `then` is called later, once, in another thread.
+        """
+        ...
+
     def suspect(self, uuids: Iterable[str]) -> None:
         """Note that a client on these devices has failed."""
         ...
 
+    def suspected(self, uuids: Iterable[str]) -> bool:
+        """Return whether a server of these devices is still to be looked at since then."""
+        ...
+
+    def faulted(self, uuids: Iterable[str], seconds: float) -> bool:
+        """Return whether a server of these devices had a fault in these last real seconds."""
+        ...
+
     def end_clients(
-        self, uuids: Iterable[str], owner: tuple[int, int], then: Callable[[], None]
+        self, uuids: Iterable[str], owner: tuple[int, int], which: Which, then: Callable[[], None]
     ) -> None:
-        """End the clients of an attempt, then call `then` in another thread, which kills it."""
+        """Remove the work of an attempt's clients, then call `then` in another thread.
+
+        For a limited time only, and whatever goes wrong.
+        """
         ...
 
     def rows(self) -> list[dict[str, Any]]:

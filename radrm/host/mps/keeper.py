@@ -12,7 +12,10 @@ Crash: the control daemon is restarted after 1 s, then after delays that double 
 Fault: a fatal error of one client ends the work of all clients of its server. The server takes no
 client until the last one has ended (MPS guide, "MPS error containment"). So its GPUs take no job.
 Clients that remain get TERM after one grace time and KILL after two. After three the control
-daemon is restarted.
+daemon is restarted. The work of those that a signal ends is removed first (`clients`).
+
+End: a control daemon that is not wanted any more gets `quit`. Its servers may need seconds for the
+contexts of eight GPUs, so only after `QUIT_S` it is killed.
 """
 
 from __future__ import annotations
@@ -23,14 +26,18 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps.control import FAULT, Control, Missing, NoAnswer, Server
+from radrm.host.mps.endings import QUIT_S, Endings
+from radrm.host.mps.launches import Launches
 from radrm.host.mps.seen import Phase, Seen
 from radrm.host.mps.users import Users
-from radrm.host.processes.identity import Identity, identify, open_pidfd, send_signal
+from radrm.host.processes.identity import Identity, identify, open_pidfd
+from radrm.host.processes.tree import dies_of
 
 log = logging.getLogger("radrm")
 
@@ -44,6 +51,8 @@ FAILURES = 3
 """Failures, less than `STEADY_S` of life apart, after which its GPUs work without MPS."""
 SILENCES = 3
 """Consecutive unanswered probes after which it is replaced."""
+SOON_S = 0.1
+"""Seconds between two looks while something is awaited of it."""
 
 
 class Keeper:
@@ -75,10 +84,15 @@ class Keeper:
         self._known: set[Identity] = set()
         """The clients at the last look."""
         self._logged: str | None = None
+        self._launches = Launches(name, control)
+        self._ending: list[int] = []
+        """The jobs whose clients are being ended."""
+        self._faulted_at = float("-inf")
         self._suspicions = 0
         self._settled = 0
         """The number of suspicions that a look has settled."""
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._endings = Endings(name, control, self._wake)
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -110,6 +124,41 @@ class Keeper:
         self._suspicions += 1
         self._wake_up()
 
+    @property
+    def suspected(self) -> bool:
+        """True if it is not looked at yet since a client failed."""
+        return self.serving and self._settled != self._suspicions
+
+    def faulted_within(self, seconds: float) -> bool:
+        """Return whether a server of it was seen in FAULT in these last real seconds."""
+        return time.monotonic() - self._faulted_at <= seconds
+
+    @contextmanager
+    def ending(self, job_id: int) -> Iterator[None]:
+        """While clients of a job are ended, its GPUs take no job, and the keeper asks nothing."""
+        self._ending.append(job_id)
+        self._changed()
+        try:
+            yield
+        finally:
+            self._ending.remove(job_id)
+            self._wake_up()
+            self._changed()
+
+    def wait_for_server(self, uid: int, then: Callable[[], None]) -> bool:
+        """Return whether the launch of a client of this user must wait; then call `then` later.
+
+        At most `launches.LIMIT_S`. It does not wait for a control daemon that takes no client.
+        """
+        if not self.ready:
+            return False
+        if self.hold is None and self._launches.has_server(uid, self.seen, self.users.may_share):
+            return False
+        self._launches.add(uid, then)
+        self._wake_up()
+        self._changed()
+        return True
+
     def _wake_up(self) -> None:
         os.eventfd_write(self._wake, 1)
 
@@ -131,8 +180,12 @@ class Keeper:
     @property
     def hold(self) -> str | None:
         """Return why its GPUs take no job now; None if they do."""
+        if self.ready and (jobs := self._ending[:1]):
+            return f"its MPS server is removing the work of job {jobs[0]}"
         if self.ready and self._settled != self._suspicions:
             return "a client of its MPS server has failed; radrm is checking the server"
+        if self.ready and self._launches.waiting:
+            return "its MPS server is starting"
         if not self.serving or self.ready:
             return None
         return self.seen.fault or "its MPS control daemon is starting"
@@ -177,19 +230,24 @@ class Keeper:
         poller.poll(max(0.0, delay_s) * 1000)
         if pidfd is not None:
             os.close(pidfd)
-        try:
+        with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
-        except BlockingIOError:
-            pass
 
     # -------------------------------------------------------------- one look
 
     def round(self, now: float) -> float:
         """Look, do what is due, and return the seconds until the next look."""
+        if self._ending:
+            return SOON_S  # for a limited time (`clients.LIMIT_S`)
         suspicions = self._suspicions
         delay_s = self._look(now)
         if self._settled != suspicions:
             self._settled = suspicions
+            self._changed()
+        if self._launches.waiting:
+            seen = self.seen if self.ready else None
+            if self._launches.look(now, seen, self.users.may_share):
+                return min(delay_s, SOON_S)
             self._changed()
         return delay_s
 
@@ -212,19 +270,13 @@ class Keeper:
             self._up_since = now
         if now - self._up_since > STEADY_S:
             self._failures = 0
-        serves = self.control.serves()
-        if set(serves) != set(self.control.uuids) and not self._known:
-            log.info(
-                "MPS of %s: an earlier daemon had other GPUs; radrm restarts it",
-                self.name,
-            )
-            self._end(servers)
-            return 0.0
-        if not self._known and self.users.differs_from_settings(who):
-            log.info(
-                "MPS of %s: an earlier daemon had another mps.multiuser; radrm restarts it",
-                self.name,
-            )
+        serves, other = self.control.serves(), None
+        if set(serves) != set(self.control.uuids):
+            other = "other GPUs"
+        elif self.users.differs_from_settings(who):
+            other = "another mps.multiuser"
+        if other is not None and not self._known:
+            log.info("MPS of %s: an earlier daemon had %s; radrm restarts it", self.name, other)
             self._end(servers)
             return 0.0
         if not self.wanted:
@@ -270,6 +322,7 @@ class Keeper:
         return PROBE_S
 
     def _faulty(self, now: float, who: Identity, servers: tuple[Server, ...]) -> float:
+        self._faulted_at = time.monotonic()
         if self._fault_since is None:
             self._fault_since, self._fault_step = now, 0
         why = (
@@ -282,16 +335,17 @@ class Keeper:
         if due > self._fault_step:
             self._fault_step += 1
             if self._fault_step == 1:
-                self._signal(faulty, signal.SIGTERM)
+                self._endings.terminate(faulty, lambda pid: dies_of(pid, signal.SIGTERM))
+                self._endings.signal(faulty, self._owner_of, signal.SIGTERM)
             elif self._fault_step == 2:
-                self._terminate(faulty)
-                self._signal(faulty, signal.SIGKILL)
+                self._endings.terminate(faulty)
+                self._endings.signal(faulty, self._owner_of, signal.SIGKILL)
             else:
                 log.error(
                     "MPS of %s: the fault stays after three grace times; radrm restarts it",
                     self.name,
                 )
-                self._end(servers)
+                self._end(servers, forced=True)
                 return 0.0
         return min(PROBE_S, max(self._grace_s / 2, 0.05))
 
@@ -307,57 +361,21 @@ class Keeper:
             servers = self.seen.servers
         clients = sum(len(server.clients) for server in servers)
         if self._forced:
-            self._terminate(servers)
-            self._end(servers)
+            self._endings.terminate(servers)
+            self._end(servers, forced=True)
             return 0.0
-        waits = f"it ends after its {clients} client(s)" if clients else None
+        waits = f"it ends after its {clients} client{'s' * (clients > 1)}"
+        if not clients:
+            waits = f"its control daemon is ending, which may take {QUIT_S:g} s"
         self._show(Seen(Phase.STOPPING, waits, who.pid, servers))
         if not clients:
             self._end(servers)
             return 0.0
         return PROBE_S
 
-    # -------------------------------------------------------------- ending
-
-    def _end(self, servers: tuple[Server, ...]) -> None:
-        """Ask it to end; kill it and its servers if they do not end in time."""
-        who = self.control.process()
-        pidfd = open_pidfd(who) if who is not None else None
-        try:
-            self.control.quit()
-            if pidfd is not None:
-                poller = select.poll()
-                poller.register(pidfd, select.POLLIN)
-                poller.poll(2000)
-        except NoAnswer:
-            pass
-        finally:
-            if pidfd is not None:
-                os.close(pidfd)
-        self.control.kill(server.pid for server in servers)
-        self._up_since = self._fault_since = None
-
-    def _terminate(self, servers: Iterable[Server]) -> None:
-        for server in servers:
-            for client in server.clients:
-                try:
-                    self.control.terminate_client(server.pid, client)
-                except NoAnswer as error:
-                    log.warning("MPS of %s: %s", self.name, error)
-                    return
-
-    def _signal(self, servers: list[Server], number: signal.Signals) -> None:
-        """Signal the clients that belong to jobs, and no other process."""
-        clients = [pid for server in servers for pid in server.clients]
-        for pid in clients:
-            who = identify(pid)
-            owner = self._owner_of(pid)
-            if who is not None and owner is not None:
-                log.warning(
-                    "MPS of %s: process %d of job %d gets %s: it remains after a fault",
-                    *(self.name, pid, owner[0], number.name),
-                )
-                send_signal(pid, who.start_ticks, number)
+    def _end(self, servers: tuple[Server, ...], forced: bool = False) -> None:
+        if self._endings.end(servers, forced, lambda: self._closing or self._forced > forced):
+            self._up_since = self._fault_since = None
 
     def _clients_left(self) -> bool:
         return any(identify(client.pid) == client for client in self._known)

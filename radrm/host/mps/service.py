@@ -23,7 +23,7 @@ from radrm.config import MpsConfig
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
-from radrm.host.mps.clients import end_clients
+from radrm.host.mps.clients import LIMIT_S, Which, end_clients
 from radrm.host.mps.compute_mode import ComputeModes
 from radrm.host.mps.control import Control
 from radrm.host.mps.driver import VOLTA, generation_of
@@ -199,8 +199,8 @@ class MpsService:
     # -------------------------------------------------------------- jobs
 
     def access(self, uuids: Sequence[str]) -> Access:
-        found = {id(k): k for k in map(self.keeper_of, uuids) if k is not None}
-        keeper = next(iter(found.values()), None)
+        found = self._keepers(uuids)
+        keeper = next(iter(found), None)
         if len(found) != 1 or keeper is None or not keeper.ready:
             why = keeper.hold if keeper is not None and len(found) == 1 else None
             passing = BlockingIOError(errno.EAGAIN, "MPS does not take clients now")
@@ -225,17 +225,32 @@ class MpsService:
         else:
             self.modes.restore(uuids)
 
+    def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
+        keepers = self._keepers(uuids)
+        return len(keepers) == 1 and keepers[0].wait_for_server(uid, then)
+
     def suspect(self, uuids: Iterable[str]) -> None:
-        for keeper in {id(k): k for k in map(self.keeper_of, uuids) if k is not None}.values():
+        for keeper in self._keepers(uuids):
             keeper.suspect()
 
+    def suspected(self, uuids: Iterable[str]) -> bool:
+        return any(keeper.suspected for keeper in self._keepers(uuids))
+
+    def faulted(self, uuids: Iterable[str], seconds: float) -> bool:
+        return any(keeper.faulted_within(seconds) for keeper in self._keepers(uuids))
+
     def end_clients(
-        self, uuids: Iterable[str], owner: tuple[int, int], then: Callable[[], None]
+        self, uuids: Iterable[str], owner: tuple[int, int], which: Which, then: Callable[[], None]
     ) -> None:
-        keepers = {id(k): k for k in map(self.keeper_of, uuids) if k is not None}
-        controls = [keeper.control for keeper in keepers.values()]
-        assert self._daemon is not None  # nothing is killed before the daemon serves
-        end_clients(controls, owner, self._daemon.owner_of, then)
+        daemon = self._daemon
+        assert daemon is not None  # nothing is ended before the daemon serves
+        # Half of a short grace time is kept for those that handle TERM.
+        limit_s = LIMIT_S if which is Which.ALL else min(LIMIT_S, daemon.grace_s / 2)
+        keepers = self._keepers(uuids)
+        end_clients(keepers, owner, daemon.owner_of, which, limit_s, then)
+
+    def _keepers(self, uuids: Iterable[str]) -> list[Keeper]:
+        return list({id(k): k for k in map(self.keeper_of, uuids) if k is not None}.values())
 
     # -------------------------------------------------------------- commands
 

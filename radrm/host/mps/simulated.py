@@ -9,6 +9,7 @@ from typing import Any
 
 from radrm.config import MpsConfig
 from radrm.errors import Refused
+from radrm.host.mps.clients import Which
 from radrm.host.mps.interface import Access, DaemonHooks
 from radrm.host.mps.service import thread_percentage
 
@@ -48,11 +49,20 @@ class SimulatedMps:
     def prepare(self, uuids: Sequence[str], client: bool) -> None:
         pass
 
+    def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
+        return False
+
     def suspect(self, uuids: Iterable[str]) -> None:
         pass
 
+    def suspected(self, uuids: Iterable[str]) -> bool:
+        return False
+
+    def faulted(self, uuids: Iterable[str], seconds: float) -> bool:
+        return False
+
     def end_clients(
-        self, uuids: Iterable[str], owner: tuple[int, int], then: Callable[[], None]
+        self, uuids: Iterable[str], owner: tuple[int, int], which: Which, then: Callable[[], None]
     ) -> None:
         then()
 

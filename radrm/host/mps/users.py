@@ -38,6 +38,11 @@ class Users:
         self._started: tuple[Identity, bool] | None = None
         """The control daemon that this daemon started, and whether it accepted the option."""
 
+    @property
+    def may_share(self) -> bool:
+        """True unless it is known that its servers take one user at a time."""
+        return self._control.multiuser and self.single_user_reason is None
+
     def started(self, who: Identity) -> None:
         """Note that this daemon started a control daemon."""
         self._started = (who, self._control.has_multiuser_option())

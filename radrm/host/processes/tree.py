@@ -106,6 +106,11 @@ def has_signal(pid: int, number: int, *sets: bytes) -> bool:
     return any(_has(status_of(pid, each), number) for each in sets)
 
 
+def dies_of(pid: int, number: int) -> bool:
+    """Return whether a signal ends a process at once: it neither catches, blocks nor ignores it."""
+    return not has_signal(pid, number, b"SigCgt", b"SigBlk", b"SigIgn")
+
+
 def _has(signals: bytes, number: int) -> bool:
     try:
         return bool(int(signals, 16) >> (number - 1) & 1)

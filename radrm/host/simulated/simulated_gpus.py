@@ -11,6 +11,7 @@ from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Unreachable
 from radrm.host.gpus.source import GpuSource, OwnerOf
+from radrm.host.gpus.unmanaged import UnmanagedProcesses
 from radrm.host.processes.affinity import listed
 from radrm.host.simulated.client import DriverClient
 from radrm.interference.chips import sms_of
@@ -32,13 +33,14 @@ class SimulatedGpus(GpuSource):
         self._mps = mps
         self._timeout_s = timeout_s
         self._client: DriverClient | None = None
+        self._unmanaged = UnmanagedProcesses()
 
     def devices(self) -> tuple[Device, ...]:
         return _with_cpus([self._device(found) for found in self._ask("devices")["devices"]])
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         readings = self._ask("read", uuids=list(uuids))["readings"]
-        return tuple(_reading(found, at, owner_of) for found in readings)
+        return tuple(_reading(found, at, owner_of, self._unmanaged) for found in readings)
 
     def close(self) -> None:
         if self._client is not None:
@@ -83,10 +85,13 @@ def _with_cpus(devices: Sequence[Device]) -> tuple[Device, ...]:
     return tuple(replace(d, numa_cpus=each, socket_cpus=each) for d, each in found)
 
 
-def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:
+def _reading(
+    found: dict[str, Any], at: Instant, owner_of: OwnerOf, unmanaged: UnmanagedProcesses
+) -> Reading:
     if found["error"] is not None:
         return Reading(device=found["uuid"], at=at, error=found["error"])
     held: dict[tuple[int, int], int] = {}
+    others: dict[int, int | None] = {}
     shown: dict[tuple[int, int], float] = {}
     # A driver that an earlier release has started gives no activities.
     activities = dict(found.get("activities") or ())
@@ -96,6 +101,8 @@ def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:
             held[owner] = held.get(owner, 0) + mib
             if pid in activities:
                 shown[owner] = min(1.0, shown.get(owner, 0.0) + activities[pid])
+        else:
+            others[pid] = (others.get(pid) or 0) + mib
     return Reading(
         device=found["uuid"],
         at=at,
@@ -107,4 +114,5 @@ def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:
         smact_source=SimulatedGpus.name,
         power_w=found["power_w"],
         energy_j=found["energy_j"],
+        unmanaged=unmanaged.describe(others),
     )

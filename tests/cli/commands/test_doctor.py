@@ -90,8 +90,8 @@ CHECKS = (
     "Python", "packages", "daemon", "systemd", "state folder", "spool folder", "store folder",
     "attempts folder", "checkpoints folder", "run folder", "job files", "spool contents",
     "free space", "file system", "socket path", "configuration", "cgroup", "pidfd", "inotify",
-    "open files", "GPUs", "isolation", "MPS", "containers", "traces", "SQLite", "clock",
-    "time service", "rights", "store",
+    "open files", "GPUs", "isolation", "MPS", "NVIDIA services", "containers", "logging out",
+    "traces", "SQLite", "clock", "time service", "rights", "store",
 )  # fmt: skip
 
 
@@ -137,13 +137,13 @@ def test_gpus_are_looked_at_one_by_one_where_there_are_some(
     environ: dict[str, str], mocker: MockerFixture
 ) -> None:
     mocker.patch.object(nvml, "find", return_value=nvml.Found(mocker.MagicMock()))
-    one = gpus.Gpu(0, "A100", (0, 0), True, 0, False)
+    one = gpus.Gpu(0, "H100", (0, 0), True, 0, True)
     mocker.patch.object(gpus, "look", return_value=gpus.Driver((one,), "550.54.14"))
     names = [f.check for f in run_checks(all_checks(environ, os.getuid(), find_errors))]
     after = names[names.index("GPUs") + 1 :]
-    assert after[:8] == [
-        "GPU driver", "MIG", "persistence mode", "compute mode", "SM activity", "DCGM",
-        "isolation", "MPS",
+    assert after[:10] == [
+        "GPU driver", "MIG", "persistence mode", "compute mode", "SM activity", "GPM", "DCGM",
+        "versions", "isolation", "MPS",
     ]  # fmt: skip
 
 

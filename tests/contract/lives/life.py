@@ -12,6 +12,7 @@ from radrm.core.records import (
     Device,
     EarlySignal,
     Estimate,
+    Exit,
     Job,
     Needs,
     OutOfMemory,
@@ -192,6 +193,18 @@ class Life:
                         at=at, job_id=job.id, serial=serial, never_started="full", passing=True
                     )
                 )
+        elif how == "passes":
+            self.world.used.pop(job.id, None)
+            self.world.step(
+                ev.AttemptEnded(
+                    at=self.world.now,
+                    job_id=job.id,
+                    serial=attempt.serial,
+                    exits=(Exit(1),) * len(attempt.tasks),
+                    passes="a fault",
+                    fault=True,
+                )
+            )
         else:
             self.world.end(
                 job,

@@ -70,7 +70,7 @@ moves = st.one_of(
     move(
         Life.end,
         pick=picks,
-        how=st.sampled_from(["ok", "ok", "bad", "oom", "lost", "never", "void"]),
+        how=st.sampled_from(["ok", "ok", "bad", "oom", "lost", "never", "void", "passes"]),
     ),
     move(Life.start_at_last, pick=picks),
     move(Life.report, pick=picks, step=st.floats(0, 9)),

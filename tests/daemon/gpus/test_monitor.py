@@ -146,18 +146,25 @@ def test_it_reads_at_once_when_asked(world: World) -> None:
 
 
 def test_devices_that_come_and_go_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RELIST_EVERY", 2)
+    monkeypatch.setattr(module, "RELIST_S", 2)
     world.start()
     world.source.listed = ()
     wait_until(lambda: isinstance(world.next(), DevicesSeen))
+
+
+@pytest.mark.parametrize(("round_s", "expected"), [(0.2, 300), (1.0, 60), (10.0, 6), (1e9, 1)])
+def test_a_listing_a_minute_at_any_interval(round_s: float, expected: int) -> None:
+    source = Source()
+    monitor = Monitor(source, Clock(), lambda pid: None, lambda event: None, 0.001, round_s=round_s)
+    assert monitor.rounds(module.RELIST_S) == expected
 
 
 @pytest.mark.parametrize("reason", ["changed", "error"])
 def test_they_are_listed_soon_where_there_is_reason_to(
     world: World, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    monkeypatch.setattr(module, "RELIST_EVERY", 1_000_000)
-    monkeypatch.setattr(module, "RELIST_SOON", 1)
+    monkeypatch.setattr(module, "RELIST_S", 1_000_000)
+    monkeypatch.setattr(module, "RELIST_SOON_S", 1)
     world.start()
     world.next()
     assert world.source.listings == 0

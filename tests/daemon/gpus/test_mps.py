@@ -56,7 +56,7 @@ class Server(DaemonHome):
         beside = self.folder / "mps-state.new"
         beside.write_text(json.dumps(how))
         beside.rename(self.folder / "mps-state")
-        if "hang" in how:
+        if "hang" in how or "single" in how:
             return
         # The stand-in looks when it is asked something: at once, not at radrm's next question.
         for uuid in how:
@@ -82,6 +82,9 @@ class Server(DaemonHome):
     def notes(self, job: int) -> list[str]:
         file = self.work / f"notes-{job}"
         return file.read_text().splitlines() if file.exists() else []
+
+    def waits_for(self, job: int, words: str) -> None:
+        wait_until(lambda: words in json.dumps(self.job(job)), words)
 
     def told(self, job: int, line: str) -> list[str]:
         wait_until(lambda: line in self.notes(job), f"job {job} to be told {line}")
@@ -167,7 +170,7 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
     for job in jobs:
         server.told(job, "ready")
     assert server.said().count("its MPS control daemon has ended") == 1
-    # A fault ends its clients and nobody else's.
+    # A fault ends its clients and nobody else's. The only client has caused it itself.
     server.wrong(**{FIRST: {"fault": 1}})
     (first,) = (job for job in jobs if server.job(job)["devices"] == [FIRST])
     assert server.wait_end(first)["state"] == "FAILED"
@@ -181,7 +184,7 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
 def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
     server: Server,
 ) -> None:
-    server.begin()
+    server.begin("core.retry_s=0.5")
     server.radrm("drain", "1")
     job = server.client("--gpu-memory=30G", stubborn=True)
     server.told(job, "ready")
@@ -192,9 +195,13 @@ def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
     wait_until(lambda: server.state_of(FIRST) == "fault")
     held = server.client("--gpu-memory=35G", "--collocation=mps", "--name=held")
     wait_until(lambda: server.state_of(FIRST) == "up")
-    assert server.wait_end(job)["state"] == "FAILED"
     assert "TERM" in server.told(job, "terminate")
     assert server.control(FIRST).process() not in (None, before)
+    # Nobody knows which of them has caused it, so both run again by themselves.
+    server.radrm("cancel", str(job))
+    wait_until(lambda: server.notes(soft).count("ready") == 2, "its second attempt")
+    card = server.radrm("status", str(soft)).stdout
+    assert "its MPS server had a fault, which ends the work of all its clients" in card, card
     server.told(held, "ready")
     assert server.said().count("is in a fault") == 1
 
@@ -262,6 +269,31 @@ def test_a_clients_work_is_taken_away_before_it_is_killed(server: Server) -> Non
     assert server.radrm("cancel", str(jobs[1])).returncode == 0
     assert server.wait_end(jobs[1])["state"] == "CANCELLED"
     server.wrong()
+
+
+def test_the_end_of_one_client_harms_no_other_and_no_client_comes_too_early(
+    server: Server,
+) -> None:
+    """A raw TERM cut off work in flight, and faulted its server; a first client was refused."""
+    server.begin("core.retry_s=0.5", "core.grace_s=30")
+    slow_and_old = {"begins": 1.0, "old": True}
+    server.wrong(raw=True, single=True, **{FIRST: {"begins": 0.5}, SECOND: slow_and_old})
+    server.radrm("drain", "1")
+    jobs = [server.client("--gpu-memory=8G") for _ in range(3)]
+    for job in jobs:
+        server.told(job, "ready")
+    assert server.radrm("cancel", *map(str, jobs[:2])).returncode == 0
+    for job in jobs[:2]:
+        assert server.wait_end(job)["state"] == "CANCELLED"
+        assert server.notes(job)[-1] == "terminate"
+    assert server.notes(jobs[2])[-1] == "ready" and server.state_of(FIRST) == "up"
+    # An old control daemon starts no server by command: the first client is refused, and runs
+    # again by itself.
+    server.radrm("drain", "0")
+    server.radrm("resume", "1")
+    refused = server.client("--gpu-memory=8G")
+    server.waits_for(refused, "its MPS server took no new client (CUDA error 807)")
+    assert server.told(refused, "ready").count("refused") == 1
 
 
 def test_a_gpus_compute_mode_goes_with_its_jobs_and_is_given_back(server: Server) -> None:

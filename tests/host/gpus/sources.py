@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.core.records import Device, Instant, Reading
+from radrm.core.records import Counters, Device, Instant, Reading
 from radrm.host.gpus.source import GpuSource, OwnerOf, Sample
 
 AT = Instant(10.0, 1000.0)
@@ -62,8 +62,14 @@ class Feed:
         self.errors: dict[str, str] = {}
         self.closed = False
 
-    def gives(self, smact: float, age_s: float = 0.0, power_w: float | None = None) -> None:
-        self.samples = dict.fromkeys(NAMES, Sample(smact, age_s, power_w))
+    def gives(
+        self,
+        smact: float,
+        age_s: float = 0.0,
+        power_w: float | None = None,
+        counters: Counters | None = None,
+    ) -> None:
+        self.samples = dict.fromkeys(NAMES, Sample(smact, age_s, power_w, counters))
         self.errors = {}
 
     def fails(self, why: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.records import Device
+from radrm.core.records import Counters, Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus import exporter as module
@@ -49,6 +49,28 @@ def test_a_page_of_today() -> None:
     assert found.smact == {(A, None): 0.354, (B, 7): 0.125}
     assert found.power_w == {(A, None): 61.5}
     assert found.wrong == {}
+
+
+def test_further_counters() -> None:
+    page = "".join(
+        line(value, name=f"DCGM_FI_PROF_{name}")
+        for name, value in {
+            "GR_ENGINE_ACTIVE": "0.9",
+            "SM_ACTIVE": "0.5",
+            "SM_OCCUPANCY": "0.125",
+            "DRAM_ACTIVE": "9223372036854775792",
+            "PCIE_TX_BYTES": "3145728",
+            "PCIE_RX_BYTES": "NaN",
+        }.items()
+    )
+    found = parse_metrics(page)
+    assert found.counters == {(A, None): Counters(0.9, 0.125, None, 3.0, None)}
+    pages = Pages()
+    for at_s, text in enumerate((PAGE, page)):
+        pages.take(text, float(at_s))
+    sample = pages.latest((A, None), 1.0)
+    assert sample is not None and sample.counters == found.counters[A, None]
+    assert parse_metrics(PAGE).counters == {}
 
 
 @pytest.mark.parametrize(

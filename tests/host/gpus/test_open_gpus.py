@@ -40,6 +40,9 @@ def test_the_configuration_as_it_is_written() -> None:
         ('smact = "dcgmi"', "did you mean 'dcgm'"),
         ("smact = 3", "must be one of auto, gpm"),
         ('dcgm = "x"', "unknown key 'readings.dcgm'"),
+        ("interval_s = 0.1", "must be a number from 0.2 to 10"),
+        ("interval_s = 11", "must be a number from 0.2 to 10"),
+        ("interval_s = true", "must be a number from 0.2 to 10"),
         *(
             (f"dcgm_exporter = {value}", "an http address of this machine")
             for value in (
@@ -158,17 +161,30 @@ def test_the_feeds_are_those_that_are_configured(
     smact: str, feeds: list[str], required: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = Base()
-    monkeypatch.setattr(module, "_base", lambda source: base)
+    monkeypatch.setattr(module, "_base", lambda *_: base)
     gpus = open_gpus(ReadingsConfig(smact=smact))
     assert [feed.name for feed in gpus._feeds] == feeds
     assert gpus._required == required
+
+
+def test_nvidia_smi_prints_at_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def source(*, interval_s: float) -> Base:
+        given.append(interval_s)
+        return Base()
+
+    monkeypatch.setattr(module, "NvidiaSmi", source)
+    gpus = open_gpus(ReadingsConfig(source="nvidia-smi", smact="dcgm", interval_s=0.5))
+    assert given == [0.5]
+    assert gpus._interval_s == 0.5
 
 
 def test_gpm_goes_with_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     import pynvml
 
     base = nvml.NvmlGpus(pynvml)
-    monkeypatch.setattr(module, "_base", lambda source: base)
+    monkeypatch.setattr(module, "_base", lambda *_: base)
     assert [f.name for f in open_gpus(ReadingsConfig())._feeds] == ["gpm", "dcgm", "dcgm-exporter"]
 
 

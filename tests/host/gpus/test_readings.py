@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.config import MpsConfig
-from radrm.core.records import Reading
+from radrm.core.records import Counters, Reading
 from radrm.core.words import DeviceKind
 from radrm.host.gpus import readings as module
 from radrm.host.gpus.readings import BUSY, ZEROS, Readings
@@ -40,6 +40,16 @@ def test_the_first_feed_that_delivers_serves_and_no_other_is_asked() -> None:
     assert two.asked == []
     world.base.power_w = 99.0
     assert world.read().power_w == 99.0, "the base knows better"
+
+
+def test_the_feeds_counters_ride_along() -> None:
+    world = World()
+    one, _ = world.feeds
+    assert world.read().counters is None
+    one.gives(0.5, counters=Counters(sm_occupancy=0.25))
+    assert world.read().counters == Counters(sm_occupancy=0.25)
+    one.fails("it has ended")
+    assert world.read().counters is None
 
 
 def test_the_next_one_is_asked_where_the_first_does_not_serve() -> None:
@@ -86,6 +96,18 @@ def test_a_feed_gets_time_for_its_first_sample(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "PATIENCE_S", {"one": -1.0, "two": 1e9})
     assert world.read().smact_coarse
     assert world.feeds[1].asked, "patience has an end"
+
+
+@pytest.mark.parametrize(("interval_s", "next_one"), [(1000.0, False), (1e-9, True)])
+def test_a_feed_gets_three_rounds_for_its_first_sample(
+    monkeypatch: pytest.MonkeyPatch, interval_s: float, next_one: bool
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", {"one": 1e-9})
+    base, feeds = Base(), [Feed("one"), Feed("two")]
+    readings = Readings(base, feeds, required=False, interval_s=interval_s)
+    readings.devices()
+    readings.read(NAMES, AT, lambda pid: None)
+    assert bool(feeds[1].asked) == next_one
 
 
 @pytest.mark.parametrize("required", [True, False])

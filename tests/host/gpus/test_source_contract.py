@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
 
 from radrm.config import MpsConfig
-from radrm.core.records import Instant
+from radrm.core.records import Counters, Instant
 from radrm.host.gpus import nvml
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
 from radrm.host.gpus.readings import Readings
@@ -93,6 +94,8 @@ def test_a_reading_for_each_device_asked_for_in_that_order(source: GpuSource) ->
         assert reading.smact is None or 0 <= reading.smact <= 1
         assert (reading.smact is None) or reading.smact_source
         assert reading.power_w is None or reading.power_w >= 0
+        for name, figure in asdict(reading.counters or Counters()).items():
+            assert figure is None or 0 <= figure <= (1 << 20 if name.startswith("pcie") else 1)
     assert source.read([], NOW, lambda pid: None) == ()
 
 

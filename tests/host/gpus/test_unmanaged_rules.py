@@ -69,7 +69,7 @@ def test_what_was_not_done_stays_due() -> None:
 
 
 def test_a_gap_between_readings_ends_what_is_continuous() -> None:
-    assert course(watch(), *[True] * 3, step_s=LONGEST_GAP_S) == [(10, WARN), (20, TERM)]
+    assert course(watch(), *[True] * 3, step_s=LONGEST_GAP_S) == [(30, WARN), (60, TERM)]
     assert course(watch(), *[True] * 9, step_s=LONGEST_GAP_S + 1) == []
 
 

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_mock import MockerFixture
 
-from radrm.host.gpus import nvml
+from radrm.host.gpus import gpm, nvml
 from radrm.host.health import gpus
-from radrm.host.health.finding import Level
+from radrm.host.health.finding import Finding, Level
 from tests.host.gpus.nvml.driver import (
     LOST,
     NO_FUNCTION,
+    NO_PERMISSION,
     NOT_SUPPORTED,
     Chip,
     Driver,
@@ -42,6 +43,8 @@ def test_devices() -> None:
     judged(gpus.devices(none, True), "fail", "there is NVIDIA hardware", "no driver")
     lost = gpus.Driver((gpu(),), errors=("GPU 1: the GPU is lost",))
     judged(gpus.devices(lost, True), "fail", "GPU 1: the GPU is lost")
+    every = tuple(f"GPU {n}: the GPU is lost" for n in range(8))
+    judged(gpus.devices(gpus.Driver(errors=(*every, "odd")), True), "fail", "GPU 0-7: the", "; odd")
 
 
 def test_has_hardware(tmp_path: Path) -> None:
@@ -78,7 +81,8 @@ def test_modes_of_gpus() -> None:
     judged(gpus.persistence(two(persistence=False)), "warn", "GPU 1", "nvidia-smi -pm 1")
     judged(gpus.compute_mode(two(), False), "ok", "DEFAULT")
     judged(gpus.compute_mode(two(compute_mode=3), False), "warn", "GPU 1", "busy or unavailable")
-    judged(gpus.compute_mode(two(compute_mode=3), True), "ok", "MPS")
+    judged(gpus.compute_mode(two(compute_mode=3), True, managed=True), "ok", "MPS")
+    judged(gpus.compute_mode(two(compute_mode=3), True), "warn", "not set by radrm", "nvidia-smi")
     judged(gpus.compute_mode(two(compute_mode=2), True), "fail", "PROHIBITED on GPU 1")
 
 
@@ -195,3 +199,42 @@ def test_a_power_limit() -> None:
     judged(gpus.power_limit(limited, 300.0, False), "warn", "only root may", "power_limit_w = 0")
     judged(gpus.power_limit(limited, 300.0, True), "warn", "cannot limit GPU 1")
     judged(gpus.power_limit(gpus.Driver(limited.gpus[:1]), 300.0, True), "ok", "300 W")
+
+
+# ------------------------------------------------------------------ GPM
+
+
+def samples(mocker: MockerFixture, *chips: Chip, uid: int = 0) -> Finding:
+    Driver(mocker, *chips)
+    slept: list[float] = []
+    found = gpus.gpm(nvml.NvmlGpus(pynvml), 0, uid, slept.append)
+    assert uid or slept == [gpm.SHORTEST_S]
+    return found
+
+
+def hopper(number: int, **changed: Any) -> Chip:
+    return Chip(uuid=f"GPU-{number}", gpm=True, **changed)
+
+
+def test_two_samples_are_taken(mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpm, "SHORTEST_S", 0.0)
+    monkeypatch.setattr(gpus, "SHORTEST_S", 0.0)
+    eight = [hopper(n) for n in range(8)]
+    judged(samples(mocker, *eight), "ok", "SM activity of GPU 0-7")
+    judged(samples(mocker, Chip(), hopper(1)), "ok", "SM activity of GPU 1")
+    judged(samples(mocker, Chip()), "ok", "no whole GPU offers it")
+    judged(samples(mocker, *eight, uid=1000), "ok", "only user 0")
+
+
+@pytest.mark.parametrize("call", ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"])
+def test_counters_that_the_driver_refuses_are_one_line(
+    mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """QuerySupport says yes to everybody; RmProfilingAdminOnly decides later."""
+    monkeypatch.setattr(gpm, "SHORTEST_S", 0.0)
+    monkeypatch.setattr(gpus, "SHORTEST_S", 0.0)
+    driver = Driver(mocker, *[hopper(n) for n in range(8)])
+    driver.fails[call] = NO_PERMISSION
+    found = gpus.gpm(nvml.NvmlGpus(pynvml), 0, 0, lambda _: None)
+    judged(found, "warn", "GPU 0-7: GPM gives no SM activity", "NVML error 4", "(as user 0)")
+    assert driver.samples == 0, "all buffers are freed"

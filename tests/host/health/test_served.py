@@ -49,7 +49,7 @@ def test_gpus_in_order() -> None:
         ({"state": "unreadable", "reason": None}, "fail", "GPU 1: unreadable"),
         ({"state": "vanished"}, "warn", "no longer there: GPU 1"),
         ({"notes": ["hot (91 C)"]}, "warn", "GPU 1: hot (91 C)"),
-        ({"state": "drained", "reason": "fan"}, "warn", "GPU 1 (fan)"),
+        ({"state": "drained", "reason": "fan"}, "warn", "GPU 1: fan"),
     ],
 )
 def test_a_gpu_that_is_not(changed: dict[str, Any], level: str, words: str) -> None:
@@ -58,13 +58,28 @@ def test_a_gpu_that_is_not(changed: dict[str, Any], level: str, words: str) -> N
 
 def test_the_worst_comes_first_and_many_are_counted() -> None:
     noted = gpu(0, notes=["hot"])
-    lost = [gpu(n, state="unhealthy", reason="lost") for n in range(1, 8)]
+    lost = [gpu(n, state="unhealthy", reason=f"Xid {n}") for n in range(1, 8)]
     found = served.health([noted, *lost])
-    judged(found, "fail", "GPU 1: lost", "and 3 more")
+    judged(found, "fail", "GPU 1: Xid 1", "and 3 more")
     assert "hot" not in found.finding
     halves = [gpu(2, kind="mig", profile=p, notes=["hot"]) for p in ("1g.5gb", "1g.5gb")]
     judged(served.health(halves), "warn", "GPU 2 1g.5gb: hot")
     assert served.health(halves).finding.count("hot") == 1
+
+
+def test_one_cause_is_one_finding_for_all_gpus() -> None:
+    every = range(8)
+    lost = [gpu(n, state="unhealthy", reason="lost") for n in every]
+    judged(served.health(lost), "fail", "GPU 0-7: lost;")
+    hot = [gpu(n, notes=["hot"]) for n in (0, 1, 2, 5)]
+    judged(served.health(hot), "warn", "GPU 0-2, 5: hot;")
+    judged(served.health([gpu(n, state="vanished") for n in every]), "warn", "GPU 0-7;")
+    drained = [gpu(n, state="drained", reason="fan") for n in every]
+    judged(served.health(drained), "warn", "GPU 0-7: fan;")
+    silent = [gpu(n, smact_error="dcgmi has ended") for n in every]
+    judged(served.sm_activity(silent, False), "warn", "GPU 0-7: dcgmi has ended;")
+    judged(served.mps([row("silent", n) for n in every]), "fail", "GPU 0-7: silent;")
+    judged(served.mps([row("up", n) for n in every]), "ok", "GPU 0-7: up;")
 
 
 # ------------------------------------------------------------------ SM activity

@@ -51,9 +51,11 @@ def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Facts:
         "WatchdogUSec": "5min",
     }
 
-    def say(there: bool = True, mode: str = "ok", **facts: str) -> None:
+    def say(
+        there: bool = True, mode: str = "ok", others: dict[str, Any] | None = None, **facts: str
+    ) -> None:
         units = {"radrmd.service": usual | facts} if there else {}
-        path.write_text(json.dumps({"units": units, "mode": mode}))
+        path.write_text(json.dumps({"units": units | (others or {}), "mode": mode}))
 
     say()
     return say
@@ -126,6 +128,76 @@ def test_a_systemd_that_does_not_answer(tmp_path: Path, unit: Facts) -> None:
 def test_any_words_of_systemctl_are_survived(tmp_path: Path, said: str) -> None:
     found = services.systemd(True, 77, which, lambda *_: said, tmp_path)
     judged(found, "fail", "cannot be used as it is")
+
+
+# ------------------------------------------------------------------ NVIDIA's services, logind
+
+
+def nvidia(state: str = "active", file: str = "enabled") -> dict[str, str]:
+    return {"ActiveState": state, "UnitFileState": file}
+
+
+FABRIC, DCGM = "nvidia-fabricmanager.service", "nvidia-dcgm.service"
+
+
+@pytest.mark.parametrize(
+    ("others", "after", "level", "words"),
+    [
+        ({}, "", "ok", "none runs"),
+        ({FABRIC: nvidia()}, FABRIC, "ok", f"{FABRIC} runs"),
+        ({FABRIC: nvidia(), DCGM: nvidia()}, f"x {FABRIC} {DCGM}", "ok", f"{FABRIC}, {DCGM} run"),
+        ({FABRIC: nvidia("failed")}, FABRIC, "warn", f"{FABRIC} failed; see why: journalctl -u"),
+        ({FABRIC: nvidia()}, "local-fs.target", "warn", f"may start before {FABRIC}"),
+        ({FABRIC: nvidia("inactive", "disabled")}, "", "ok", "none runs"),
+    ],
+)
+def test_nvidias_services(
+    tmp_path: Path, unit: Facts, others: dict[str, Any], after: str, level: str, words: str
+) -> None:
+    unit(others=others, After=after)
+    judged(services.nvidia_services(True, which, ask, tmp_path), level, words)
+
+
+def test_nvidias_services_without_radrms(tmp_path: Path, unit: Facts) -> None:
+    unit(there=False, others={FABRIC: nvidia()})
+    judged(services.nvidia_services(True, which, ask, tmp_path), "ok", FABRIC)
+    unit(others={FABRIC: nvidia()})
+    judged(services.nvidia_services(False, which, ask, tmp_path), "ok", FABRIC)
+    unit(mode="stuck")
+    judged(services.nvidia_services(True, which, impatient, tmp_path), "warn", "does not answer")
+    judged(services.nvidia_services(True, which, lambda *_: "\n\n=", tmp_path), "ok", "none runs")
+    judged(services.nvidia_services(True, which, ask, tmp_path / "none"), "ok", "not run systemd")
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "words"),
+    [
+        ("b true\n", "warn", "docs/dgx.md, step 6"),
+        ("b false\n", "ok", "RemoveIPC=no"),
+        ("b maybe\n", "ok", "unknown"),
+        ("", "ok", "unknown"),
+    ],
+)
+def test_what_logging_out_takes_from_jobs(
+    tmp_path: Path, said: str, level: str, words: str
+) -> None:
+    asked: list[str] = []
+
+    def answer(command: Sequence[str], limit_s: float) -> str:
+        asked.extend(command)
+        return said
+
+    judged(services.logind(which, answer, tmp_path), level, words)
+    assert asked[1] == "get-property" and asked[-1] == "RemoveIPC"
+
+
+def test_a_logind_that_cannot_be_asked(tmp_path: Path) -> None:
+    def silent(command: Sequence[str], limit_s: float) -> str:
+        raise DeviceError("busctl does not answer within 5 s")
+
+    judged(services.logind(which, silent, tmp_path), "ok", "unknown: busctl does not answer")
+    judged(services.logind(nothing, silent, tmp_path), "ok", "does not run here")
+    judged(services.logind(which, silent, tmp_path / "none"), "ok", "does not run here")
 
 
 # ------------------------------------------------------------------ the time

@@ -40,16 +40,18 @@ class Place:
         beside.write_text(json.dumps(how))
         beside.rename(self.state)
 
-    def client(self, control: Control, *words: str) -> tuple[int, Path]:
-        """A client process, once its server has it."""
+    def client(
+        self, control: Control, *words: str, before: tuple[str, ...] = ()
+    ) -> tuple[int, Path]:
+        """A client process, once its server has it; `before` is the command that runs it."""
         notes = self.folder / f"client-{len(self.children)}"
         child = subprocess.Popen(
-            [sys.executable, str(STANDINS / "mps_client.py"), str(notes), *words],
+            [*before, sys.executable, str(STANDINS / "mps_client.py"), str(notes), *words],
             env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": control.pipes},
         )
         self.children.append(child)
         wait_until(lambda: notes.exists() and "ready" in notes.read_text(), "the client")
-        return child.pid, notes
+        return int(notes.read_text().partition("pid=")[2].split()[0]), notes
 
     def close(self) -> None:
         for child in self.children:
@@ -105,7 +107,10 @@ class Fake(Control):
     def terminate_client(self, server: int, client: int, timeout_s: float = 2.0) -> None:
         self.did.append(f"terminate {server} {client}")
 
-    def quit(self) -> None:
+    def start_server(self, uid: int) -> None:
+        self.did.append(f"start server of {uid}")
+
+    def quit(self, timeout_s: float = 2.0) -> None:
         self.did.append("quit")
 
     def kill(self, servers: Any = ()) -> None:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from radrm.host.mps import control
-from radrm.host.mps.clients import end_clients
 from radrm.host.mps.control import UNKNOWN, Control, Missing, NoAnswer
 from radrm.host.processes.identity import alive
 from tests.host.mps.controls import ONE, TWO, Place, end
@@ -91,28 +89,6 @@ def test_an_old_one_cannot_tell_its_servers_state(place: Place) -> None:
     place.client(control)
     place.wrong(old=True)
     assert [s.status for s in control.probe()] == [UNKNOWN]
-
-
-def test_clients_of_the_attempt_alone_are_terminated_before_a_kill(place: Place) -> None:
-    control = place.control()
-    control.start()
-    mine, notes = place.client(control)
-    _, others = place.client(control)
-    done: list[str] = []
-    end_clients([control], (7, 1), {mine: (7, 1)}.get, lambda: done.append(notes.read_text()))
-    wait_until(lambda: done)
-    wait_until(lambda: "terminate" in notes.read_text())
-    assert "terminate" not in others.read_text()
-
-
-def test_a_kill_goes_on_when_the_control_daemon_does_not_answer(place: Place, mocker: Any) -> None:
-    mocker.patch("radrm.host.mps.clients.LIMIT_S", 0.2)
-    control = place.control()
-    control.start()
-    place.wrong(hang=True)
-    done: list[bool] = []
-    end_clients([control], (7, 1), lambda pid: (7, 1), lambda: done.append(True))
-    wait_until(lambda: done, "the kill")
 
 
 def test_an_answer_of_empty_lines_is_read_once_over() -> None:

@@ -145,7 +145,8 @@ def test_a_failure_during_a_look_is_looked_into_by_the_next(mocker: Any) -> None
 
 
 def test_those_who_stay_after_a_fault_are_ended_by_and_by(mocker: Any) -> None:
-    sent = mocker.patch("radrm.host.mps.keeper.send_signal")
+    sent = mocker.patch("radrm.host.mps.endings.send_signal")
+    mocker.patch("radrm.host.mps.keeper.dies_of", lambda pid, number: pid == os.getppid())
     keeper, fake = up()
     keeper._grace_s = 30.0
     keeper._owner_of = {os.getpid(): (7, 1)}.get
@@ -156,10 +157,12 @@ def test_those_who_stay_after_a_fault_are_ended_by_and_by(mocker: Any) -> None:
         keeper.round(now)
         seen.append(([c.args[2] for c in sent.call_args_list], list(fake.did)))
     term, kill = signal.SIGTERM, signal.SIGKILL
-    ended = ["start", f"terminate 6 {os.getpid()}", f"terminate 6 {os.getppid()}"]
+    # TERM would end the second only: the first keeps its work until KILL.
+    soft = ["start", f"terminate 6 {os.getppid()}"]
+    ended = [*soft, f"terminate 6 {os.getpid()}", f"terminate 6 {os.getppid()}"]
     assert seen == [
         *[([], ["start"])] * 2,
-        *[([term], ["start"])] * 2,
+        *[([term], soft)] * 2,
         *[([term, kill], ended)] * 2,
         ([term, kill], [*ended, "quit", "kill [6]"]),
     ]

@@ -30,7 +30,7 @@ _BY_INDEX, _BY_UUID = "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID"
 _SAMPLE, _METRICS = "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
 _OBJECTS = {"nvmlGpmSampleAlloc": "c_nvmlGpmSample_t", "nvmlEventSetCreate": "c_nvmlEventSet_t"}
 """Functions whose result is an object of the driver, which no recording can hold."""
-_NO_FUNCTION = 13
+_NOT_SUPPORTED, _NO_FUNCTION = 3, 13
 _TIMES = ("timestamp", "latencyUsec")
 """Fields that differ from one GPU and one recording to the next, and that radrm does not read."""
 
@@ -194,7 +194,9 @@ class Player(_InPlaceOfPynvml):
     def _metrics(self, request: Any) -> Any:
         answers = self.gpus[self._samples[_address(request.sample1)]]
         for metric in request.metrics[: request.numMetrics]:
-            metric.nvmlReturn, metric.value = _answer(answers, f"{_METRICS} {metric.metricId}")
+            call = f"{_METRICS} {metric.metricId}"
+            found = _answer(answers, call) if call in answers else (_NOT_SUPPORTED, 0.0)
+            metric.nvmlReturn, metric.value = found
         return request
 
 

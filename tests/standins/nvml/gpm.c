@@ -18,7 +18,9 @@ enum {
     METRIC_SM = 2,
     METRIC_OCCUPANCY = 3,
     METRIC_TENSOR = 5,
-    METRIC_DRAM = 10
+    METRIC_DRAM = 10,
+    METRIC_PCIE_TX = 20,
+    METRIC_PCIE_RX = 21
 };
 
 struct Sample {
@@ -110,6 +112,8 @@ static Figure figure_for(unsigned int metric)
     case METRIC_OCCUPANCY: return SM_OCCUPANCY;
     case METRIC_TENSOR: return TENSOR_UTIL;
     case METRIC_DRAM: return DRAM_UTIL;
+    case METRIC_PCIE_TX: return PCIE_TX_KB_S;
+    case METRIC_PCIE_RX: return PCIE_RX_KB_S;
     default: return FIGURES;
     }
 }
@@ -125,6 +129,8 @@ static void measure(nvmlGpmMetric_t *metric, const struct Sample *first, const s
     else {
         metric->nvmlReturn = NVML_SUCCESS;
         metric->value = second->figure[figure];
+        if (figure == PCIE_TX_KB_S || figure == PCIE_RX_KB_S)
+            metric->value /= 1024; /* in MiB a second */
     }
 }
 

@@ -28,13 +28,18 @@ from radrm.host.gpus.nvidia_smi.lines import (
     parse_gpu,
     parse_missing,
 )
-from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
+from radrm.host.gpus.source import (
+    NO_PROCESS_LIST,
+    GpuSource,
+    OwnerOf,
+    print_every_ms,
+    split_by_owner,
+)
 from radrm.host.gpus.stream import LineKind, Stream, ask
 from radrm.host.gpus.unified import UnifiedMemory
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
 
 SMACT_SOURCE = "nvidia-smi-utilization"
-INTERVAL_MS = 1000
 INSTANCES_S = 2
 """Seconds between two reports about MIG instances: a full report takes nvidia-smi some work."""
 SILENT_S = 5.0
@@ -56,8 +61,9 @@ class NvidiaSmi(GpuSource):
 
     name = "nvidia-smi"
 
-    def __init__(self, command: str = "nvidia-smi") -> None:
+    def __init__(self, command: str = "nvidia-smi", *, interval_s: float = 1.0) -> None:
         self._command = command
+        self._every_ms = print_every_ms(interval_s)
         self._fields = GPU_FIELDS
         self._gpus: dict[str, tuple[float, GpuLine]] = {}
         self._apps: dict[tuple[str, int], tuple[float, AppLine]] = {}
@@ -254,7 +260,7 @@ class NvidiaSmi(GpuSource):
     def _looped(self, query: str) -> Sequence[str]:
         if shutil.which(self._command) is None:
             raise DeviceError("nvidia-smi is not installed; install the NVIDIA driver")
-        return [self._command, query, _FORMAT, "-lms", str(INTERVAL_MS)]
+        return [self._command, query, _FORMAT, "-lms", str(self._every_ms)]
 
     def _report_command(self) -> Sequence[str]:
         return [self._command, "-q", "-x", "-l", str(INSTANCES_S)]
@@ -292,10 +298,12 @@ def _instance(line: GpuLine, found: InstanceLine, memory: InstanceMemory | None)
     """Return a MIG instance as a device.
 
     Until its memory is known, its size is the nominal size of its profile (`3g.20gb`) times
-    `LEAST_SHARE`, so that it is never too large.
+    `LEAST_SHARE`, so that it is never too large. A compute instance (`1c.3g.20gb`) may share it.
     """
-    size = re.search(r"\.([0-9]{1,5})gb", found.profile)
-    by_profile_mib = int(int(size[1]) * 1024 * LEAST_SHARE) if size else 0
+    size = re.fullmatch(r"(?:([1-9])c\.)?([1-9])g\.([0-9]{1,5})gb.{0,20}", found.profile)
+    by_profile_mib = int(int(size[3]) * 1024 * LEAST_SHARE) if size else 0
+    if size and size[1]:
+        by_profile_mib = by_profile_mib * int(size[1]) // int(size[2])
     return replace(
         _gpu(line),
         uuid=found.uuid,
@@ -305,4 +313,5 @@ def _instance(line: GpuLine, found: InstanceLine, memory: InstanceMemory | None)
         kind=DeviceKind.MIG,
         parent=line.uuid,
         profile=found.profile,
+        instance=memory.numbers if memory else None,
     )

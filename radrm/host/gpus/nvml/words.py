@@ -21,10 +21,10 @@ GONE = frozenset({INVALID_ARGUMENT, NOT_FOUND, GPU_NOT_FOUND})
 BROKEN = frozenset({GPU_IS_LOST, RESET_REQUIRED})
 """A GPU that can be read again after these was reset."""
 
-# A GPU in use cannot be reset, and reading it is a use. So radrm must stop first.
+# A GPU in use cannot be reset. Reading it is a use, and MPS control daemons outlive radrm.
 RESET = (
-    "when its jobs have ended, stop radrm, run nvidia-smi --gpu-reset as root, start radrm; "
-    "or reboot the server"
+    "when its jobs have ended, run radrm mps stop --all, stop radrm, run nvidia-smi --gpu-reset "
+    "as root, start radrm; or reboot the server"
 )
 REBOOT = "reboot the server"
 

@@ -68,6 +68,10 @@ class Chip:
     activity: float = 50.0
     """In percent, as GPM gives it; `gpm_return` is the error of the metric itself."""
     gpm_return: int = 0
+    gpm_metrics: tuple[int, ...] = (1, 2, 3, 10, 20, 21)
+    """The others are not supported."""
+    gpm_whole: bool = False
+    """A request with a metric that is not supported is refused as a whole."""
     fails: dict[str, int] = field(default_factory=dict)
 
 
@@ -323,10 +327,14 @@ class Driver:
         assert request.version == 1
         assert request.sample1.chip is request.sample2.chip is not None
         assert request.sample1 is not request.sample2
+        chip = request.sample2.chip
         for metric in request.metrics[: request.numMetrics]:
-            scale = {2: 1.0, 3: 0.5}[metric.metricId]
-            metric.nvmlReturn = request.sample2.chip.gpm_return
-            metric.value = request.sample2.chip.activity * scale
+            scale = {2: 1.0, 3: 0.5, 1: 1.25, 10: 0.25, 20: 2.0, 21: 4.0}[metric.metricId]
+            offered = metric.metricId in chip.gpm_metrics
+            if chip.gpm_whole and not offered:
+                raise pynvml.NVMLError(NOT_SUPPORTED)
+            metric.nvmlReturn = chip.gpm_return if offered else NOT_SUPPORTED
+            metric.value = chip.activity * scale
 
 
 def pci(uuid: str | bytes | None) -> Any:

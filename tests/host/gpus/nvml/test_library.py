@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import threading
 
-from radrm.core.records import AttemptMemory, Device, Instant, Reading, UnmanagedProcess
+from radrm.core.records import (
+    AttemptMemory,
+    Counters,
+    Device,
+    Instant,
+    Reading,
+    UnmanagedProcess,
+)
 from radrm.core.words import DeviceKind
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvml import NvmlGpus, find
@@ -216,10 +223,12 @@ def measured(feed: Gpm, uuid: str) -> float:
 
 
 def test_gpm(nvml: Nvml) -> None:
-    gpu, other = nvml.gpu(model=H100, sm_util=62.5, sm_occupancy=25), nvml.gpu()
+    more = {"graphics_util": 75, "sm_occupancy": 25, "dram_util": 50, "pcie_tx_kb_s": 2048}
+    gpu, other = nvml.gpu(model=H100, sm_util=62.5, **more), nvml.gpu()
     feed = fed(listed(nvml))
     assert measured(feed, gpu) == 0.625
-    assert feed.occupancy(gpu) == 0.25
+    sample = feed.latest(gpu)
+    assert sample and sample.counters == Counters(0.75, 0.25, 0.5, 2.0, None)
     assert feed.error(gpu) is None
     assert (feed.latest(other), feed.error(other)) == (None, None)
     feed.close()
@@ -234,7 +243,6 @@ def test_gpm_that_has_no_figure(nvml: Nvml) -> None:
     nvml.set(gpu, sm_util=12.5)
     assert measured(feed, gpu) == 0.125
     assert feed.error(gpu) is None
-    assert feed.occupancy(gpu) == 0.0
 
 
 def test_gpm_of_mig_instances(nvml: Nvml) -> None:

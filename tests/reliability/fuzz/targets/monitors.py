@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from radrm.host.gpus.dcgm import Dmon, parse_discovery, parse_hierarchy
+from radrm.host.gpus.dcgm_output import Dmon, parse_discovery, parse_hierarchy
 from radrm.host.gpus.exporter import Pages, parse_metrics
 from radrm.host.gpus.nvidia_smi.instances import Report, parse_instances
 from radrm.host.gpus.nvidia_smi.lines import GPU_FIELDS, OLD_GPU_FIELDS, parse_app, parse_gpu

@@ -1,0 +1,120 @@
+"""Launches that wait until their MPS server can take them.
+
+Theory of operation. CUDA starts a server for its first client, which takes seconds where no
+persistence daemon runs. A server that initialises, or removes the work of a client, refuses new
+ones with error 807 (MPS guide, "Troubleshooting"). So a launch waits for the end of both, and a
+server is started before its first client: `start_server -uid` with the job's user. A server for
+all users belongs to root. The keeper's thread does this at each of its looks. What waits is only
+in memory: a restart finds an attempt that never began, and its job returns to the queue.
+
+Nothing waits for ever. After `LIMIT_S`, if the control daemon does not know the command, or if it
+has stopped to work, the launch goes on: then CUDA starts the server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from radrm.host.mps.control import ACTIVE, PROGRAM, UNKNOWN, Control, NoAnswer, Server, user_of
+from radrm.host.mps.seen import Seen
+
+log = logging.getLogger("radrm")
+
+LIMIT_S = 30.0
+"""Real seconds that a launch waits for its server."""
+APPEARS_S = 3.0
+"""Real seconds after the command until a server must be in the list of servers."""
+
+
+@dataclass(slots=True)
+class _Launch:
+    """A launch of this user's job. `until`: when it goes on anyway; None before the first look."""
+
+    uid: int
+    then: Callable[[], None]
+    until: float | None = None
+
+
+class Launches:
+    """The launches that wait for a server of one control daemon. `name` is its name in the log.
+
+    Any thread may call `add` and `has_server`; the keeper's thread calls the others.
+    """
+
+    def __init__(self, name: str, control: Control) -> None:
+        self._name = name
+        self._control = control
+        self._waiting: list[_Launch] = []
+        self._asked: dict[int, float] = {}
+        """By user: when the control daemon was asked for a server."""
+        self._without: int | None = None
+        """The pid of a control daemon that starts no server when it is asked to."""
+
+    @property
+    def waiting(self) -> bool:
+        """True if launches wait."""
+        return bool(self._waiting)
+
+    def add(self, uid: int, then: Callable[[], None]) -> None:
+        """Have a launch of this user's job wait; `then` is called once, in the keeper's thread."""
+        self._waiting.append(_Launch(uid, then))
+
+    def has_server(self, uid: int, seen: Seen, several: bool) -> bool:
+        """Return whether a server takes clients of this user now, as far as radrm can bring about.
+
+        `several`: servers may be for all users.
+        """
+        if self._without is not None and self._without == seen.pid:
+            return True
+        return any(
+            server.status in (ACTIVE, UNKNOWN) and _is_for(server, uid, several)
+            for server in seen.servers
+        )
+
+    def look(self, now: float, seen: Seen | None, several: bool) -> bool:
+        """Start servers that are missing, and let those go on whose server is ready.
+
+        `seen` None: the control daemon does not work, so all go on. Returns whether some still
+        wait.
+        """
+        for launch in tuple(self._waiting):
+            if seen is None or self._may_go(launch, now, seen, several):
+                self._waiting.remove(launch)
+                launch.then()
+        if not self._waiting:
+            self._asked.clear()
+        return bool(self._waiting)
+
+    def _may_go(self, launch: _Launch, now: float, seen: Seen, several: bool) -> bool:
+        if launch.until is None:
+            launch.until = now + LIMIT_S
+        if self.has_server(launch.uid, seen, several):
+            return True
+        if now >= launch.until:
+            log.warning("MPS of %s: no server within %g s; CUDA starts it", self._name, LIMIT_S)
+            return True
+        if any(_is_for(server, launch.uid, several) for server in seen.servers):
+            return False  # it initialises
+        owner = 0 if several else launch.uid
+        asked = self._asked.get(owner)
+        if asked is not None:
+            if now - asked < APPEARS_S:
+                return False
+            if not seen.servers:
+                self._without = seen.pid
+                log.info("MPS of %s: this %s starts no server by command", self._name, PROGRAM)
+            return True
+        self._asked[owner] = now
+        try:
+            self._control.start_server(owner)
+        except NoAnswer as error:
+            log.warning("MPS of %s: no server is started before its client: %s", self._name, error)
+            return True
+        return False
+
+
+def _is_for(server: Server, uid: int, several: bool) -> bool:
+    owner = user_of(server.pid)
+    return owner == uid or (several and owner == 0)

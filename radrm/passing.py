@@ -1,0 +1,71 @@
+"""Judge whether a failure lies with the GPU's MPS server or driver, and may pass.
+
+CUDA gives such failures errors of their own (CUDA driver API, `CUresult`): 805 to 807 and 810 for
+MPS, 802 for a driver or NVLink fabric that is not ready yet. As for out-of-memory two things must
+agree: a failed exit, and the error where the program ended (`last_words.py`).
+
+PyTorch only warns when it finds no GPU, and the program fails later for want of one. So its warning
+near the end counts, too.
+"""
+
+from __future__ import annotations
+
+import re
+
+from radrm.core.records import Exit
+from radrm.last_words import AFTERMATH_LINES, lines_of, search
+from radrm.oom import ended_by_itself
+
+_ERRORS = (
+    (805, "it could not connect to its MPS server", "MPS_CONNECTION_FAILED", "MpsConnectionFailed"),
+    (806, "it has lost its MPS server", "MPS_RPC_FAILURE", "MpsRpcFailure"),
+    (807, "its MPS server took no new client", "MPS_SERVER_NOT_READY", "MpsServerNotReady"),
+    (810, "its MPS server has ended its work", "MPS_CLIENT_TERMINATED", "MpsClientTerminated"),
+    (802, "the GPU's driver was not ready", "SYSTEM_NOT_READY", "SystemNotReady"),
+)
+"""Number, meaning, and the names of the driver's and of the runtime's interface."""
+_TEXTS = {
+    802: "system not yet initialized",
+    805: "MPS client failed to connect to the MPS control daemon or the MPS server",
+    806: "the remote procedural call between the MPS server and the MPS client failed",
+    807: "MPS server is not ready to accept new MPS client requests",
+    810: "the MPS client has been terminated by the server",
+}
+"""What `cuGetErrorString` says."""
+
+
+def _pattern(number: int, driver: str, runtime: str) -> re.Pattern[str]:
+    names = rf"\bCUDA_ERROR_{driver}\b|\bcudaError{runtime}\b"
+    # Other programs have such systems, too, so this text needs CUDA's number or name.
+    before = r"(?:[Ee]rror 802: |\bCUDA\b.{0,40})" if number == 802 else ""
+    return re.compile(rf"{names}|\bCUDA error:? {number}\b|{before}{re.escape(_TEXTS[number])}")
+
+
+_SIGNATURES = tuple(
+    (_pattern(number, driver, runtime), f"{meaning} (CUDA error {number})")
+    for number, meaning, driver, runtime in _ERRORS
+)
+_NO_GPU = re.compile(r"CUDA initialization: .{0,300}Error \d{3}: ")
+
+
+def passing_error(exit: Exit, tail: str) -> str | None:
+    """Return why a failure may pass, for users. None: success, or no such error.
+
+    Only the last `last_words.TAIL_BYTES` characters of `tail` count. This function never raises,
+    and its time is linear in these characters: the output may come from any program.
+    """
+    if exit.ok or not ended_by_itself(exit):
+        return None
+    lines = lines_of(tail)
+    found = search(lines, _meaning)
+    if found is not None:
+        return found
+    warned = filter(_NO_GPU.search, lines[-AFTERMATH_LINES:])
+    return next(filter(None, map(_meaning, warned)), None)
+
+
+def _meaning(line: str) -> str | None:
+    for pattern, meaning in _SIGNATURES:
+        if pattern.search(line):
+            return meaning
+    return None
