@@ -277,6 +277,8 @@ class Attempt:
     caps: Caps = ()
     """The most memory that its processes may hold on each of its devices: each client of MPS, or
     all together where the driver enforces it. A device without a cap is missing."""
+    caps_refused: str | None = None
+    """Why the driver does not enforce its caps; None if it does, or if it was not asked."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""
