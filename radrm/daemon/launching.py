@@ -110,7 +110,8 @@ def plan_launch(
     if options.snapshot is not None:  # the logs stay outside
         environment.setdefault("RADRM_SUBMIT_DIR", os.path.normpath(cwd))
         cwd = os.path.join(cwd, options.snapshot)
-    rules = site.isolation.rules(devices)
+    ours = job.adopted is None  # nothing limits a process that is only watched
+    rules = site.isolation.rules(devices) if ours else None
     has_interpreter_line = (job_file.script or "").startswith("#!")
     return LaunchPlan(
         serial=action.serial,
@@ -139,7 +140,7 @@ def plan_launch(
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
         silent_s=options.silent_limit_s,
-        cpu_list=cpus_near(action.placement.shares, devices, options, site),
+        cpu_list=cpus_near(action.placement.shares, devices, options, site) if ours else None,
         binds_tasks=job.spec.resizing is Resizing.LIVE,
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
         adopts=_watched(job),

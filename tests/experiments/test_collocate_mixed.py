@@ -53,8 +53,8 @@ def test_the_published_mix(mode: str, first: float, second: float, printed: floa
 def test_the_verdict_is_of_the_best_mode() -> None:
     rounds = [Round(mode=mode, runs=(run(a), run(b))) for mode, a, b, _ in PUBLISHED]
     assert verdict(Mixed(ALONE, rounds)) == (
-        "Together by mps they take 13% less time than one after another; times as long as alone: "
-        "program 1 1.04, program 2 1.05."
+        "Together by mps they take 13% less time than one after another; their own times are "
+        "1.04 (program 1), 1.05 (program 2) times those alone."
     )
     worse = Round(mode="timeslice", runs=(run(7), run(2)))
     said = verdict(Mixed(ALONE, [worse]))

@@ -16,7 +16,7 @@ from radrm.daemon.answers.past.report import report
 from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
-from radrm.daemon.intake.adoption import adoptable
+from radrm.daemon.intake.adoption import adoptable, refuse_limit
 from radrm.daemon.intake.estimation import SAME_RUNS
 from radrm.daemon.launches.logs import log_paths
 from radrm.daemon.loop import Loop
@@ -200,7 +200,9 @@ def which_process(loop: Loop, words: Words, uid: int) -> Document:
         raise UsageError("the request takes a process and its start")
     if memory is not None and not is_text(memory):
         raise UsageError("the request takes a size as text")
-    declared = typed({"gpu-memory": memory} if memory else {}, "radrm adopt").gpu_memory_mib
+    options = typed({"gpu-memory": memory} if memory else {}, "radrm adopt")
+    refuse_limit(options)
+    declared = options.gpu_memory_mib
     snapshot, asked = loop.scheduler.snapshot, AdoptOption(pid, start, boot_id())
     found = adoptable(snapshot, asked, uid, declared, loop.parts.launcher.owner_of)
     index = {each.device.uuid: each.device.index for each in snapshot.devices}

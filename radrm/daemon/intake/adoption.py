@@ -25,7 +25,8 @@ from radrm.core.units import show_mib
 from radrm.daemon.intake.envelopes import user_name
 from radrm.errors import Refused
 from radrm.host.processes.identity import boot_id
-from radrm.host.processes.procfs import read_stat, status_of, uid_of
+from radrm.host.processes.procfs import Stat, read_stat, status_of, uid_of
+from radrm.jobfile.options import Options
 from radrm.jobfile.radfile import JobFile
 from radrm.jobfile.relations import AdoptOption
 
@@ -38,6 +39,8 @@ ALLOWED = frozenset(
 """The options of a job that adopts: the others would need a start, or an end by radrm."""
 MOST_ANCESTORS = 64
 """Looked at above one process."""
+MOST_LOOKED_AT = 4096
+"""Processes that are looked at for one adoption: chains of them cost their maker's own request."""
 
 
 class Knows(Protocol):
@@ -54,6 +57,7 @@ def of_job(loop: Knows, job_file: JobFile, uid: int) -> Adopted:
     wrong = sorted(job_file.raw.keys() - ALLOWED)
     if wrong:
         raise Refused(f"--{wrong[0]} does not apply to a process that runs already; leave it out")
+    refuse_limit(options)
     snapshot = loop.scheduler.snapshot
     try:
         found = adoptable(snapshot, options.adopt, uid, options.gpu_memory_mib)
@@ -69,6 +73,14 @@ def of_job(loop: Knows, job_file: JobFile, uid: int) -> Adopted:
     return found
 
 
+def refuse_limit(options: Options) -> None:
+    """Raise `Refused` for a limit of GPU memory: none can be set for a process that runs."""
+    if options.gpu_memory_max_mib not in (None, options.gpu_memory_mib):
+        raise Refused(
+            "--gpu-memory: nothing limits a process that runs already; say only what to reserve"
+        )
+
+
 def adoptable(
     snapshot: Snapshot,
     asked: AdoptOption,
@@ -80,10 +92,11 @@ def adoptable(
     _refuse_process(snapshot, asked, uid, owner_of)
     places: list[tuple[str, int, int]] = []
     pids: list[int] = []
+    families = Families()
     for device in snapshot.devices:
         reading = device.reading
         listed = reading.unmanaged if reading is not None and reading.error is None else ()
-        its = [each for each in listed if _descends(each.pid, asked)]
+        its = [each for each in listed if families.descends(each.pid, asked)]
         if its:
             amounts = [each.used_mib for each in its]
             known = [mib for mib in amounts if mib is not None]
@@ -125,25 +138,39 @@ def _refuse_process(
     job = snapshot.job(mine[0]) if mine is not None else None
     if job is not None:
         raise Refused(f"process {pid} belongs to job {job.label}")
-    if any(above == pid for above, _ in _line_of(os.getpid())):
+    if any(above == pid for above, _ in Families().line_of(os.getpid())):
         raise Refused(
             f"process {pid} is this daemon, or has started it; name the process on the GPU"
         )
 
 
-def _descends(pid: int, asked: AdoptOption) -> bool:
-    """Return whether a process is this one, or a descendant of it."""
-    return any(each == (asked.pid, asked.start_ticks) for each in _line_of(pid))
+class Families:
+    """Looks at the ancestors of processes, at each process once, and at `MOST_LOOKED_AT` in all."""
 
+    def __init__(self) -> None:
+        self._stats: dict[int, Stat | None] = {}
 
-def _line_of(pid: int) -> Iterator[tuple[int, int]]:
-    """Yield the pid and start time of a process and of its ancestors, without init."""
-    for _ in range(MOST_ANCESTORS):
-        stat = read_stat(pid) if pid > 1 else None
-        if stat is None:
-            return
-        yield pid, stat.start_ticks
-        pid = stat.parent
+    def descends(self, pid: int, asked: AdoptOption) -> bool:
+        """Return whether a process is this one, or a descendant of it."""
+        return any(each == (asked.pid, asked.start_ticks) for each in self.line_of(pid))
+
+    def line_of(self, pid: int) -> Iterator[tuple[int, int]]:
+        """Yield the pid and start time of a process and of its ancestors, without init."""
+        for _ in range(MOST_ANCESTORS):
+            stat = self._stat(pid)
+            if stat is None:
+                return
+            yield pid, stat.start_ticks
+            pid = stat.parent
+
+    def _stat(self, pid: int) -> Stat | None:
+        if pid <= 1:
+            return None
+        if pid not in self._stats:
+            if len(self._stats) >= MOST_LOOKED_AT:
+                return None
+            self._stats[pid] = read_stat(pid)
+        return self._stats[pid]
 
 
 def _amounts(

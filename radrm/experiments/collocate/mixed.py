@@ -112,8 +112,8 @@ def verdict(results: Mixed) -> str:
     if best is None or changed is None:
         return "No verdict: no round together could be compared with the programs alone."
     slower = results.slowdowns(best)
-    known = [f"program {n} {s:.2f}" for n, s in enumerate(slower, start=1) if s is not None]
-    each = f"; times as long as alone: {', '.join(known)}" if known else ""
+    shown = [f"{s:.2f} (program {n})" for n, s in enumerate(slower, start=1) if s is not None]
+    each = f"; their own times are {', '.join(shown)} times those alone" if shown else ""
     if changed >= 0:
         return (
             f"Sharing does not pay for these programs: at best, by {best.mode}, they take "

@@ -5,6 +5,7 @@ The files, in the order in which they may import one another:
     unmanaged        descriptions of processes that radrm did not start
     unmanaged_rules  when such a process is logged or signalled
     unmanaged_watch  logs and signals them
+    compute_instances  MIG instances that share the memory of one
     unified          the memory of GPUs that use the server's
     nvml             real GPUs, read through NVML (a folder)
     power_limit      the power limit of GPUs

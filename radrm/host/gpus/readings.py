@@ -19,9 +19,11 @@ from dataclasses import dataclass, replace
 
 from radrm.config import ReadingsConfig
 from radrm.core.records import Device, Instant, Reading
+from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus import nvml
+from radrm.host.gpus.compute_instances import divided, separated
 from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
@@ -73,7 +75,7 @@ class Readings(SourceAround):
     # ------------------------------------------------------------- the source
 
     def devices(self) -> tuple[Device, ...]:
-        devices = self.source.devices()
+        devices = divided(self.source.devices())
         now = {device.uuid: device for device in devices}
         if now != self._devices:
             self._devices = now
@@ -89,11 +91,10 @@ class Readings(SourceAround):
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         readings = self.source.read(uuids, at, owner_of)
-        if not self._feeds and not self._required:
-            return readings
-        found = tuple(self._with_smact(reading) for reading in readings)
-        self._log_changes()
-        return found
+        if self._feeds or self._required:
+            readings = tuple(self._with_smact(reading) for reading in readings)
+            self._log_changes()
+        return separated(readings, self._devices.values())
 
     def take_over(self, other: GpuSource) -> None:
         """Copy also which feed has measured which device."""
@@ -208,12 +209,11 @@ class Readings(SourceAround):
         self._unsaid.clear()
 
     def _name(self, uuids: Sequence[str]) -> str:
-        """Return `GPU 0 (UUID)` for one device, and `GPU 0, 1, 2` for several."""
+        """Return `GPU 0 (UUID)` for one device, and `GPU 0-2` for several."""
         devices = [self._devices[uuid] for uuid in uuids if uuid in self._devices]
         if len(devices) == 1:
             return f"GPU {devices[0].index} ({devices[0].uuid})"
-        indices = sorted({device.index for device in devices})
-        return f"GPU {', '.join(map(str, indices))}" if indices else ", ".join(uuids)
+        return gpus_named(d.index for d in devices) if devices else ", ".join(uuids)
 
 
 @dataclass(frozen=True, slots=True)

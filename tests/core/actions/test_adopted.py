@@ -15,7 +15,9 @@ from radrm.core.lifecycle import stops
 from radrm.core.lifecycle.adopted import ENDED, OVER
 from radrm.core.proposals import Cancel, Migrate, Preempt, Proposal, SetShares, TakeCheckpointNow
 from radrm.core.records import (
+    DECLARED,
     Adopted,
+    Estimate,
     Exit,
     Job,
     JobSpec,
@@ -24,7 +26,7 @@ from radrm.core.records import (
     Role,
     UnmanagedProcess,
 )
-from radrm.core.words import Collocation, DeviceKind, JobState, Outcome, StopReason
+from radrm.core.words import Collocation, DeviceKind, JobState, Outcome, Quantity, StopReason
 from tests.core.placements import MPS, SAVES, on, propose, refused, server, start
 from tests.core.reservations.servers import reserve
 from tests.world import GIB, World, gpus
@@ -40,10 +42,13 @@ def read(world: World, *used: tuple[int, int], uuid: str = "GPU-0") -> None:
     world.step(ev.ReadingsTaken(at=world.now, readings=(reading,)))
 
 
-def adopt(world: World, adopted: Adopted = PROCESS, **spec: Any) -> Job:
+def adopt(
+    world: World, adopted: Adopted = PROCESS, known: tuple[Estimate, ...] = (), **spec: Any
+) -> Job:
     needs = Needs(gpus=len(adopted.devices))
     fields = {"name": "train", "user": "ann", "uid": 1000, "roles": (Role(needs=needs),), **spec}
-    job = Job(world.next_id, f"T{world.next_id}", JobSpec(**fields), world.now, adopted=adopted)
+    job = Job(world.next_id, f"T{world.next_id}", JobSpec(**fields), world.now)
+    job = replace(job, adopted=adopted, estimates=known)
     world.next_id += 1
     world.step(ev.JobSubmitted(at=world.now, job=job))
     return world.jobs[job.id]
@@ -263,3 +268,15 @@ def test_on_a_mig_instance_it_has_the_instance() -> None:
     read(world, (4711, 10 * GIB))
     attempt = world.live(adopt(world))
     assert attempt is not None and attempt.placement.collocation is Collocation.MIG
+
+
+def test_no_cap_is_claimed_for_it() -> None:
+    """The driver would limit the watcher's control group, in which the process is not."""
+    world = server(*gpus(1, caps=True))
+    read(world, (4711, 10 * GIB))
+    its = Estimate(Quantity.MEMORY, 11 * GIB, 11 * GIB, DECLARED)
+    job = adopt(world, PROCESS, (its,))
+    attempt = world.live(job)
+    assert attempt is not None and attempt.caps == ()
+    (launch,) = (each for each in world.actions if isinstance(each, act.Launch))
+    assert launch.cap_mib is None

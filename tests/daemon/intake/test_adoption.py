@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from radrm.core import events as ev
 from radrm.core.records import Reading, UnmanagedProcess
+from radrm.daemon.intake import adoption
 from radrm.daemon.intake.adoption import ALLOWED, adoptable, of_job
 from radrm.daemon.intake.batch import take_in
 from radrm.errors import Refused, UsageError
@@ -178,6 +180,37 @@ def test_a_jobs_process_is_named_with_its_job(family: tuple[int, int]) -> None:
     assert said == f"process {family[0]} belongs to job {job.label}"
 
 
+def test_chains_of_processes_are_looked_along_for_a_bounded_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = []
+
+    def endless(pid: int) -> Any:
+        looks.append(pid)
+        return SimpleNamespace(start_ticks=pid, parent=pid + 1)
+
+    monkeypatch.setattr(adoption, "read_stat", endless)
+    families = adoption.Families()
+    asked = AdoptOption(5000 + adoption.MOST_ANCESTORS, 5000 + adoption.MOST_ANCESTORS, "")
+    assert not families.descends(5000, asked) and families.descends(5001, asked)
+    for pid in range(10_000, 10_000_000, 1000):
+        assert not families.descends(pid, asked)
+    assert len(looks) == len(set(looks)) == adoption.MOST_LOOKED_AT
+
+
+def test_a_thousand_adoptions_of_a_process_are_one_job(family: tuple[int, int]) -> None:
+    """All envelopes of one look are checked before the first of them is a job."""
+    world = shown((family[0], GIB))
+    batch = taken_in(world, text(family[0]))
+    for number in range(1, 1001):
+        (event,) = batch.events(0, number, number, world.now)
+        world.step(event)
+    states = [world.jobs[number].state.value for number in range(1, 1001)]
+    assert states == ["RUNNING", *["FAILED"] * 999]
+    assert world.jobs[1000].reason == f"process {family[0]} belongs to job 1"
+    assert world.scheduler.snapshot.devices[0].reserved_mib == 2 * GIB
+
+
 # ------------------------------------------------------------------ envelopes, also forged ones
 
 
@@ -207,6 +240,8 @@ def test_an_envelope_is_checked_again(family: tuple[int, int]) -> None:
     assert batch.known.estimates[0].source == "declared" and batch.known.fingerprint is None
     assert "belongs to" in taken_in(world, text(parent), uid=ME + 1).refused
     assert "no GPU" in taken_in(shown(), text(parent)).refused
+    limit = taken_in(world, text(parent), **{"gpu-memory": "3G:5G"}).refused
+    assert limit is not None and "nothing limits a process that runs already" in limit
     wrong = taken_in(world, text(parent), gpus="2").refused
     assert "is on 1 GPUs now, not on 2; adopt it again" in wrong
 

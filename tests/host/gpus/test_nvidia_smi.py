@@ -353,6 +353,15 @@ def test_a_report(
     assert report.memory == {(A, n): (5.0, memory) for n, memory in wanted.items()}
 
 
+def test_a_report_has_the_numbers_of_compute_instances() -> None:
+    report, numbers = Report(), ("<gpu_instance_id>2</gpu_instance_id>",)
+    both = (*numbers, "<compute_instance_id>1</compute_instance_id>")
+    found = [("<index>0</index>", *both, *MEMORY), ("<index>1</index>", *numbers, *MEMORY)]
+    for line in lines(*found):
+        report.take(line)
+    assert [report.memory[A, n][1].numbers for n in (0, 1)] == [(2, 1), None]
+
+
 @given(st.lists(st.sampled_from([*lines(("<index>0</index>", *MEMORY)), "", "x", "<a><b>", "<<"])))
 def test_a_damaged_report(found: list[str]) -> None:
     report = Report()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -85,6 +86,35 @@ def test_where_nothing_is_isolated_there_is_one_reason() -> None:
     assert Isolation().rules([gpu(0)]) is None
     assert find(True, 1000).reason == "the daemon does not run as root"
     assert find(False, 0).reason == "gpus.isolate = false"
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EPERM, "attaches no device program (eBPF): Operation not permitted"),
+        (errno.ENOSYS, "it needs Linux 4.15 or newer"),
+        (errno.EINVAL, "it needs Linux 4.15 or newer"),
+    ],
+)
+def test_a_kernel_that_attaches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    def refused(group: str, rules: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(cgroups, "place", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(bpf, "attach", refused)
+    isolation = find(True, 0)
+    assert words in str(isolation.reason)
+    assert isolation.rules([]) is None
+    assert list(tmp_path.iterdir()) == [], "the trial leaves nothing"
+
+
+def test_a_server_without_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "place", lambda name: None)
+    assert find(True, 0).reason == "there is no cgroup v2"
+    monkeypatch.setattr(cgroups, "place", lambda name: str(tmp_path / "none" / name))
+    assert "no control group can be made" in str(find(True, 0).reason)
 
 
 # ---------------------------------------------------------------- the kernel

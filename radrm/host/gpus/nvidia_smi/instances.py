@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from radrm.host.gpus.nvidia_smi.lines import count, is_uuid
 from radrm.host.gpus.stream import LineKind
 
+_NUMBERS = ("gpu_instance_id", "compute_instance_id")
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceLine:
@@ -35,11 +37,13 @@ def parse_instances(printed: str) -> dict[str, list[InstanceLine]]:
 
 @dataclass(frozen=True, slots=True)
 class InstanceMemory:
-    """The memory of a MIG instance in one round."""
+    """The memory of a MIG instance in one round, and the numbers of its GPU instance and compute
+    instance."""
 
     total_mib: int
     reserved_mib: int
     used_mib: int
+    numbers: tuple[int, int] | None = None
 
 
 class Report:
@@ -83,7 +87,9 @@ class Report:
         assert self._instance is not None
         if name.endswith("fb_memory_usage"):  # `shared_...` if compute instances share the memory
             self._in_memory = not name.startswith("/")
-        elif name == "index" or (self._in_memory and name in ("total", "reserved", "used")):
+        elif name in ("index", *_NUMBERS) or (
+            self._in_memory and name in ("total", "reserved", "used")
+        ):
             figure = count(value.removesuffix(" MiB") if value else None)
             if figure is not None:
                 self._instance[name] = figure
@@ -92,5 +98,7 @@ class Report:
         found, self._instance = self._instance or {}, None
         total, used = found.get("total"), found.get("used")
         if "index" in found and total and used is not None and used <= total:
-            memory = InstanceMemory(total, min(found.get("reserved", 0), total), used)
+            gpu, compute = (found.get(name) for name in _NUMBERS)
+            numbers = None if gpu is None or compute is None else (gpu, compute)
+            memory = InstanceMemory(total, min(found.get("reserved", 0), total), used, numbers)
             self._found[found["index"]] = memory

@@ -298,10 +298,12 @@ def _instance(line: GpuLine, found: InstanceLine, memory: InstanceMemory | None)
     """Return a MIG instance as a device.
 
     Until its memory is known, its size is the nominal size of its profile (`3g.20gb`) times
-    `LEAST_SHARE`, so that it is never too large.
+    `LEAST_SHARE`, so that it is never too large. A compute instance (`1c.3g.20gb`) may share it.
     """
-    size = re.search(r"\.([0-9]{1,5})gb", found.profile)
-    by_profile_mib = int(int(size[1]) * 1024 * LEAST_SHARE) if size else 0
+    size = re.fullmatch(r"(?:([1-9])c\.)?([1-9])g\.([0-9]{1,5})gb.{0,20}", found.profile)
+    by_profile_mib = int(int(size[3]) * 1024 * LEAST_SHARE) if size else 0
+    if size and size[1]:
+        by_profile_mib = by_profile_mib * int(size[1]) // int(size[2])
     return replace(
         _gpu(line),
         uuid=found.uuid,
@@ -311,4 +313,5 @@ def _instance(line: GpuLine, found: InstanceLine, memory: InstanceMemory | None)
         kind=DeviceKind.MIG,
         parent=line.uuid,
         profile=found.profile,
+        instance=memory.numbers if memory else None,
     )
