@@ -15,6 +15,8 @@
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
+#   make gpu-accept PART=1    the acceptance run on a GPU, in three parts of under ten minutes; all without PART
+#   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
 #   make generated  write the files that are made from the code: manual pages, references
 #   make venv       only the virtual environment, with all that developing needs
 #
@@ -26,7 +28,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test generated venv
+  systemd mutants properties gpu-test gpu-accept gpu-wheels generated venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -80,8 +82,24 @@ properties: $(VENV)/.dev
 	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "not daemon" tests/core tests/contract \
 	  tests/planners tests/radrun/shards tests/jobfile tests/estimators
 
-gpu-test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n0 -m gpu -rs tests/gpu
+# These ask no package index: a rented machine may have none. They take the environment where it is
+# made, else the system's Python, which lends its PyTorch, and what that lacks from wheels/.
+GPU_PYTHON ?= $(if $(wildcard $(VENV)/.dev),$(BIN)/python,$(PYTHON))
+GPU_VERSION ?= 3.12
+
+gpu-test:
+	@$(GPU_PYTHON) -m tests.gpu.acceptance.packages -m pytest -o addopts= -m gpu -rs tests/gpu
+
+PART ?=
+gpu-accept:
+	@$(GPU_PYTHON) -m tests.gpu.acceptance $(if $(PART),--part $(PART))
+
+gpu-wheels: $(BIN)/python
+	$(BIN)/python -m tests.gpu.acceptance.packages --list | \
+	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --dest wheels \
+	  --only-binary=:all: --python-version $(GPU_VERSION) --platform manylinux2014_x86_64 \
+	  --platform manylinux_2_17_x86_64 --platform manylinux_2_28_x86_64 --platform any \
+	  --requirement /dev/stdin
 
 generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference

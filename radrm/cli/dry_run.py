@@ -10,7 +10,7 @@ import shlex
 import sys
 
 from radrm.errors import RadrmError, plain
-from radrm.jobfile.confirmation import understood, unit_notes
+from radrm.jobfile.confirmation import notes_on, understood
 from radrm.jobfile.sweeps import array_of, sweep_of, with_values
 
 TYPE_CHECKING = False
@@ -112,7 +112,7 @@ def _lines(result: dict[str, Any], document: dict[str, Any]) -> Iterator[str]:
     yield plain(
         f"Would submit {document['name']}{many}, {gpus} GPU{'' if gpus == 1 else 's'}{asked}{held}"
     )
-    for note in (*job_file.notes, *unit_notes(job_file.raw)):
+    for note in notes_on(job_file):
         yield plain(f"  note: {note}")
     if document["estimate_source"] not in (None, "declared"):
         yield plain(f"  estimate: {_memory(document)} per GPU (from {document['estimate_source']})")

@@ -1,4 +1,4 @@
-"""Convert sizes and durations from text to numbers, and back.
+"""Convert sizes and durations from text to numbers, and back; name several GPUs.
 
 `4G`, `4GiB`, `4096M` and `4096` are all 4096 MiB; `90`, `1:30`, `0:01:30`,
 `1-00:00:00` and `90s 5m 2h 1d` are durations.
@@ -7,6 +7,10 @@
 from __future__ import annotations
 
 import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 WHOLE_DEVICE_MIB = 2**30
 """A whole device of any size. The prototype's mark "failed or too large" becomes this."""
@@ -90,3 +94,17 @@ def show_seconds(seconds: float | None) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def gpus_named(indices: Iterable[int]) -> str:
+    """Return `GPU 0-3, 5` for these indices."""
+    spans: list[list[int]] = []
+    for index in sorted(set(indices)):
+        if spans and spans[-1][-1] == index - 1:
+            spans[-1].append(index)
+        else:
+            spans.append([index])
+    words = [
+        f"{span[0]}-{span[-1]}" if len(span) > 2 else ", ".join(map(str, span)) for span in spans
+    ]
+    return f"GPU {', '.join(words)}"

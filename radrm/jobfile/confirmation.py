@@ -10,9 +10,15 @@ from radrm.jobfile.options import BY_NAME, MOMENTS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.jobfile.options import Options, RawOptions
+    from radrm.jobfile.radfile import JobFile
 
 _CLEAR_MIB, _CLEAR_S = 1024, 3600
 """From these on a number without a unit is hardly meant in a larger one."""
+
+
+_CONTAINER = re.compile(r"(?m)^[^#\n]*\b(docker|podman) (?:container )?run\b")
+_LONGEST_LOOK = 64 * 1024
+"""Characters of a script that are searched for a container."""
 
 
 def understood(options: Options, raw: RawOptions) -> str:
@@ -51,3 +57,20 @@ def unit_notes(raw: RawOptions) -> list[str]:
         elif unit == "_s" and float(text) < _CLEAR_S:
             notes.append(f"--{name}={text} is {text} seconds; for minutes write {text}m")
     return notes
+
+
+def notes_on(job_file: JobFile) -> list[str]:
+    """All notes for the submitter of a job."""
+    return [*job_file.notes, *unit_notes(job_file.raw), *_container_notes(job_file)]
+
+
+def _container_notes(job_file: JobFile) -> list[str]:
+    """A note on a container that is started without radrm's arguments."""
+    text = (job_file.script or " ".join(job_file.argv))[:_LONGEST_LOOK]
+    found = _CONTAINER.search(text)
+    if found is None or "RADRM_CONTAINER_ARGS" in text or job_file.options.gpus == 0:
+        return []
+    return [
+        f"`{found[1]} run` without $RADRM_CONTAINER_ARGS: radrm may not know whose the container "
+        "is, and it is no client of MPS and has no memory cap (docs/containers.md)"
+    ]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +17,8 @@ from radrm.core.records import Device, Instant
 from radrm.core.words import DeviceKind
 from radrm.host.gpus.nvml import NvmlGpus, find
 from tests.gpu import smi, torch_python
-from tests.gpu.server import RealServer
+from tests.gpu.requirements import missing, required
+from tests.gpu.server import RealServer, short_folder
 
 QUIET_MIB = 1024
 """So much may be in use on the GPU that the tests take."""
@@ -25,11 +26,14 @@ QUIET_MIB = 1024
 MakeServer = Callable[..., RealServer]
 
 
+required()  # a word that is misspelt ends the run at once
+
+
 @pytest.fixture
 def gpus() -> Iterator[NvmlGpus]:
     found = find()
     if found.gpus is None:
-        pytest.skip(f"no real GPU here: {found.reason}")
+        missing("gpu", f"no real GPU here: {found.reason}")
     yield found.gpus
     found.gpus.close()
 
@@ -39,7 +43,7 @@ def rows() -> dict[str, smi.Row]:
     """The GPUs as nvidia-smi prints them."""
     found = smi.gpus()
     if not found:
-        pytest.skip("no nvidia-smi that answers, to compare with")
+        missing("smi", "no nvidia-smi that answers, to compare with")
     return found
 
 
@@ -51,7 +55,7 @@ def device(gpus: NvmlGpus) -> Device:
     for found, reading in zip(whole, readings, strict=True):
         if reading.used_mib is not None and reading.used_mib <= QUIET_MIB:
             return found
-    pytest.skip("every GPU is in use, or is cut into MIG instances")
+    return missing("idle", "every GPU is in use, or is cut into MIG instances")
 
 
 @functools.cache
@@ -64,17 +68,18 @@ def python(device: Device) -> str:
     """A Python whose PyTorch sees the GPU. That there is no GPU at all is said first."""
     found = _python()
     if found.python is None:
-        pytest.skip(str(found.reason))
+        missing("torch", str(found.reason))
     return found.python
 
 
 @pytest.fixture
-def make_server(tmp_path: Path, device: Device, python: str) -> Iterator[MakeServer]:
+def make_server(device: Device, python: str) -> Iterator[MakeServer]:
     """Starts daemons on that GPU, with settings; they end with the test."""
     made: list[RealServer] = []
+    folder = short_folder()
 
     def make(*settings: str) -> RealServer:
-        server = RealServer(tmp_path / f"server-{len(made)}", device.uuid, python)
+        server = RealServer(folder / f"{len(made)}", device.uuid, python)
         server.settings = list(settings)
         made.append(server)
         server.start()
@@ -83,6 +88,7 @@ def make_server(tmp_path: Path, device: Device, python: str) -> Iterator[MakeSer
     yield make
     for server in made:
         server.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

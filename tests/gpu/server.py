@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from radrm.host.gpus.nvml import loading
 from tests.daemon.harness import DaemonHome
 
 T = TypeVar("T")
 PROGRAMS = Path(__file__).with_name("programs")
 PATIENCE_S = 300.0
 """PyTorch alone may take a minute to start on a cold disk."""
+
+
+def short_folder() -> Path:
+    """A new folder whose path leaves room for the sockets of an MPS control daemon.
+
+    The address of a socket holds 107 bytes; the folders that pytest makes are too long for it.
+    """
+    return Path(tempfile.mkdtemp(prefix="rg", dir="/tmp"))
 
 
 class RealServer(DaemonHome):
@@ -30,6 +40,8 @@ class RealServer(DaemonHome):
         config = folder / "radrm.toml"
         config.touch()
         self.environment["RADRM_CONFIG"] = str(config)
+        if (library := loading.chosen()) is not None:
+            self.environment[loading.VARIABLE] = library
         # radrm's own dependencies may lie on it.
         paths = [self.environment["PYTHONPATH"], os.environ.get("PYTHONPATH", "")]
         self.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.conftest import MakeServer
+from tests.gpu.requirements import missing
 from tests.gpu.server import RealServer
 
 pytestmark = pytest.mark.gpu
@@ -29,7 +30,7 @@ def counted(server: RealServer) -> RealServer:
     """A server that reads hardware counters, by GPM or DCGM."""
     if not server.counted():
         source = server.device()["smact_source"]
-        pytest.skip(f"no SM activity by hardware counters here ({source}); see radrm doctor")
+        missing("gpm", f"no SM activity by hardware counters here ({source}); see radrm doctor")
     return server
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from radrm.core.records import Device
+from tests.gpu.requirements import missing
 from tests.gpu.server import PROGRAMS
 from tests.paths import REPOSITORY
 
@@ -31,7 +32,7 @@ def test_copies_of_a_small_program(device: Device, python: str, tmp_path: Path) 
         check=False,
     )
     if "is managed by the radrm daemon" in done.stderr:
-        pytest.skip(done.stderr)
+        missing("idle", done.stderr)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["gpu"]["uuid"] == device.uuid

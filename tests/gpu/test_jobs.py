@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.conftest import MakeServer
+from tests.gpu.requirements import missing
 from tests.gpu.server import RealServer
 
 pytestmark = pytest.mark.gpu
@@ -23,7 +24,7 @@ def test_a_job_runs_on_its_gpu_and_is_measured(server: RealServer) -> None:
     assert report["devices"] == server.uuid
     assert done["devices"] == [server.uuid]
     if done["peak_mib"] is None:
-        pytest.skip("this driver does not tell what a single process holds")
+        missing("processes", "this driver does not tell what a single process holds")
     assert report["reserved_mib"] <= done["peak_mib"] <= report["reserved_mib"] + CONTEXT_MIB
     assert done["energy_j"] is None or done["energy_j"] > 0
 
@@ -57,7 +58,7 @@ def test_two_jobs_share_the_gpu(make_server: MakeServer) -> None:
 
 def test_default_rules_put_a_second_light_job_beside_the_first(server: RealServer) -> None:
     if not server.counted():
-        pytest.skip("without hardware counters jobs do not share GPUs by default")
+        missing("gpm", "without hardware counters jobs do not share GPUs by default")
     light = ("--seconds", 240, "--size", 1024, "--busy", 0.2)
     first, second = (server.run("matmul.py", *light, options=("--gpu-memory=4G",)) for _ in "ab")
     server.wait_state(first, "RUNNING")
@@ -67,11 +68,11 @@ def test_default_rules_put_a_second_light_job_beside_the_first(server: RealServe
 
 
 def test_a_real_out_of_memory_death_is_recovered(make_server: MakeServer) -> None:
-    """One job holds nearly all of the GPU; the other dies, waits, and runs alone."""
+    """One job holds nearly all of the GPU; the other dies, waits, and runs once it has gone."""
     server = make_server(*PACKING)
     free = server.device()["free_mib"]
     if free < 3 * BESIDE_MIB:
-        pytest.skip(f"too small a GPU for this test: {free} MiB are free")
+        missing("memory", f"too small a GPU for this test: {free} MiB are free")
     go = server.work / "go"
     holder = server.run("hold.py", "--memory", free - BESIDE_MIB, "--until", go)
     server.until(lambda: "holding" in server.output(holder), "the first job to hold its memory")
@@ -84,4 +85,3 @@ def test_a_real_out_of_memory_death_is_recovered(make_server: MakeServer) -> Non
     assert server.wait_end(holder)["state"] == "COMPLETED"
     done = server.wait_end(victim)
     assert (done["state"], done["attempts"], done["oom_count"]) == ("COMPLETED", 2, 1)
-    assert done["collocation"] == "exclusive"

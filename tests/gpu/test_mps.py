@@ -14,6 +14,7 @@ import pytest
 
 from radrm.core.records import Device
 from tests.gpu.conftest import MakeServer
+from tests.gpu.requirements import missing
 from tests.gpu.server import RealServer
 
 pytestmark = pytest.mark.gpu
@@ -48,11 +49,11 @@ def _settled(server: RealServer) -> list[dict[str, Any]]:
 @pytest.fixture
 def mps(make_server: MakeServer, device: Device) -> Iterator[RealServer]:
     if shutil.which(CONTROL) is None:
-        pytest.skip(f"no {CONTROL} here")
+        missing("mps", f"no {CONTROL} here")
     server = make_server(*PACKING, f"mps.enabled={json.dumps([device.uuid])}")
     (row,) = server.until(lambda: _settled(server), "MPS to be up, or not")
     if row["state"] != "up":
-        pytest.skip(f"no MPS server can be had here: {row['fault']}")
+        missing("mps", f"no MPS server can be had here: {row['fault']}")
     server.until(lambda: server.device()["mps"], "the GPU to be served")
     yield server
     server.radrm("mps", "stop", "--all", "--force")

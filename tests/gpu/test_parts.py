@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.gpu import smi, torch_python
+from radrm.config import MpsConfig
+from radrm.core.records import Device
+from radrm.host.mps.control import LONGEST_ADDRESS, LONGEST_SOCKET
+from radrm.host.mps.service import MpsService
+from radrm.host.storage.paths import paths_for
+from tests.gpu import requirements, smi, torch_python
 from tests.gpu.programs import matmul
-from tests.gpu.server import PROGRAMS, last_json, mean
+from tests.gpu.server import PROGRAMS, RealServer, last_json, mean, short_folder
 
 PRINTED = """\
 GPU-aaaa, 0, 143771, 1204, 600, 118.32, Disabled
@@ -92,6 +99,43 @@ def test_the_last_report_counts() -> None:
 def test_unknown_readings_are_left_out_of_a_mean() -> None:
     assert mean([None, 0.5, 1.0]) == 0.75
     assert mean([None]) is None
+
+
+def test_the_folder_of_a_server_is_short_enough_for_mps() -> None:
+    folder = short_folder()
+    try:
+        uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+        server = RealServer(folder / "0", uuid, sys.executable)
+        run = paths_for(server.environment, os.getuid()).run
+        mps = MpsService(MpsConfig(enabled=True), run)
+        mps.flag_devices((Device(uuid, 0, "NVIDIA H100 80GB HBM3", 81559),))
+        pipes = [row["pipes"] for row in mps.rows()]
+        assert pipes
+        for path in pipes:
+            assert len(os.fsencode(f"{path}/{LONGEST_SOCKET}")) <= LONGEST_ADDRESS
+    finally:
+        shutil.rmtree(folder)
+
+
+# ------------------------------------------------------------------ what must be there
+
+
+@pytest.mark.parametrize(
+    ("words", "ends"),
+    [("", "Skipped"), ("gpm", "Skipped"), ("gpm, mps", "Failed"), ("all", "Failed")],
+)
+def test_what_must_be_there_and_is_not_fails(
+    words: str, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(requirements.VARIABLE, words)
+    with pytest.raises(BaseException, match="no control daemon") as caught:
+        requirements.missing("mps", "no control daemon here")
+    assert type(caught.value).__name__ == ends
+
+
+def test_a_misspelt_requirement_is_an_error() -> None:
+    with pytest.raises(ValueError, match="unknown 'mpss'; known: all, gpu, "):
+        requirements.required({requirements.VARIABLE: "gpm,mpss"})
 
 
 def program(name: str, *words: str) -> str:

@@ -16,7 +16,7 @@ from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
 from radrm.jobfile.command_line import HOSTS, STDIN, SubmitRequest, parse_submit
-from radrm.jobfile.confirmation import understood, unit_notes
+from radrm.jobfile.confirmation import notes_on, understood
 from radrm.jobfile.options import MOMENTS
 from radrm.jobfile.radfile import (
     FOR_SLURM,
@@ -336,8 +336,7 @@ def tell(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths 
         if request.parsable:
             print(result["ticket"])
         elif not request.json:
-            notes = (*result["job_file"].notes, *unit_notes(result["job_file"].raw))
-            for note in (*notes, *_unknown_gpus(result)):
+            for note in (*notes_on(result["job_file"]), *_unknown_gpus(result)):
                 if request.slurm and FOR_SLURM in note:
                     continue
                 where = result["file"] or result["name"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.cli.show.amounts import clock, local_time, show_smact, show_watts
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.styled import Styled
-from radrm.core.units import show_booked, show_mib, show_seconds
+from radrm.core.units import gpus_named, show_booked, show_mib, show_seconds
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -31,9 +31,9 @@ _DEVICE_STYLE = {
 
 def devices_page(devices: Sequence[Document]) -> list[Part]:
     """The table, and the remarks below it."""
-    below = [
-        Field(name, Styled(text), _INDENT) for name, text in [*_nodes(devices), *remarks(devices)]
-    ]
+    found = [*_nodes(devices), *remarks(devices)]
+    indent = max([_INDENT, *(len(name) + 4 for name, _ in found)])
+    below = [Field(name, Styled(text), indent) for name, text in found]
     return [devices_table(devices), *([Styled()] if below else []), *below]
 
 
@@ -147,14 +147,13 @@ def memory_bar(used_mib: int | None, total_mib: int, width: int = 20) -> Styled:
 
 
 def remarks(devices: Sequence[Document]) -> list[tuple[str, str]]:
-    """Pairs of a GPU's name and a remark on it. A remark that holds for all MIG instances of a
-    GPU appears once."""
-    lines = ((_name(device), line) for device in devices for line in _remarks_on(device))
-    return list(dict.fromkeys(lines))
-
-
-def _name(device: Document) -> str:
-    return f"GPU {device['index']}"
+    """Pairs of the name of GPUs and a remark on them. A remark that holds for several GPUs, or for
+    all MIG instances of a GPU, appears once."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for device in devices:
+        for line in _remarks_on(device):
+            found.setdefault((device["node"], line), []).append(device["index"])
+    return [(gpus_named(indices), line) for (_, line), indices in found.items()]
 
 
 def _remarks_on(device: Document) -> Iterator[str]:

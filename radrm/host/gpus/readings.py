@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from radrm.config import ReadingsConfig
 from radrm.core.records import Device, Instant, Reading
+from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus import nvml
@@ -208,12 +209,11 @@ class Readings(SourceAround):
         self._unsaid.clear()
 
     def _name(self, uuids: Sequence[str]) -> str:
-        """Return `GPU 0 (UUID)` for one device, and `GPU 0, 1, 2` for several."""
+        """Return `GPU 0 (UUID)` for one device, and `GPU 0-2` for several."""
         devices = [self._devices[uuid] for uuid in uuids if uuid in self._devices]
         if len(devices) == 1:
             return f"GPU {devices[0].index} ({devices[0].uuid})"
-        indices = sorted({device.index for device in devices})
-        return f"GPU {', '.join(map(str, indices))}" if indices else ", ".join(uuids)
+        return gpus_named(d.index for d in devices) if devices else ", ".join(uuids)
 
 
 @dataclass(frozen=True, slots=True)

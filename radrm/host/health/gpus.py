@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.host.gpus import nvml
 from radrm.host.gpus.gpm import SHORTEST_S, Gpm
 from radrm.host.gpus.power_limit import outside
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.health.naming import by_cause, gpus_named
+from radrm.host.health.naming import by_cause
 from radrm.host.processes.procfs import start_of
 
 _NVIDIA = "0x10de"

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
-def gpus_named(indices: Iterable[int]) -> str:
-    """Return `GPU 0-3, 5` for these indices."""
-    spans: list[list[int]] = []
-    for index in sorted(set(indices)):
-        if spans and spans[-1][-1] == index - 1:
-            spans[-1].append(index)
-        else:
-            spans.append([index])
-    words = [
-        f"{span[0]}-{span[-1]}" if len(span) > 2 else ", ".join(map(str, span)) for span in spans
-    ]
-    return f"GPU {', '.join(words)}"
+from radrm.core.units import gpus_named
 
 
 def by_cause(found: Iterable[tuple[int, str, str]]) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from radrm.core.units import show_booked, show_mib, show_seconds
+from radrm.core.units import gpus_named, show_booked, show_mib, show_seconds
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.health.naming import by_cause, gpus_named
+from radrm.host.health.naming import by_cause
 
 Document = Mapping[str, Any]
 

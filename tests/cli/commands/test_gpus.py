@@ -81,6 +81,12 @@ def test_health_and_unmanaged_stand_below() -> None:
     ]
 
 
+def test_a_note_on_several_gpus_appears_once() -> None:
+    devices = [gpu(n, notes=[HOT] if n != 2 else [ECC]) for n in range(8)]
+    lines = shown(devices_page(devices), terminal=False)
+    assert lines[-2:] == [f"  GPU 0, 1, 3-7  {HOT}", f"  GPU 2          {ECC}"]
+
+
 def test_unified_memory_is_said() -> None:
     assert remarks([gpu(unified=True), gpu(1, unified=False)]) == [
         ("GPU 0", "unified memory: the server's, which all its programs share")

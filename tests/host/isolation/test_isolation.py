@@ -82,10 +82,12 @@ def test_a_job_is_never_denied_a_gpu_of_its_own(proc: str) -> None:
     assert isolation.why_not([gpu(1)]) is None
 
 
-def test_where_nothing_is_isolated_there_is_one_reason() -> None:
+def test_where_nothing_is_isolated_there_is_one_reason(proc: str) -> None:
     assert Isolation().rules([gpu(0)]) is None
     assert find(True, 1000).reason == "the daemon does not run as root"
-    assert find(False, 0).reason == "gpus.isolate = false"
+    off = find(False, 0, proc)
+    assert off.reason == "gpus.isolate = false"
+    assert off.numbers == numbers.read(proc), "of jobs that run isolated"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ _SAMPLE, _METRICS = "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
 _OBJECTS = {"nvmlGpmSampleAlloc": "c_nvmlGpmSample_t", "nvmlEventSetCreate": "c_nvmlEventSet_t"}
 """Functions whose result is an object of the driver, which no recording can hold."""
 _NOT_SUPPORTED, _NO_FUNCTION = 3, 13
+_WORDS = (int, float, str, list)
+"""Arguments that are written; others are objects of the driver, or room for its answer."""
 _TIMES = ("timestamp", "latencyUsec")
 """Fields that differ from one GPU and one recording to the next, and that radrm does not read."""
 
@@ -113,7 +115,7 @@ class Recorder(_InPlaceOfPynvml):
         return self._handles.get(_address(given[0])) if given else None
 
     def _word(self, value: Any) -> Any:
-        if isinstance(value, (int, float, str, list)):
+        if isinstance(value, _WORDS):
             return value
         index = self._handles.get(_address(value))
         return None if index is None else f"gpu{index}"
@@ -208,7 +210,9 @@ class _Gpu:
 
 
 def _played(value: Any) -> Any:
-    return f"gpu{value.index}" if isinstance(value, _Gpu) else None if _is_pointer(value) else value
+    if isinstance(value, _Gpu):
+        return f"gpu{value.index}"
+    return value if isinstance(value, _WORDS) else None
 
 
 def _answer(answers: Answers, call: str) -> Any:

@@ -137,7 +137,8 @@ class Condition:
         fault = self._fabric_fault(gpu)
         if fault is None or not (accepting or self._accepted.get(uuid) == fault):
             self._accepted.pop(uuid, None)
-            return (fault and f"{fault}; if CUDA works there nevertheless: radrm resume GPU"), ()
+            hint = f"{_SEE_FABRIC}; if CUDA works there nevertheless: radrm resume GPU"
+            return (fault and f"{fault}: CUDA may fail there (error 802); {hint}"), ()
         self._accepted[uuid] = fault
         return None, (f"{fault}; an administrator has accepted this",)
 
@@ -145,11 +146,9 @@ class Condition:
         """Return why the NVLink fabric keeps jobs from a GPU; None if it does not."""
         state, status = self._fabric(gpu) or (0, 0)
         if state in _FABRIC_PENDING:
-            pending = f"not ready ({_FABRIC_PENDING[state]}), so CUDA fails there with error 802"
-            return f"its NVLink fabric is {pending}; wait, or {_SEE_FABRIC}"
+            return f"its NVLink fabric is not ready ({_FABRIC_PENDING[state]})"
         if state == _FABRIC_COMPLETED and status != 0:
-            failed = f"its registration with the NVLink fabric failed (NVML error {status})"
-            return f"{failed}; {_SEE_FABRIC}"
+            return f"its registration with the NVLink fabric failed (NVML error {status})"
         return None
 
     def _fabric(self, gpu: Any) -> tuple[int, int] | None:

@@ -91,7 +91,7 @@ class NvmlGpus(GpuSource):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The problems of the last `devices`, one line per GPU."""
+        """The problems of the last `devices`, one line per cause."""
         return self._listing.problems
 
     def count(self) -> int:

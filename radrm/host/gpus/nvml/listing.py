@@ -13,12 +13,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from radrm.core.records import Device
+from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.host.gpus.nvml import figures, topology, words
 from radrm.host.gpus.nvml.library import Library
 from radrm.host.gpus.nvml.lists import held_by_all
 from radrm.host.gpus.nvml.reserve import Reserve
 from radrm.host.gpus.unified import UnifiedMemory
+
+_NO_INSTANCE = "MIG is on, but it has no instance; create instances: nvidia-smi mig -cgi PROFILE -C"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Listing:
         self._unified: dict[str, UnifiedMemory] = {}
         """By the UUIDs of GPUs without memory of their own."""
         self.problems: tuple[str, ...] = ()
-        """The problems of the last `devices`, one line per GPU."""
+        """The problems of the last `devices`, one line per cause."""
         self.failed = False
         """True if a GPU gave an error in the last `devices`."""
 
@@ -66,22 +69,19 @@ class Listing:
         """
         self._library.connect()
         listed: dict[str, Device] = {}  # by UUID: a lost GPU can shift the indices
-        problems: list[str] = []
+        problems: dict[str, list[int]] = {}
         self.failed = False
         self._count = self._library.call_driver("nvmlDeviceGetCount") or 0
         for index in range(self._count):
             try:
                 self._seen[index] = self._gpu(index)
                 if not self._seen[index]:
-                    problems.append(
-                        f"GPU {index}: MIG is on, but it has no instance; "
-                        "create instances: nvidia-smi mig -cgi PROFILE -C"
-                    )
+                    problems.setdefault(_NO_INSTANCE, []).append(index)
             except self._library.Error as error:
                 self.failed = True
-                problems.append(f"GPU {index}: {self._library.error(error)}")
+                problems.setdefault(self._library.error(error), []).append(index)
             listed.update((device.uuid, device) for device in self._seen.get(index, ()))
-        self.problems = tuple(problems)
+        self.problems = tuple(f"{gpus_named(its)}: {why}" for why, its in problems.items())
         return self._with_near(listed.values())
 
     def gpu_of(self, uuid: str) -> str:

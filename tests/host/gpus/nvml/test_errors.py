@@ -98,6 +98,16 @@ def test_a_lost_gpu_stays_listed_and_others_are_found(mocker: MockerFixture) -> 
     assert gpus.problems[0].startswith("GPU 1: the GPU is lost")
 
 
+def test_a_problem_of_several_gpus_is_said_once(mocker: MockerFixture) -> None:
+    chips = [Chip(uuid=f"GPU-{n}", fails={"*": LOST} if n != 3 else {}) for n in range(8)]
+    chips += [mig_gpu(), mig_gpu()]
+    Driver(mocker, *chips)
+    gpus = NvmlGpus(pynvml)
+    gpus.devices()
+    starts = [problem.partition(":")[0] for problem in gpus.problems]
+    assert starts == ["GPU 0-2, 4-7", "GPU 8, 9"]
+
+
 def test_a_gpu_lost_from_the_start_is_a_problem_and_no_device(mocker: MockerFixture) -> None:
     Driver(mocker, Chip(fails={"*": LOST}), Chip(uuid="GPU-b"))
     gpus = NvmlGpus(pynvml)

@@ -68,12 +68,9 @@ def test_a_changed_recovery_action_is_read_at_once(mocker: MockerFixture) -> Non
 @pytest.mark.parametrize(
     ("fabric", "words"),
     [
-        ((1, 0), "not ready (not started), so CUDA fails there with error 802; wait, or see syst"),
-        ((2, 0), "not ready (in progress), so CUDA fails there with error 802; wait, or see syst"),
-        (
-            (3, UNKNOWN),
-            "registration with the NVLink fabric failed (NVML error 999); see systemctl",
-        ),
+        ((1, 0), "its NVLink fabric is not ready (not started): CUDA may fail there (error 802); "),
+        ((2, 0), "its NVLink fabric is not ready (in progress): CUDA may fail there (error 802); "),
+        ((3, UNKNOWN), "its registration with the NVLink fabric failed (NVML error 999): CUDA may"),
     ],
 )
 def test_a_gpu_outside_the_fabric_takes_no_job(

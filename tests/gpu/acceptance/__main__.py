@@ -1,0 +1,7 @@
+"""`python -m tests.gpu.acceptance`."""
+
+import sys
+
+from tests.gpu.acceptance.main import main
+
+sys.exit(main())

@@ -1,0 +1,58 @@
+"""`python -m tests.gpu.acceptance.rehearsal`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.gpu.acceptance.main import main
+from tests.paths import BIN
+from tests.standins.nvml_state import H100, Nvml, compile_library
+
+HERE = Path(__file__).parent
+
+
+def prepare(folder: Path) -> dict[str, str]:
+    """What the environment needs so that the stand-ins are found."""
+    nvml = Nvml(folder / "nvml-state", compile_library(folder / "lib"))
+    cuda = folder / "lib" / "libcuda.so.1"
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(cuda), str(HERE / "cuda.c")]
+    subprocess.run(command, check=True)
+    nvml.gpu("GPU-11111111-2222-3333-4444-555555555555", model=H100, power_mw=90_000)
+    (folder / "mps.json").write_text("{}")
+    bin_folder = folder / "bin"
+    bin_folder.mkdir()
+    for place in (BIN / "nvidia-cuda-mps-control", HERE / "bin" / "nvidia-smi"):
+        shutil.copy(place, bin_folder / place.name)
+    paths = [str(HERE / "modules"), os.environ.get("PYTHONPATH", "")]
+    # The programs in `bin` are run by this Python: they import pynvml.
+    first = f"{bin_folder}:{Path(sys.executable).parent}"
+    return {
+        **nvml.environment,
+        "CUDA_VISIBLE_DEVICES": "0",
+        "MPS_STANDIN_STATE": str(folder / "mps.json"),
+        "PATH": f"{first}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
+
+
+def rehearse(words: list[str]) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="rgr", dir="/tmp"))
+    folder.chmod(0o755)
+    (folder / "nvml-state").touch()
+    try:
+        os.environ.update(prepare(folder))
+        (folder / "nvml-state").chmod(0o666)  # clients of other users note their memory there
+        (folder / "nvml-state.calls").touch(0o666)
+        (folder / "nvml-state.calls").chmod(0o666)
+        return main(words)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(rehearse(sys.argv[1:]))
