@@ -177,9 +177,7 @@ def _mps(value: Any, place: v.Place) -> MpsConfig:
 
 
 def _gpus(value: Any, place: v.Place) -> GpusConfig:
-    return GpusConfig(
-        **v.known(v.table(value, place), {"order": v.gpu_order, "isolate": v.switch}, place)
-    )
+    return GpusConfig(**v.known(v.table(value, place), _GPUS, place))
 
 
 def _readings(value: Any, place: v.Place) -> ReadingsConfig:
@@ -278,6 +276,11 @@ _ESTIMATION: dict[str, v.Check] = {
     "probe": v.switch,
     "trace_limit_s": v.between(1, 3600),
     "trace_memory_mib": v.whole(512, 1 << 24),
+}
+_GPUS: dict[str, v.Check] = {
+    "order": v.gpu_order,
+    "isolate": v.switch,
+    "memory_caps": v.switch,
 }
 _NODE: dict[str, v.Check] = {
     "cpus": v.cpus,

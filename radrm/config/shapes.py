@@ -126,7 +126,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class GpusConfig:
-    """Which GPUs are used first, and which a job can open."""
+    """Which GPUs are used first, and what a job can open and use of them."""
 
     order: tuple[str, ...] = ()
     """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
@@ -134,10 +134,14 @@ class GpusConfig:
     isolate: bool = True
     """Let the kernel deny jobs the GPUs that they were not given
     ([security.md](security.md#gpus)). Root only."""
+    memory_caps: bool = True
+    """Let the driver cap the memory of jobs that share a GPU without MPS, where it can
+    ([mps.md](mps.md#caps-by-the-driver)). Root only."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
-        return {"order": list(self.order), "isolate": self.isolate}
+        switches = {"isolate": self.isolate, "memory_caps": self.memory_caps}
+        return {"order": list(self.order), **switches}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,14 @@ from typing import Any
 
 from radrm.core.actions import DueAction
 from radrm.core.constraints.proposal import changes_cpus, changes_memory, check
-from radrm.core.events import AttemptEvent, CapsRaised, CheckpointTaken, Resized, SharesApplied
+from radrm.core.events import (
+    AttemptEvent,
+    CapsRaised,
+    CapsRefused,
+    CheckpointTaken,
+    Resized,
+    SharesApplied,
+)
 from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import moment, start
@@ -232,11 +239,17 @@ def caps_raised(state: State, job: Job, attempt: Attempt, event: CapsRaised) -> 
         state.put_attempt(replace(without(attempt, ActionKind.CAPS), caps=event.caps))
 
 
+def caps_refused(state: State, job: Job, attempt: Attempt, event: CapsRefused) -> None:
+    """Note that no memory cap of the attempt is enforced."""
+    state.put_attempt(replace(attempt, caps=(), caps_refused=event.reason))
+
+
 ANSWERS: dict[type[AttemptEvent], Callable[[State, Job, Attempt, Any], None]] = {
     CheckpointTaken: checkpoint_taken,
     Resized: resized,
     SharesApplied: shares_applied,
     CapsRaised: caps_raised,
+    CapsRefused: caps_refused,
 }
 """What follows an answer to an action about a live attempt."""
 

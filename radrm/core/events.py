@@ -349,6 +349,13 @@ class CapsRaised(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapsRefused(AttemptEvent):
+    """The driver enforces no memory cap of the attempt, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed(Event):
     """An action failed and has changed nothing. Late for an action that is not pending any more.
 

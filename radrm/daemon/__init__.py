@@ -18,6 +18,7 @@ The files, in the order in which they may import one another:
     rule_limit   a time limit for rules in the daemon's own thread
     mps          attempts that are MPS clients (a folder)
     attempts     convert what attempts' folders prove into events
+    capping      memory caps by the driver: set, raised, checked
     effects      carry out actions, one handler for each kind
     decisions    step, save, act
     loop         wait, gather events, process them

@@ -23,6 +23,7 @@ from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Device, Job, Share
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import Collocation, Outcome, Resizing
+from radrm.daemon.capping import Capping
 from radrm.daemon.elastic.placements import placement_text, shares_text
 from radrm.daemon.elastic.resizes import Resizes
 from radrm.daemon.intake.estimation import Estimation
@@ -87,6 +88,7 @@ class Effects:
         self._stops = stops
         self._read_soon = read_soon
         self._post = post
+        self.capping = Capping(clock, scheduler, launcher, site.caps, post)
         self._waited: set[int] = set()
         """The serials of launches that have waited for their MPS server."""
         self._handlers: dict[type[act.Action], Callable[[Any], ev.Event | None]] = {
@@ -97,6 +99,7 @@ class Effects:
             act.TakeCheckpoint: self._take_checkpoint,
             act.Resize: self._resize,
             act.ApplyShares: self._apply_shares,
+            act.RaiseCaps: self._raise_caps,
             act.EstimateJob: self._estimate,
             act.TakeReadings: self._take_readings,
             act.Think: self._think,
@@ -197,6 +200,7 @@ class Effects:
         site.checkpoints.make(job.id, submission.uid, submission.gid)
         progress = site.reports.open(job, action.serial)
         plan = plan_launch(action, job, submission, devices, site, progress)
+        plan = self.capping.with_caps(plan, action)
         if job.spec.resizing is Resizing.LIVE:
             self._make_folder(action, job, submission, devices)
         if site.mps is not None:
@@ -278,6 +282,9 @@ class Effects:
         return ev.SharesApplied(
             at=self._clock.now(), job_id=action.job_id, serial=serial, shares=shares
         )
+
+    def _raise_caps(self, action: act.RaiseCaps) -> None:
+        self.capping.raise_caps(action)
 
     def _tell_shares(self, job: Job, serial: int, shares: Sequence[Share]) -> None:
         """Tell `radrun` the CPUs of each task."""

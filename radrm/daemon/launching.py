@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import radrm
+from radrm.config import Config
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
@@ -26,6 +27,7 @@ from radrm.daemon.progress import Reports
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
 from radrm.host.attempts.plan import LaunchPlan
+from radrm.host.gpus.memory_caps import MemoryCaps
 from radrm.host.isolation import bpf
 from radrm.host.isolation.isolation import Isolation
 from radrm.host.mps.interface import Access, Mps
@@ -86,6 +88,13 @@ class Site:
     kill_grace_s: float
     cpu_bind: str = NONE
     isolation: Isolation = Isolation()  # noqa: RUF009 (it is frozen)
+    caps: MemoryCaps | None = None
+
+
+def needs_accounting(config: Config) -> bool:
+    """Return whether control groups must count what jobs use: on version 1 that costs 12 ms a
+    launch, and only planners of running jobs need it."""
+    return not set(config.planner) <= {"default", "backfill", "deadline"}
 
 
 def plan_launch(

@@ -149,6 +149,7 @@ class Loop:
             self._monitor.read_soon,
             self.post,
         )
+        self.capping = effects.capping
         self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
         self.outbox = Outbox(parts.store.notices, parts.sender, self._wakeups.wake)
         self.reports = parts.site.reports
@@ -271,6 +272,7 @@ class Loop:
         self.process([nodes, first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
+        self.capping.restore()
         self.parts.site.elastic.remove_left(self.parts.launcher.live)
         crossed("left folders removed")
         self.outbox.begin()

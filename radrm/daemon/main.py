@@ -38,7 +38,7 @@ from radrm.core.settings import CoreSettings
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.estimation import Estimation
-from radrm.daemon.launching import Site
+from radrm.daemon.launching import Site, needs_accounting
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
@@ -57,6 +57,7 @@ from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
+from radrm.host.gpus.memory_caps import CappedGpus, MemoryCaps, nvml_caps, why_never
 from radrm.host.gpus.power_limit import LimitedGpus, PowerLimits, nvml_power
 from radrm.host.gpus.readings import open_gpus
 from radrm.host.gpus.source import GpuSource
@@ -109,6 +110,7 @@ class Devices:
     renew: Callable[[], GpuSource] | None = None
     """Opens a new source, for when a call of `source` never returns."""
     limits: PowerLimits | None = None
+    caps: MemoryCaps | None = None
 
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
@@ -230,6 +232,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 kill_grace_s=KILL_GRACE_S,
                 cpu_bind=config.node.cpu_bind,
                 isolation=isolation,
+                caps=devices.caps,
             ),
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
             costs=costs,
@@ -321,12 +324,6 @@ def read_configuration(system: bool, settings: Sequence[str]) -> Config:
     return config
 
 
-def needs_accounting(config: Config) -> bool:
-    """Return whether control groups must count what jobs use: on version 1 that costs 12 ms a
-    launch, and only planners of running jobs need it."""
-    return not set(config.planner) <= {"default", "backfill", "deadline"}
-
-
 def _has_terminal() -> bool:
     """Return whether this process has a controlling terminal that has not hung up."""
     try:
@@ -383,18 +380,21 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
     mps = MpsService(
         config.mps, paths.run, driver_compute_modes(f"{paths.state}/compute-modes.json")
     )
-    watts = config.energy.power_limit_w
-    limits = PowerLimits(watts, f"{paths.state}/power-limits.json", nvml_power())
-    if watts:
-        limits.check(gpus_here.devices())
-    else:
-        limits.put_back()  # those of a killed daemon
+    watts, file = config.energy.power_limit_w, f"{paths.state}/power-limits.json"
+    limits = PowerLimits(watts, file, nvml_power())
+    limits.begin(gpus_here)
+    caps = MemoryCaps(nvml_caps(), why_never(config.gpus.memory_caps, gpus_here.name))
+
+    def around(source: GpuSource) -> GpuSource:
+        return CappedGpus(LimitedGpus(MpsGpus(source, mps), limits), caps)
+
     return Devices(
-        source=LimitedGpus(MpsGpus(gpus_here, mps), limits),
+        source=around(gpus_here),
         clock=Clock(),
         environment={},
         mps=mps,
         description="NVML" if gpus_here.name == "nvml" else gpus_here.name,
-        renew=lambda: LimitedGpus(MpsGpus(open_gpus(config.readings), mps), limits),
+        renew=lambda: around(open_gpus(config.readings)),
         limits=limits,
+        caps=caps,
     )

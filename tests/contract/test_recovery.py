@@ -328,17 +328,17 @@ def test_the_blame_goes_to_who_took_more_than_was_reserved(
 def test_a_program_that_takes_a_part_of_the_total_gets_an_idle_device(
     devices: tuple[Device, ...], rule: Any
 ) -> None:
-    """vLLM wants 0.9 of what CUDA calls the total, which neither cap nor reservation changes."""
     world = World(devices, settings=CoreSettings(smact_warm_s=0, stretch=1.0), recovery=rule)
     other, job = world.submit(4 * GIB, smact=0.1), world.submit(8 * GIB, smact=0.1)
     world.pass_time(1.0)
     job = world.end(job, 1, oom=OutOfMemory("test", fraction="--share"))
-    what = "it takes a part of the GPU's 40.0G, and may have 8.0G: set --share to 0.19 or less"
-    assert world.attempts[job.id, 1].reason == f"out of GPU memory; {what}"
+    why, died = "it takes a part of the GPU's 40.0G, and may have 8.0G", world.attempts[job.id, 1]
+    assert died.reason == f"out of GPU memory; {why}: set --share to 0.19 or less"
+    assert died.fraction == "--share"
     assert (job.state, world.why(job)[0]) == (JobState.RECOVERING, "not idle")
     world.end(other)
-    again = world.end(job, 1, oom=OutOfMemory("test", fraction="--share"))
-    assert "part" not in (world.attempts[again.id, 2].reason or ""), "it had the whole GPU"
+    world.end(job, 1, oom=OutOfMemory("test", fraction="--share"))
+    assert "part" not in (world.attempts[job.id, 2].reason or ""), "it had the whole GPU"
 
 
 def test_a_client_at_its_cap_dies_of_its_own_need() -> None:

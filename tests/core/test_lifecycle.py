@@ -82,6 +82,14 @@ def test_what_an_end_leads_to(
         assert done.ended == attempt.ended == world.now
 
 
+def test_a_program_that_had_the_whole_gpu_is_not_told_to_take_less() -> None:
+    world = World(gpus(1))
+    job = world.submit(gpus(1)[0].capacity_mib)
+    world.obey = False
+    end(world, job, exits=(Exit(1),), oom=OutOfMemory("test", fraction="--part"))
+    assert world.attempts[job.id, 1].reason == "out of GPU memory"
+
+
 CODES = [  # of the tasks' main processes; the exit code of the attempt, as a shell gives them
     ((Exit(0), Exit(0)), 0),
     ((Exit(0), Exit(3)), 3),

@@ -18,10 +18,12 @@ TORCH = (
 EPOCHS = "".join(f"epoch {i} loss {1 / (i + 1):.3f}\n" for i in range(2 * AFTERMATH_LINES))
 
 
-def traceback(exception: str) -> str:
+def traceback(exception: str, frames: int = 0) -> str:
+    """`frames`: so many more than in a short program."""
     return (
         "Traceback (most recent call last):\n"
-        '  File "train.py", line 10, in <module>\n'
+        + '  File "library.py", line 7, in wrapper\n    return function(*args)\n' * frames
+        + '  File "train.py", line 10, in <module>\n'
         "    main()\n"
         '  File "train.py", line 5, in main\n'
         "    loss.backward()\n"
@@ -60,10 +62,12 @@ def vllm(exception: str) -> str:
     return (
         prefixed(
             "(VllmWorker rank=0 pid=3926) ERROR 08-12 01:36:10 [multiproc_executor.py:511] ",
-            "WorkerProc failed to start.\n" + traceback(exception),
+            "WorkerProc failed to start.\n" + traceback(exception, frames=40),
         )
+        + "(VllmWorker rank=1 pid=3927) INFO 08-12 01:36:11 [shm_broadcast.py:9] waits\n" * 25
         + prefixed(
-            "(EngineCore_DP0 pid=374) ERROR 08-12 01:36:12 [core.py:718] ", traceback(worker)
+            "(EngineCore_DP0 pid=374) ERROR 08-12 01:36:12 [core.py:718] ",
+            traceback(worker, frames=40),
         )
         + prefixed("(EngineCore_DP0 pid=374) ", "Process EngineCore_DP0:\n" + traceback(worker))
         + prefixed(

@@ -219,8 +219,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         memory.append(f"peak use {show_mib(job['peak_mib'])}")
     if memory:
         yield "memory", ", ".join(memory)
-    if _cap(job):
-        yield "memory cap", _cap(job)
+    if memory_cap(job):
+        yield "memory cap", memory_cap(job)
     activity = []
     if last.get("smact") is not None:
         activity.append(f"{show_smact(last['smact'])} measured")
@@ -280,14 +280,15 @@ def _is_enlarged(job: Document, attempt: Document) -> bool:
     return bool(job["reserved_mib"] == attempt.get("reserved_mib") > job["estimate_mib"])
 
 
-def _cap(job: Document) -> str:
+def memory_cap(job: Document) -> str:
     """The most memory that a live job's processes can have, and who enforces that; "" for none."""
     if job["state"] not in LIVE:
         return ""
     cap_mib, reserved_mib = job.get("cap_mib"), job["reserved_mib"]
     if cap_mib is None:
-        limit_mib = job.get("gpu_memory_max_mib")
-        return "" if limit_mib is None else "none is enforced"
+        if job.get("cap_refused"):
+            return f"none is enforced: {plain(job['cap_refused'])}"
+        return "" if job.get("gpu_memory_max_mib") is None else "none is enforced"
     of = "each process" if job["cap_by"] == "mps" else "its processes together, not in containers"
     by = "MPS" if job["cap_by"] == "mps" else "the driver"
     more = ", more than is reserved now" if cap_mib > (reserved_mib or cap_mib) else ""

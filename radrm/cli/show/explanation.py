@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from radrm.cli.show.amounts import clock, span, starts_in
-from radrm.cli.show.card import adopted, estimated, headline, next_steps, sm_share
+from radrm.cli.show.card import (
+    adopted,
+    estimated,
+    headline,
+    memory_cap,
+    next_steps,
+    sm_share,
+)
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import reserved
 from radrm.cli.show.jobs import warned, why
@@ -59,6 +66,8 @@ def explanation(answer: Document) -> list[Part]:
         parts.append(_indented(f"adopted: {adopted(job)}"))
     if sm_share(job):
         parts.append(_indented(f"SM share: {sm_share(job)}"))
+    if memory_cap(job):
+        parts.append(_indented(f"memory cap: {memory_cap(job)}"))
     lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]
     parts += [Styled(), *lines] if lines else []
     steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]

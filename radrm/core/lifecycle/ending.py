@@ -171,6 +171,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             reason=why_stopped(job, attempt.stop, attempt.requested)
             or why_ended(outcome, event, code, attempt.tasks),
             usage=usage,
+            fraction=event.oom.fraction if event.oom and outcome is Outcome.OOM else None,
             reported=reported(attempt, job.progress),
             pending=(),
             tasks=tuple(

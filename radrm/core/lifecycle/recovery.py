@@ -198,12 +198,17 @@ def _sized_by_total(
     had, total = cap_of(job, attempt.placement, attempt.caps), ledger.device.total_mib
     if evidence.fraction is None or had is None or had >= ledger.device.capacity_mib:
         return None
-    most = max(0, had - _CONTEXT_MIB) * 100 // total / 100
-    why = (
-        f"it takes a part of the GPU's {show_mib(total)}, and may have {show_mib(had)}: "
-        f"set {evidence.fraction} to {most:g} or less"
-    )
+    why = part_of_total(evidence.fraction, had, total)
     return Blame(Cause.OWN, ledger.device.uuid, had, why)
+
+
+def part_of_total(option: str, had_mib: int, total_mib: int) -> str:
+    """Return what to set, for a program that takes a part of the total and could have less."""
+    most = max(0, had_mib - _CONTEXT_MIB) * 100 // total_mib / 100
+    return (
+        f"it takes a part of the GPU's {show_mib(total_mib)}, and may have {show_mib(had_mib)}: "
+        f"set {option} to {most:g} or less"
+    )
 
 
 def _growth_beside(state: State, job: Job, ledger: DeviceLedger) -> str | None:

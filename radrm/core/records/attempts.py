@@ -250,6 +250,8 @@ class Attempt:
     exit_code: int | None = None
     reason: str | None = None
     usage: tuple[Usage, ...] = ()
+    fraction: str | None = None
+    """The option that sets which part of the GPU's total memory it takes, if it died of that."""
     planner: str | None = None
     """The planner that started it; None if an earlier release did."""
     requested: PlannerRequest | None = None
@@ -277,6 +279,8 @@ class Attempt:
     caps: Caps = ()
     """The most memory that its processes may hold on each of its devices: each client of MPS, or
     all together where the driver enforces it. A device without a cap is missing."""
+    caps_refused: str | None = None
+    """Why the driver does not enforce its caps; None if it does, or if it was not asked."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""

@@ -92,11 +92,12 @@ def gpu_limit_mib(spec: JobSpec) -> int | None:
 
 
 def cap_of(attempt: Attempt | None) -> dict[str, Any]:
-    """The memory cap per GPU of an attempt, and who enforces it; None for none."""
+    """The memory cap per GPU of an attempt, who enforces it, and why nobody does; None: none."""
+    found = {"cap_mib": None, "cap_by": None, "cap_refused": None}
     if attempt is None or not attempt.caps:
-        return {"cap_mib": None, "cap_by": None}
+        return {**found, "cap_refused": attempt.caps_refused if attempt is not None else None}
     by = _MPS if attempt.placement.collocation is Collocation.MPS else _DRIVER
-    return {"cap_mib": min(mib for _, mib in attempt.caps), "cap_by": by}
+    return {**found, "cap_mib": min(mib for _, mib in attempt.caps), "cap_by": by}
 
 
 def caps_on(device: Device) -> list[str]:

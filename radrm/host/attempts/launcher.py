@@ -87,9 +87,8 @@ class Launcher:
             )
         live = self._prepare(plan)
         try:
-            if plan.prepare is not None:
-                live.make_group(plan.prepare)
-            live.start_runner()
+            gate = live.make_group(plan.prepare) if plan.prepare is not None else None
+            live.start_runner(gate)
         except OSError as error:
             if live.cgroup is not None:
                 cgroups.remove(live.cgroup)

@@ -101,33 +101,43 @@ class Live:
     def runner_lives(self) -> bool:
         return self.pidfd is not None and not readable(self.pidfd)
 
-    def make_group(self, prepare: Callable[[str], None]) -> None:
+    def make_group(self, prepare: Callable[[str], int | None]) -> int | None:
         """Make the attempt's control group of version 2, and have `prepare` set it up.
 
-        Raises OSError; then the group may be there.
+        Return what that returns: the gate of `start_runner`. Raises OSError; then the group may be
+        there.
         """
         if self.cgroup is None or not cgroups.make(self.cgroup):
             raise OSError(errno.EAGAIN, "its control group cannot be made")
-        prepare(self.cgroup)
+        return prepare(self.cgroup)
 
-    def start_runner(self) -> None:
-        """Start the runner in a session of its own. Raises `OSError` when there is none."""
+    def start_runner(self, gate: int | None = None) -> None:
+        """Start the runner in a session of its own. Raises `OSError` when there is none.
+
+        It reads from `gate`, which is closed here, before it begins.
+        """
         assert self.token is not None
-        announcement, announce = os.pipe()
+        try:
+            announcement, announce = os.pipe()
+        except OSError:
+            close_gate(gate)
+            raise
         # A runner must not count in its job's limits, so there it stays outside.
         enter = self.cgroup is not None and not self.limits.wanted()
         group = [self.cgroup] if self.cgroup is not None and enter else []
         command = [sys.executable, "-I", "-S", start_runner.__file__, self.evidence.folder, *group]
+        gates = [(os.POSIX_SPAWN_DUP2, gate, start_runner.GATE)] if gate is not None else []
         try:
             self.child = os.posix_spawn(
                 command[0],
                 command,
                 # So that the runner's own child is found by it until it is the job.
-                {TOKEN_VARIABLE: self.token},
+                {TOKEN_VARIABLE: self.token, **(start_runner.GATED if gates else {})},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
                     (os.POSIX_SPAWN_DUP2, announce, 1),
                     (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0),
+                    *gates,  # last: the pipe above may have its number
                 ],
                 setsid=True,
                 # Blocked from birth: a signal that comes early waits until it can be obeyed.
@@ -138,6 +148,7 @@ class Live:
             raise
         finally:
             os.close(announce)
+            close_gate(gate)
         crossed("runner started")
         self.announcement = announcement
         self.runner = identify(self.child)
@@ -205,6 +216,12 @@ class Live:
         job = self.evidence.job()
         if job is not None and alive(job):
             yield job.pid
+
+
+def close_gate(gate: int | None) -> None:
+    """Close the daemon's copy of a gate's end."""
+    if gate is not None:
+        os.close(gate)
 
 
 def readable(fd: int | None) -> bool:

@@ -34,7 +34,8 @@ class LaunchPlan:
     runs; None: all. `binds_tasks`: its own launcher binds each task to some of them, and the rest
     of it runs on all. `prepare`, where there is one, gets the path of the attempt's control group
     of version 2, before the runner starts. It may raise OSError, and then nothing is launched; no
-    process of the job runs outside that group.
+    process of the job runs outside that group. It may return a *gate*: a pipe from which the runner
+    reads a byte before the job begins.
     Strings may hold surrogate escapes, as paths and environments of Unix do.
     """
 
@@ -65,7 +66,7 @@ class LaunchPlan:
     snapshot: bool = False
     cpu_list: Sequence[int] | None = None
     binds_tasks: bool = False
-    prepare: Callable[[str], None] | None = None
+    prepare: Callable[[str], int | None] | None = None
     adopts: Watched | None = None
     """A process that runs already: the attempt only watches it, whatever `argv` says."""
 

@@ -104,6 +104,16 @@ class PowerLimits:
         self.why_not: Mapping[str, str] = {}
         """Why a GPU's limit is not set."""
 
+    def begin(self, gpus: GpuSource) -> None:
+        """Check the limit on these GPUs; without one, put back those of a killed daemon.
+
+        Raises `BadConfig` and `DeviceError`.
+        """
+        if self._limit_mw:
+            self.check(gpus.devices())
+        else:
+            self.put_back()
+
     def check(self, devices: Iterable[Device]) -> None:
         """Raise `BadConfig` if the limit is outside the range of one of these GPUs."""
         for uuid, name in _gpus(devices).items():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Device, Job, Needs, OutOfMemory, Role
+from radrm.core.records import Adopted, Device, Job, Needs, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import ActionKind, Collocation, JobState, Resizing
 from radrm.policies.first_fit import FirstFit
@@ -141,6 +141,18 @@ def test_whole_devices_and_tasks_that_change_have_no_cap_by_the_driver(spec: Any
 def test_an_unknown_need_has_no_cap() -> None:
     world = a_world(DRIVER)
     job = world.submit(None, smact=0.1, resizing=Resizing.NONE)
+    assert (caps(world, job), launch(world, job).caps) == ([], ())
+
+
+def test_an_adopted_process_has_no_cap_because_it_is_in_no_group() -> None:
+    world = a_world(DRIVER)
+    other = world.submit(4 * GIB, **DECLARED)
+    world.end(other)
+    process = Adopted(4711, 99, "boot", (("GPU-0", GIB, 5 * GIB),), (4711,))
+    waits = replace(other, state=JobState.PENDING, attempts=0)
+    job = replace(waits, id=9, ticket="T9", adopted=process)
+    world.step(ev.JobSubmitted(at=world.now, job=job))
+    assert world.where(job) == ("GPU-0",)
     assert (caps(world, job), launch(world, job).caps) == ([], ())
 
 

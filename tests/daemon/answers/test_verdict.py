@@ -55,6 +55,7 @@ def used(peak: int | None, device: str = "G0", smact: float | None = None, n: in
 PEAK = 5018  # 4.9 GiB
 DIED = attempt(used(3 * GIB), reserved=4 * GIB, oom=True)
 OK = attempt(used(PEAK))
+BY_TOTAL = replace(attempt(used(500), reserved=8 * GIB, oom=True), fraction="--part")
 TABLE = [
     (job(12 * GIB), [OK], ["asked 12.0G, peak 4.9G: try --gpu-memory=6G (peak and headroom)"]),
     (job(7 * GIB), [OK], []),  # less than a fifth is left over
@@ -88,6 +89,21 @@ TABLE = [
         job(state=JobState.FAILED, oom_count=1),
         [DIED],
         ["4.0G per GPU was not enough: use more GPUs, a smaller batch, or ask for more memory"],
+    ),
+    (
+        job(8 * GIB, oom_count=1),
+        [BY_TOTAL, attempt(used(36 * GIB))],
+        ["it takes a part of the GPU's 39.9G, and may have 8.0G: set --part to 0.19 or less"],
+    ),
+    (
+        job(8 * GIB, state=JobState.FAILED, oom_count=1),
+        [BY_TOTAL],
+        ["it takes a part of the GPU's 39.9G, and may have 8.0G: set --part to 0.19 or less"],
+    ),
+    (
+        job(state=JobState.FAILED, oom_count=1),
+        [replace(attempt(used(500), reserved=40 * GIB, oom=True), fraction="--part")],
+        ["40.0G per GPU was not enough: use more GPUs, a smaller batch, or ask for more memory"],
     ),
     (job(12 * GIB, state=JobState.FAILED), [OK], []),
     (job(12 * GIB, state=JobState.CANCELLED), [OK], []),

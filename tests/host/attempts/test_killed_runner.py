@@ -107,9 +107,9 @@ def test_a_runner_that_dies_before_its_claim(host: Host, monkeypatch: pytest.Mon
     host.state.joinpath("attempts").mkdir()
     spawn = Live.start_runner
 
-    def spawn_held_up(live: Live) -> None:
+    def spawn_held_up(live: Live, gate: int | None) -> None:
         lock = attempts.take_lock(live.evidence.folder)
-        spawn(live)
+        spawn(live, gate)
         assert live.child is not None
         os.kill(live.child, signal.SIGKILL)
         os.close(lock)

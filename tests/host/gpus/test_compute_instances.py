@@ -66,6 +66,7 @@ def test_each_has_an_equal_part() -> None:
         ((0, None), (0, None), (0, 0)),
         ((6000, 6000), (6000, None), (6000, 0)),
         ((9000, 6000), (9000, 3000), (6000, 3000)),
+        ((6000, 6000), (6000, 3000), (6000, 3000)),  # the second began between two calls
         ((6500, 6000), (6500, None), (6500, 500)),  # 500 MiB are nobody's
         ((15000, 15000), (15000, None), (15000, 15000 - PAIR[0].capacity_mib)),
         ((None, None), (6000, None), (None, 6000)),

@@ -11,6 +11,7 @@ static const char *const FIGURE_NAMES[FIGURES] = {
     [MEMORY_RESERVED_MIB] = "memory_reserved_mib",
     [MEMORY_BASE_MIB] = "memory_base_mib",
     [MEMORY_USED_MIB] = "memory_used_mib",
+    [MEMORY_LIMITS] = "memory_limits",
     [UTILIZATION_GPU] = "utilization_gpu",
     [UTILIZATION_MEMORY] = "utilization_memory",
     [POWER_MW] = "power_mw",
@@ -249,6 +250,27 @@ static Complaint read_exit(State *state, char **rest)
     return NULL;
 }
 
+static Complaint read_limit(State *state, char **rest)
+{
+    Limit limit = {.soft = 0};
+    const char *uuid = next_word(rest), *soft = next_word(rest), *hard = next_word(rest);
+    if (!hard)
+        return MISSING;
+    if (!read_number(soft, &limit.soft) || !read_number(hard, &limit.hard))
+        return NO_NUMBER;
+    if (!copy(limit.uuid, UUID_SIZE, uuid) || !copy(limit.group, PATH_SIZE, rest_of_line(rest)))
+        return TOO_LONG;
+    int place = 0;
+    while (place < state->limit_count && (strcmp(state->limits[place].uuid, limit.uuid) != 0 ||
+                                          strcmp(state->limits[place].group, limit.group) != 0))
+        place++;
+    if (place == MAX_LIMITS)
+        return TOO_MANY;
+    state->limits[place] = limit;
+    state->limit_count += place == state->limit_count;
+    return NULL;
+}
+
 static Complaint add_event(State *state, const char *uuid, const char *type, const char *data)
 {
     double type_number, data_number;
@@ -292,6 +314,8 @@ Complaint read_line(State *state, char *line)
         return read_process(state, &rest);
     if (strcmp(kind, "exit") == 0)
         return read_exit(state, &rest);
+    if (strcmp(kind, "limit") == 0)
+        return read_limit(state, &rest);
     if (strcmp(kind, "gpu") == 0)
         return read_device(state, next_word(&rest), NULL);
     if (strcmp(kind, "mig") == 0)

@@ -114,6 +114,18 @@ typedef struct {
     unsigned char healthSummary;
 } nvmlGpuFabricInfo_v3_t;
 
+#define NO_LIMIT 0xFFFFFFFFFFFFFFFFull
+
+typedef struct {
+    const char *nameSpace;                 /* the folder of a control group */
+    unsigned long long softLimit, hardLimit; /* bytes */
+} nvmlSetMemoryLimits_v1_t;
+
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t;
+
 #define GPM_VERSION 1u
 
 typedef struct {
@@ -199,6 +211,10 @@ NVML_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t handle,
                                                   nvmlGpuFabricInfo_v2_t *info);
 
 /* processes.c */
+NVML_API nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t handle,
+                                                   nvmlSetMemoryLimits_v1_t *limits);
+NVML_API nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t handle,
+                                                   nvmlGetMemoryLimits_v1_t *limits);
 NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t handle, unsigned int *count,
                                                            nvmlProcessInfo_v1_t *list);
 NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t handle,

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "call.h"
 
@@ -137,5 +138,86 @@ nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t handle, unsig
                                                       nvmlProcessInfo_t *list)
 {
     return list_processes(__func__, handle, GRAPHICS, count, list, NULL);
+}
+#endif
+
+/* ------------------------------------------------------------------ control groups */
+
+#ifndef OLD_DRIVER
+static nvmlReturn_t begin_on_group(const char *function, nvmlDevice_t handle, const char *group,
+                                   const Device **device)
+{
+    double offered = 0;
+    struct stat status;
+    nvmlReturn_t answer = begin_on(function, handle, device);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (is_instance(*device) || figure_of(*device, MEMORY_LIMITS, &offered) != NVML_SUCCESS)
+        return NVML_ERROR_NOT_SUPPORTED;
+    if (!group || stat(group, &status) != 0 || !S_ISDIR(status.st_mode))
+        return NVML_ERROR_NOT_FOUND;
+    return NVML_SUCCESS;
+}
+
+/* What the processes that the group's file names hold on a device, in bytes. */
+static double used_in(const char *group, const Device *device)
+{
+    char path[PATH_SIZE + sizeof "/cgroup.procs"];
+    double held = 0;
+    unsigned int pid;
+    snprintf(path, sizeof path, "%s/cgroup.procs", group);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    while (fscanf(file, "%u", &pid) == 1)
+        for (int i = 0; i < the_state->process_count; i++) {
+            const Process *process = &the_state->processes[i];
+            if (process->pid == pid && process->mib > 0 && is_on(the_state, process, device))
+                held += process->mib;
+        }
+    fclose(file);
+    return held * 1024 * 1024;
+}
+
+/* Written to the state file, as the limit is the group's. Not below what is used there. */
+nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t handle, nvmlSetMemoryLimits_v1_t *limits)
+{
+    const Device *device;
+    char line[UUID_SIZE + PATH_SIZE + 96];
+    nvmlReturn_t answer = begin_on_group(__func__, handle, limits->nameSpace, &device);
+    if (answer == NVML_SUCCESS && used_in(limits->nameSpace, device) > (double)limits->hardLimit)
+        answer = NVML_ERROR_INVALID_ARGUMENT;
+    if (answer != NVML_SUCCESS)
+        return end(answer);
+    double hard = limits->hardLimit == NO_LIMIT ? -1 : (double)limits->hardLimit;
+    snprintf(line, sizeof line, "limit %s %.0f %.0f %s\n", device->uuid,
+             (double)limits->softLimit, hard, limits->nameSpace);
+    return end(append_to_state(line) ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION);
+}
+
+/* The limit of the group, or of the nearest one above; without any: not supported. */
+nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t handle, nvmlGetMemoryLimits_v1_t *limits)
+{
+    const Device *device;
+    char group[PATH_SIZE];
+    nvmlReturn_t answer = begin_on_group(__func__, handle, limits->nameSpace, &device);
+    if (answer != NVML_SUCCESS)
+        return end(answer);
+    snprintf(group, sizeof group, "%s", limits->nameSpace);
+    for (char *slash; group[0]; *slash = '\0') {
+        for (int i = 0; i < the_state->limit_count; i++) {
+            const Limit *limit = &the_state->limits[i];
+            if (strcmp(limit->group, group) != 0 || strcmp(limit->uuid, device->uuid) != 0)
+                continue;
+            limits->softLimit = (unsigned long long)limit->soft;
+            limits->hardLimit = limit->hard < 0 ? NO_LIMIT : (unsigned long long)limit->hard;
+            limits->currentUsed = (unsigned long long)used_in(limits->nameSpace, device);
+            return end(NVML_SUCCESS);
+        }
+        slash = strrchr(group, '/');
+        if (!slash)
+            break;
+    }
+    return end(NVML_ERROR_NOT_SUPPORTED);
 }
 #endif

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 enum { MAX_DEVICES = 128, MAX_PROCESSES = 1024, MAX_EVENTS = 1024, MAX_TROUBLES = 256 };
+enum { MAX_LIMITS = 256, PATH_SIZE = 512 };
 enum { UUID_SIZE = 96, NAME_SIZE = 96, BUS_ID_SIZE = 32, FUNCTION_SIZE = 64, VERSION_SIZE = 80 };
 
 /* The figures of a device. Their names in the file stand in lines.c, in this order. */
@@ -17,6 +18,7 @@ typedef enum {
     MEMORY_RESERVED_MIB,
     MEMORY_BASE_MIB,
     MEMORY_USED_MIB,
+    MEMORY_LIMITS,
     UTILIZATION_GPU,
     UTILIZATION_MEMORY,
     POWER_MW,
@@ -91,6 +93,13 @@ typedef struct {
     unsigned long long type, data;
 } Event;
 
+/* The memory that the processes in a control group may hold on a device together. */
+typedef struct {
+    char uuid[UUID_SIZE];
+    char group[PATH_SIZE];
+    double soft, hard; /* bytes; negative: no limit */
+} Limit;
+
 typedef enum { FAIL, DELAY, HANG } TroubleKind;
 
 typedef struct {
@@ -108,6 +117,8 @@ typedef struct {
     int device_count; /* the ones that are gone included */
     Process processes[MAX_PROCESSES];
     int process_count;
+    Limit limits[MAX_LIMITS];
+    int limit_count;
     Event events[MAX_EVENTS];
     int event_count;
     Trouble troubles[MAX_TROUBLES];

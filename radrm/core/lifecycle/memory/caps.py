@@ -20,8 +20,9 @@ attempt that uses `FULL` of it is raised, up to its LIMIT, while memory is unres
 shrinks: the attempt may have filled it. A job that has declared one size keeps it.
 
 A job without a known need has no cap, nor has one that recovers on idle devices: a cap could kill
-it again. Nor has an attempt whose tasks change while it runs a cap by the driver: the driver has
-none for the devices that it gets later.
+it again. A process that radrm adopts has none, because it is in no group of an attempt. Nor has an
+attempt whose tasks change while it runs a cap by the driver: the driver has none for the devices
+that it gets later.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def cap_of(job: Job, placement: Placement, caps: Caps) -> int | None:
 
 def enforced_caps(state: State, job: Job, placement: Placement, told: dict[str, int]) -> Caps:
     """Return the caps that are enforced of what a job was told: by MPS, or by the driver."""
+    if job.adopted is not None:
+        return ()
     if placement.collocation is Collocation.MPS:
         return tuple(told.items())
     if placement.collocation is not Collocation.TIMESLICE or job.spec.resizing is Resizing.LIVE:

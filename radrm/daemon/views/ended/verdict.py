@@ -8,6 +8,7 @@ sooner. Each line has both numbers and what to do.
 The rules:
     memory    what is declared should be the peak and `core.headroom_mib`, in whole GiB. Said if the
               peak exceeds it by a twentieth, or if at least 1 GiB and a fifth of it are left over.
+              A program that died of the part of the GPU's total that it takes: that part.
     GPUs      a job of a minute or more that used no memory of a GPU did not need it.
     activity  a mean below 0.10 in 20 readings or more while no other job was on the GPU.
     time      a limit of at least three times the run time and 10 minutes more.
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil
 
+from radrm.core.lifecycle.recovery import part_of_total
 from radrm.core.records import Attempt, Job
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import JobState, Outcome, Quantity
@@ -46,7 +48,7 @@ def verdict(
         return ()
     last = attempts[-1]
     if job.state is not JobState.COMPLETED:
-        return tuple(_after_death(job, attempts))
+        return tuple(_after_death(attempts, largest_mib))
     found = (
         *_memory(job, attempts, headroom_mib, largest_mib),
         *_unused(last),
@@ -56,12 +58,15 @@ def verdict(
     return found[:MOST_LINES]
 
 
-def _after_death(job: Job, attempts: Sequence[Attempt]) -> Iterator[str]:
+def _after_death(attempts: Sequence[Attempt], largest_mib: int | None) -> Iterator[str]:
     """What is known of the need of a job whose last attempt died of GPU out-of-memory."""
     if attempts[-1].outcome is not Outcome.OOM:
         return
     tried = _most_reserved_mib(attempts)
-    if tried is not None:
+    by_total = _by_total(attempts, largest_mib)
+    if by_total is not None:
+        yield by_total
+    elif tried is not None:
         yield (
             f"{show_mib(tried)} per GPU was not enough: use more GPUs, a smaller batch, or ask for "
             "more memory"
@@ -71,6 +76,10 @@ def _after_death(job: Job, attempts: Sequence[Attempt]) -> Iterator[str]:
 def _memory(
     job: Job, attempts: Sequence[Attempt], headroom_mib: int, largest_mib: int | None
 ) -> Iterator[str]:
+    by_total = _by_total(attempts, largest_mib)
+    if by_total is not None:
+        yield by_total
+        return
     peak = attempts[-1].peak_mib
     if not peak:
         return
@@ -88,6 +97,15 @@ def _memory(
         yield f"asked {show_mib(asked)}, more was used: {rule}"
     elif asked - enough >= max(_GIB, _LEFT_OVER * asked):
         yield f"asked {show_mib(asked)}, {rule}"
+
+
+def _by_total(attempts: Sequence[Attempt], largest_mib: int | None) -> str | None:
+    """What to set for a program that took a part of the GPU's total where it could have less."""
+    died = [each for each in attempts if each.fraction is not None]
+    tried = _most_reserved_mib(died[:1])
+    if not died or tried is None or largest_mib is None or tried >= largest_mib:
+        return None
+    return part_of_total(str(died[0].fraction), tried, largest_mib)
 
 
 def _declared_mib(job: Job) -> int | None:
