@@ -82,7 +82,7 @@ def test_the_type_need_not_be_here() -> None:
 
 
 def test_of_an_unknown_type_nothing_is_scaled_and_that_is_said() -> None:
-    every = Auto().estimate(described("0.8@foo", A100))
+    every = Auto((Declared(),)).estimate(described("0.8@foo", A100))
     found = next(each for each in every if each.quantity is Quantity.SMACT)
     assert found.chip is None
     assert found.guesses == ("SM activity: not scaled, because the SMs of a foo are unknown",)
