@@ -25,7 +25,7 @@ class Planned:
 
 
 PLAN = (
-    Planned("facts", 1, 40, "what machine this is; fixtures of nvidia-smi", first.facts),
+    Planned("facts", 1, 100, "what machine this is; fixtures of nvidia-smi", first.facts),
     Planned("nvml-root", 1, 25, "structures and return codes of NVML", first.nvml_root),
     Planned("nvml-nobody", 1, 25, "whether GPM needs rights", first.nvml_nobody),
     Planned("doctor", 1, 45, "no failure but for what a container lacks", first.doctor),
