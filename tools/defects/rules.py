@@ -334,4 +334,16 @@ MUTANTS = (
     Mutant(
         "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger)\n", "\n"
     ),
+    Mutant(
+        "who takes a part of the total is recovered beside others",
+        "../recovery/looser.py",
+        "looser = looser and evidence.fraction is None",
+        "looser = bool(looser)",
+    ),
+    Mutant(
+        "who had the whole GPU is told to take less of it",
+        "lifecycle/recovery.py",
+        "had is None or had >= ledger.device.capacity_mib",
+        "had is None",
+    ),
 )

@@ -102,7 +102,7 @@ TABLE = [
     ),
     (
         job(state=JobState.FAILED, oom_count=1),
-        [replace(attempt(used(500), reserved=40 * GIB, oom=True), fraction="--part")],
+        [BY_TOTAL, replace(attempt(used(500), reserved=40 * GIB, oom=True), fraction="--part")],
         ["40.0G per GPU was not enough: use more GPUs, a smaller batch, or ask for more memory"],
     ),
     (job(12 * GIB, state=JobState.FAILED), [OK], []),

@@ -102,7 +102,7 @@ def _memory(
 def _by_total(attempts: Sequence[Attempt], largest_mib: int | None) -> str | None:
     """What to set for a program that took a part of the GPU's total where it could have less."""
     died = [each for each in attempts if each.fraction is not None]
-    tried = _most_reserved_mib(died[:1])
+    tried = _most_reserved_mib(died)
     if not died or tried is None or largest_mib is None or tried >= largest_mib:
         return None
     return part_of_total(str(died[0].fraction), tried, largest_mib)
