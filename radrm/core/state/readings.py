@@ -68,7 +68,7 @@ def attribute(
     """
     if reading.used_mib is None:
         return None, {}
-    seen: dict[int, int | None] = dict.fromkeys(holdings if reading.attempts is None else ())
+    seen: dict[int, int | None] = {} if reading.attempts is not None else dict.fromkeys(holdings)
     left_mib = 0
     for memory in reading.attempts or ():
         holding = holdings.get(memory.job_id)
