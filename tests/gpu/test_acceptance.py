@@ -219,6 +219,17 @@ def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
         assert f"{page.stem}/raw/nvidia-smi.txt" in archive.getnames()
 
 
+def test_a_rehearsal_passes_for_no_measurement(tmp_path: Path) -> None:
+    for name, rehearsed in (("a", False), ("b", True)):
+        (tmp_path / name / "results").mkdir(parents=True)
+        result = {"name": f"step-{name}", "passes": True, "line": "", "seconds": 1.0, "facts": {}}
+        result |= {"rehearsal": True} if rehearsed else {}
+        (tmp_path / name / "results" / "x.json").write_text(json.dumps(result))
+    page = report.write([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
+    assert page.name.startswith("rehearsal-")
+    assert "nothing on this page is a measurement" in page.read_text()
+
+
 def test_a_serial_number_is_not_kept() -> None:
     assert first.masked("<gpu><serial>1562821083900</serial>") == "<gpu><serial>0</serial>"
 

@@ -164,6 +164,8 @@ def _result(
     one_line = " ".join(line.split())
     found = {"name": name, "passes": passes, "line": one_line, "seconds": round(seconds, 1)}
     found["facts"] = facts or {}
+    if report.REHEARSAL in os.environ:
+        found["rehearsal"] = True
     (out / "results" / f"{name}.json").write_text(json.dumps(found, indent=1))
     return found
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).parents[3]
+REHEARSAL = "RADRM_ACCEPT_REHEARSAL"
+"""Set where stand-ins take the place of a GPU: no page may look as if there had been one."""
 
 
 def word_of(result: dict[str, Any]) -> str:
@@ -33,10 +35,16 @@ def write(folders: Sequence[Path], out: Path) -> Path:
             results[found["name"]] = found
     gpu = _gpu(results)
     day = datetime.date.today().isoformat()
+    rehearsed = any(each.get("rehearsal") for each in results.values())
     name = f"{day}-{re.sub('[^a-z0-9]+', '-', gpu.lower()).strip('-')}"
+    if rehearsed:
+        gpu, name = "stand-ins", f"rehearsal-{day}"
     out.mkdir(parents=True, exist_ok=True)
     page = out / f"{name}.md"
-    page.write_text("\n".join(_page(day, gpu, name, results)) + "\n")
+    lines = _page(day, gpu, results)
+    if rehearsed:
+        lines[1:1] = ["", "**A rehearsal without a GPU: nothing on this page is a measurement.**"]
+    page.write_text("\n".join(lines) + "\n")
     with tarfile.open(out / f"{name}.tar.gz", "w:gz") as archive:
         for folder in folders:
             for part in ("raw", "results", "logs"):
@@ -45,7 +53,7 @@ def write(folders: Sequence[Path], out: Path) -> Path:
     return page
 
 
-def _page(day: str, gpu: str, name: str, results: dict[str, dict[str, Any]]) -> list[str]:
+def _page(day: str, gpu: str, results: dict[str, dict[str, Any]]) -> list[str]:
     from tests.gpu.acceptance import thesis
     from tests.gpu.acceptance.plan import PLAN
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.gpu.acceptance.main import main
+from tests.gpu.acceptance.report import REHEARSAL
 from tests.paths import BIN
 from tests.standins.nvml_state import H100, Nvml, compile_library
 
@@ -34,6 +35,7 @@ def prepare(folder: Path) -> dict[str, str]:
     return {
         **nvml.environment,
         "CUDA_VISIBLE_DEVICES": "0",
+        REHEARSAL: "1",
         "MPS_STANDIN_STATE": str(folder / "mps.json"),
         "PATH": f"{first}:{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
