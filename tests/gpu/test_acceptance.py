@@ -17,6 +17,7 @@ import pytest
 from tests.gpu.acceptance import children, first, main, packages, report, thesis
 from tests.gpu.acceptance.plan import PART_LIMIT_S, PLAN
 from tests.gpu.acceptance.step import Failed, Step, lines_of, perform
+from tests.gpu.acceptance.suites import _first_reason
 from tests.paths import REPOSITORY
 
 # A program that orphans a sleeper in a session of its own, as a daemon does, and ends.
@@ -232,6 +233,11 @@ def test_a_rehearsal_passes_for_no_measurement(tmp_path: Path) -> None:
 
 def test_a_serial_number_is_not_kept() -> None:
     assert first.masked("<gpu><serial>1562821083900</serial>") == "<gpu><serial>0</serial>"
+
+
+def test_why_a_test_has_failed() -> None:
+    text = "E                        [100%]\n==== ERRORS ====\nE   AssertionError: 3 is not 4\n"
+    assert _first_reason(text) == "AssertionError: 3 is not 4"
 
 
 def test_lines_of_json_among_others() -> None:

@@ -107,6 +107,8 @@ def doctor(step: Step) -> str:
     step.keep("doctor.json", done.stdout)
     document = json.loads(done.stdout)
     rows = document if isinstance(document, list) else document["checks"]
+    (gpus,) = [row for row in rows if row["check"] == "GPUs"]
+    step.check(gpus["level"] == "ok", f"GPUs: {gpus['finding']}")
     failed = [f"{row['check']}: {row['finding']}" for row in rows if row["level"] == "fail"]
     wrong = [each for each in failed if not _MAY_LACK.search(each)]
     step.check(not wrong, "; ".join(wrong))

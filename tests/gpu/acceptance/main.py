@@ -116,7 +116,7 @@ def _clean(
     children.end_all(left)
     wrong = [f"{each.pid} ({each.command[:60]}) was left" for each in left]
     while (changed := _changed(before, gpu_state(environment))) is not None:
-        if time.monotonic() - began > _CLEAN_S:
+        if before is None or time.monotonic() - began > _CLEAN_S:
             wrong.append(changed)
             break
         time.sleep(0.5)

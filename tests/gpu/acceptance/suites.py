@@ -13,6 +13,8 @@ from tests.paths import REPOSITORY
 
 _SUMMARY = re.compile(r"^.*\b(passed|failed|error|skipped|deselected)\b.* in [0-9.]+s.*$", re.M)
 
+_PROGRESS = re.compile(r"[.EFsxX]+ +\[ *[0-9]+%\]$")
+
 
 def pytest_step(file: str, only: str = "") -> Callable[[Step], str]:
     """A step that runs the tests of a file, or those whose name has `only`."""
@@ -35,6 +37,8 @@ def pytest_step(file: str, only: str = "") -> Callable[[Step], str]:
 def _first_reason(text: str) -> str | None:
     """The first line that says why a test failed."""
     for line in text.splitlines():
+        if _PROGRESS.match(line):
+            continue
         if line.startswith(("E  ", "no ", "ERROR tests", "FAILED tests")) and line[1:].strip():
             return line.removeprefix("E").strip()[:200]
     return None
