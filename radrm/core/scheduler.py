@@ -55,7 +55,16 @@ from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
 from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
-from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal, UserReservation
+from radrm.core.records import (
+    Attempt,
+    Chip,
+    Dependency,
+    Device,
+    Instant,
+    Job,
+    Refusal,
+    UserReservation,
+)
 from radrm.core.reservations import course, making
 from radrm.core.rules import Rules as Rules
 from radrm.core.settings import CoreSettings
@@ -233,6 +242,11 @@ class Scheduler:
         """Return the model name of all devices; None if they differ, or without devices."""
         names = {ledger.device.name for ledger in self.state.ledgers.values()}
         return names.pop() if len(names) == 1 else None
+
+    def chips(self) -> tuple[Chip, ...]:
+        """Return the kinds of GPU that are here and whose SMs are known."""
+        found = (ledger.device.chip for ledger in self.state.ledgers.values())
+        return tuple(dict.fromkeys(chip for chip in found if chip is not None))
 
     # ------------------------------------------------------------- handlers: users
 

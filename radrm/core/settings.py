@@ -42,8 +42,8 @@ class CoreSettings:
     """After this time without a gap, no more jobs of an MPS server's user join while other users
     wait."""
     mps_timeslice_others: bool = False
-    """Let jobs that cannot be MPS clients share the GPU with clients, time-sliced, without a memory
-    limit."""
+    """Let jobs that cannot be MPS clients share the GPU with clients, time-sliced, without MPS's
+    memory cap."""
     yield_to_unmanaged: bool = False
     """A device takes no new job while unmanaged processes use more than `idle_unmanaged_mib` of
     it."""

@@ -174,7 +174,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         planning = PlanningService(config, lambda found: loop.post(found), zone)
         simulated_s = None if gpus is None else interval_s * devices.clock.scale
         driver = driver_version() if gpus is None else SIMULATED_DRIVER
-        estimation = Estimation(config, store, service, scheduler.device_kind, driver)
+        estimation = Estimation(config, store, service, scheduler, driver)
         makers = Makers(
             lambda: read_configuration(system, settings),
             lambda config: (make_rules(config, zone), make_costs(config, zone)),

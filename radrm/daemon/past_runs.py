@@ -47,7 +47,8 @@ def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run |
     kinds = {found.device.name for found in devices}
     if len(kinds) != 1:
         return None
-    told = {quantity: told_of(job.estimates, quantity) for quantity in Quantity}
+    chip = devices[0].device.chip
+    told = {quantity: told_of(job.estimates, quantity, chip) for quantity in Quantity}
     said = Said(
         told=told[Quantity.MEMORY],
         told_smact=told[Quantity.SMACT],
@@ -57,6 +58,7 @@ def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run |
         shown=alone(attempt, trusted(told[Quantity.SMACT])),
         length=length,
         resumed=attempt.work_begun != 0.0,
+        sm_rate=None if chip is None else chip.sm_rate,
     )
     return Run(attempt.serial, job.spec.uid, program, kinds.pop(), said)
 

@@ -69,6 +69,8 @@ class Auto:
 
 
 def _with_guesses_of_first(estimates: Sequence[Estimate]) -> tuple[Estimate, ...]:
-    """Keep only the guesses of the first memory figure: every job's record stores them."""
+    """Keep only the guesses of the first figure of memory, and of SM activity: every job's record
+    stores them."""
     first = next((e for e in estimates if e.quantity is Quantity.MEMORY), None)
-    return tuple(e if e is first or not e.guesses else replace(e, guesses=()) for e in estimates)
+    kept = (first, next((e for e in estimates if e.quantity is Quantity.SMACT), None))
+    return tuple(e if e in kept or not e.guesses else replace(e, guesses=()) for e in estimates)

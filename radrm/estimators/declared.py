@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from radrm.core.records import DECLARED, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
+from radrm.interference.chips import chip_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,21 @@ class Declared:
             (Quantity.SMACT, job.declared_smact),
             (Quantity.DURATION, job.declared_duration_s),
         )
-        return tuple(
+        found = tuple(
             Estimate(quantity=quantity, value=value, upper=value, source=self.name)
             for quantity, value in figures
             if value is not None
         )
+        if job.smact_type is None:
+            return found
+        return tuple(_about(job, e) if e.quantity is Quantity.SMACT else e for e in found)
+
+
+def _about(job: Description, estimate: Estimate) -> Estimate:
+    """Return the declared SM activity with the kind of GPU that it is about."""
+    assert job.smact_type is not None
+    chip = chip_of(job.smact_type, job.chips)
+    if chip is not None:
+        return replace(estimate, chip=chip)
+    why = f"SM activity: not scaled, because the SMs of a {job.smact_type} are unknown"
+    return replace(estimate, guesses=(why,))

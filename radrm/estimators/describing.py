@@ -19,6 +19,7 @@ def describe(job_file: JobFile) -> Description:
         spec=job_file.spec(user="", uid=-1),
         declared_mib=options.gpu_memory_mib,
         declared_smact=options.smact,
+        smact_type=str(job_file.raw.get("smact", "")).partition("@")[2] or None,
         declared_duration_s=options.duration_s,
         published={name: mib for name, mib in named.items() if mib is not None},
         summary=job_file.summary,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from radrm.core.records import Estimate
+from radrm.core.records import Chip, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.learned import quantile_of
@@ -46,8 +46,9 @@ class History:
             peak = float(max(peaks))
             upper, reading = peak + peak - median(peaks), _reading(job, runs)
             estimates.append(Estimate(Quantity.MEMORY, peak, upper, self.name, guesses=reading))
+        chip = _chip(job, runs or named)
         predicted = (
-            (Quantity.SMACT, _smacts(runs), _smacts(named)),
+            (Quantity.SMACT, _smacts(job, runs, chip), _smacts(job, named, chip)),
             (Quantity.DURATION, _durations(job, runs), _durations(job, named)),
         )
         for quantity, same, of_name in predicted:
@@ -61,7 +62,9 @@ class History:
             source, figures = next(((s, f) for s, f in routes if f), (self.name, ()))
             if figures:
                 value, upper = _middle(figures)
-                estimates.append(Estimate(quantity, value, max(upper, *same.least, 0.0), source))
+                upper = max(upper, *same.least, 0.0)
+                about = chip if quantity is Quantity.SMACT else None
+                estimates.append(Estimate(quantity, value, upper, source, chip=about))
         return tuple(estimates)
 
 
@@ -98,14 +101,31 @@ def _middle(figures: Sequence[Range]) -> Range:
     return value, max(value, most)
 
 
-def _smacts(runs: Sequence[PastRun]) -> _Figures:
-    alone = tuple((run.own_smact, run.own_smact) for run in runs if run.own_smact is not None)
-    shared = tuple(
-        (run.smact, run.smact if run.smact_most is None else run.smact_most)
-        for run in runs
-        if run.own_smact is None and run.smact is not None
-    )
-    return _Figures(alone, shared)
+def _smacts(job: Description, runs: Sequence[PastRun], chip: Chip | None) -> _Figures:
+    """Return the SM activity of runs, scaled to one kind of GPU if theirs is known."""
+    alone: list[Range] = []
+    shared: list[Range] = []
+    for run in runs:
+        if run.smact is not None:
+            most = (
+                run.smact if run.smact_most is None or run.own_smact is not None else run.smact_most
+            )
+            said = Estimate(Quantity.SMACT, run.smact, most, "", chip=_chip(job, [run]))
+            here = said.on(chip)
+            (shared if run.own_smact is None else alone).append((here.value, here.upper))
+    return _Figures(tuple(alone), tuple(shared))
+
+
+def _chip(job: Description, runs: Sequence[PastRun]) -> Chip | None:
+    """Return the kind of GPU of the latest run of which it is known."""
+    for run in runs:
+        if run.sm_rate:
+            return Chip(run.device_kind, run.sm_rate)
+        # Earlier releases noted only the name.
+        for chip in job.chips:
+            if chip.name == run.device_kind:
+                return chip
+    return None
 
 
 def _durations(job: Description, runs: Sequence[PastRun]) -> _Figures:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from radrm.core.records import Estimate, JobSpec, Profiled
+from radrm.core.records import Chip, Estimate, JobSpec, Profiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class PastRun:
     - `driver` and `cuda`: the versions of the GPU driver and of the program's CUDA. None:
       unknown.
     - `length`: the options that decide how long the program works (`learning.fingerprint`).
+    - `sm_rate`: that of its kind of GPU (`Chip`); None: unknown.
     - `gpus`: the number of its GPUs at its end. One that was resized shows no duration.
     """
 
@@ -48,6 +49,7 @@ class PastRun:
     told_duration: dict[str, float] = field(default_factory=dict)
     length: str | None = None
     gpus: int = 1
+    sm_rate: float | None = None
 
     @property
     def own_smact(self) -> float | None:
@@ -71,6 +73,8 @@ class Description:
       context in MiB on these GPUs under this driver, by the version of the program's CUDA.
     - `same_runs`: earlier runs of the same job; `named_runs`: of the user's jobs of the same
       name; `recent_runs`: of any job on this machine. The latest is first in each.
+    - `chips`: the kinds of GPU that are here. `smact_type`: the type of GPU that `declared_smact`
+      is about, as the user wrote it; None: whichever the job gets.
     - `length`: as in `PastRun`.
     - `profile`: the job's run times on the kinds and numbers of GPUs for which they are known.
     """
@@ -78,6 +82,7 @@ class Description:
     spec: JobSpec
     declared_mib: int | None = None
     declared_smact: float | None = None
+    smact_type: str | None = None
     declared_duration_s: float | None = None
     published: dict[str, float] = field(default_factory=dict)
     summary: str | None = None
@@ -95,6 +100,7 @@ class Description:
     named_runs: tuple[PastRun, ...] = ()
     recent_runs: tuple[PastRun, ...] = ()
     profile: tuple[Profiled, ...] = ()
+    chips: tuple[Chip, ...] = ()
 
 
 class Estimator(Protocol):

@@ -78,6 +78,14 @@ class Option(Record):
         return value
 
 
+def _smact(given: str) -> float:
+    """Return the SM activity. Its type of GPU stays in the option as written."""
+    figure, at, gpu_type = given.partition("@")
+    if at and len(v.gpu_types(gpu_type)) != 1:
+        raise ValueError(f"{v.shown(gpu_type)} is not one type of GPU such as a100")
+    return v.number(0, 1)(figure)
+
+
 _SHARING = ("auto", "exclusive", "timeslice", "mps", "mig")
 _PRECISION = ("fp32", "tf32", "fp16", "bf16", "amp")
 _many: dict[str, Any] = {"repeatable": True}
@@ -97,7 +105,12 @@ OPTIONS: tuple[Option, ...] = (
         **_range,
     ),
     Option("sm-share", "PERCENT", v.whole(1, 100), "the part of a GPU's SMs as an MPS client"),
-    Option("smact", "0..1", v.number(0, 1), "expected SM activity when alone on a GPU"),
+    Option(
+        "smact",
+        "0..1[@TYPE]",
+        _smact,
+        "expected SM activity when alone on a GPU (0.6@a100: on an A100)",
+    ),
     Option("duration", "TIME", v.seconds, "expected run time when alone on a GPU", **_s),
     Option("collocation", "|".join(_SHARING), v.choice(*_SHARING), "how to share a GPU"),
     Option("mig-profile", "PROFILE", v.mig_profile, "MIG profile, such as 1g.5gb"),

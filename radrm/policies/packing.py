@@ -101,7 +101,7 @@ class Packing:
         return None
 
     def _refuse_load(self, ask: Ask, offer: Offer) -> Refusal | None:
-        uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job, offer.mode)
+        uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job, offer)
         if offer.smact is None and not _is_known(offer):
             # Its jobs' memory is not known yet, either: they are still starting.
             return Refusal("smact", offer.smact_refusal or "its SM activity is unknown", uuid, 1.0)
@@ -110,8 +110,7 @@ class Packing:
             most = min(most, self.timeslice_max_demand)
         if sum(here) + own > most:
             left = max(0.0, most - sum(here))
-            known = ask.job.smact_in(offer.mode) is not None
-            shown = f"{own:.2f}" if known else f"{own:.2f} (assumed; see --smact)"
+            shown = f"{own:.2f}{_origin(ask.job, offer)}"
             why = f"needs SM activity of {shown}, {left:.2f} of the allowed {most:.2f} are left"
             return Refusal("demand", why, uuid, own, left)
         widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
@@ -155,8 +154,8 @@ class Packing:
 
     # ------------------------------------------------------------- SM activity
 
-    def _smact(self, job: Job, mode: Collocation) -> float:
-        found = job.smact_in(mode)
+    def _smact(self, job: Job, offer: Offer) -> float:
+        found = job.smact_in(offer.mode, offer.device)
         return self.assumed_smact if found is None else found
 
     def _demands(self, offer: Offer) -> list[float]:
@@ -178,6 +177,16 @@ class Packing:
         if offer.mode is not Collocation.MPS or shown >= _SATURATED * self.ceiling or not total:
             return found
         return [each * shown / total for each in found]
+
+
+def _origin(job: Job, offer: Offer) -> str:
+    """Return what users should know of a job's SM activity on a device; "" for nothing."""
+    if job.smact_in(offer.mode) is None:
+        return " (assumed; see --smact)"
+    best = job.estimate(Quantity.SMACT)
+    if best is None or best.chip is None or best.on(offer.device.chip) is best:
+        return ""
+    return f" (scaled from {best.chip.name})"
 
 
 def _is_known(offer: Offer) -> bool:

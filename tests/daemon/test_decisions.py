@@ -28,7 +28,7 @@ def effects_of(world: World) -> Any:
     """The effects of a world's scheduler, with a launcher and a store that only note calls."""
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
-    site = SimpleNamespace(mps=None, elastic=Mock())
+    site = SimpleNamespace(mps=None, elastic=Mock(), caps=None)
     names = ("estimation", "planning", "resizes", "read_soon", "post")
     others: Any = {name: Mock() for name in names}
     others["stops"] = Stops(launcher, None, others["post"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from radrm.core.records import Attempt, Instant, Job, Progress, Usage
+from radrm.core.records import Attempt, Chip, Instant, Job, Progress, Usage
 from radrm.core.words import Outcome
 from radrm.daemon.past_runs import runs_of
 from radrm.daemon.views.documents import JobDocuments
@@ -51,6 +51,20 @@ def test_a_run_is_what_was_seen() -> None:
     assert run is not None
     assert (run.peak_mib, run.smact, run.duration_s) == (4 * GIB, pytest.approx(0.3), 100.0)
     assert run.alone and run.device_kind == "A100-40GB"
+
+
+def test_a_run_notes_how_fast_its_gpu_is_and_what_was_predicted_for_it() -> None:
+    world = World(gpus(1, name="H200", sms=200, sm_mhz=1000))
+    job = world.submit(8 * GIB, smact=0.6)
+    state, known = world.scheduler.state, Chip("A100", 100_000.0)
+    estimates = tuple(replace(e, chip=known) for e in job.estimates)
+    state.put_job(replace(state.jobs[job.id], estimates=estimates))
+    world.used[job.id] = 4 * GIB
+    world.pass_time(100.0)
+    world.end(job, 0)
+    run = ended(world, job)
+    assert run is not None
+    assert (run.sm_rate, run.told_smact) == (200_000.0, {"test": pytest.approx(0.3)})
 
 
 START = Instant(1000.0, EPOCH_S + 1000, "a")
@@ -270,3 +284,19 @@ def test_a_run_that_completed_teaches_its_own_duration() -> None:
     assert run is not None and run.fingerprint == "f" * 32
     found = past_run(run.device_kind, run.said, world.attempts[job.id, 1])
     assert found is not None and found.duration_s == 50.0
+
+
+def test_a_prediction_is_shown_for_each_kind_of_gpu(store: Store) -> None:
+    fast, slow = gpus(1, name="H200", sms=200, sm_mhz=1000), gpus(2, sms=100, sm_mhz=1000)
+    world = World((*fast, replace(slow[1], name="A100"), replace(slow[1], uuid="u", name="T4")))
+    job = world.submit(8 * GIB, smact=0.6)
+    state = world.scheduler.state
+    about = tuple(replace(e, chip=Chip("A100", 100_000.0)) for e in job.estimates)
+    state.put_job(replace(state.jobs[job.id], estimates=about))
+    found = JobDocuments(world.scheduler, store).job(state.jobs[job.id], world.now)
+    assert (found["estimate_smact"], found["estimate_smact_on"]) == (0.6, "A100")
+    (there,) = found["estimate_smact_scaled"]
+    assert there == {"gpu": "H200", "smact": pytest.approx(0.3), "smact_upper": 0.6}
+    plain = world.submit(8 * GIB, smact=0.6)
+    found = JobDocuments(world.scheduler, store).job(state.jobs[plain.id], world.now)
+    assert (found["estimate_smact_on"], found["estimate_smact_scaled"]) == (None, [])

@@ -44,6 +44,11 @@ def find(environ: Mapping[str, str], runs: Runs | None = None) -> Found:
     return Found(having)
 
 
+def has_only(python: str, text: str) -> bool:
+    """As the usual `Runs`, but believes that PyTorch sees the GPU: to ask takes seconds."""
+    return text != _HAS or _runs(python, text)
+
+
 def _on_path(path: str) -> Iterator[str]:
     for folder in dict.fromkeys(path.split(os.pathsep)):
         for name in ("python3", "python"):

@@ -99,6 +99,10 @@ def show_smact(smact: float | None) -> str:
     return "-" if smact is None else f"{smact:.2f}"
 
 
+SCALED = "scaled by SMs and clock"
+"""The source of SM activity that was predicted for another kind of GPU."""
+
+
 def shown_smact(smact: float, upper: float | None, source: str) -> str:
     """Predicted SM activity: `0.62, at most 0.71 (from history)`."""
     return _shown(show_smact(smact), show_smact(upper), source)
@@ -111,7 +115,7 @@ def shown_duration(seconds: float, upper_s: float | None, source: str) -> str:
 
 def _shown(value: str, upper: str, source: str) -> str:
     most = f", at most {upper}" if upper not in ("-", value) else ""
-    given = source in ("declared", "measured")
+    given = source in ("declared", "measured", SCALED)
     return f"{value}{most} ({source if given else f'from {source}'})"
 
 

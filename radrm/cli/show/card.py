@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from radrm.cli.show.amounts import (
+    SCALED,
     number,
     sane_mib,
     show_joules,
@@ -183,7 +184,12 @@ def estimated(job: Document) -> Iterator[_Line]:
         yield "no estimate", plain(note)
     if job.get("estimate_smact") is not None:
         upper, source = job.get("estimate_smact_upper"), plain(job["estimate_smact_source"])
-        yield "predicted", f"SM activity {shown_smact(job['estimate_smact'], upper, source)}"
+        about = f" on {plain(job['estimate_smact_on'])}" if job.get("estimate_smact_on") else ""
+        here = shown_smact(job["estimate_smact"], upper, source)
+        yield "predicted", f"SM activity {here}{about}"
+        for each in job.get("estimate_smact_scaled") or ():
+            there = shown_smact(each["smact"], each["smact_upper"], SCALED)
+            yield "predicted", f"SM activity {there} on {plain(each['gpu'])}"
     if job.get("estimate_duration_s") is not None:
         upper_s, source = job.get("estimate_duration_upper_s"), job["estimate_duration_source"]
         alone = shown_duration(job["estimate_duration_s"], upper_s, plain(source))

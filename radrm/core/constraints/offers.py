@@ -59,6 +59,7 @@ class Holder:
 
     `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
     it never was, or they do not show it yet. It is too low for an attempt that is `slowed`.
+    `device`: where it is; None: a prediction is not scaled to it.
     """
 
     job: Job
@@ -66,13 +67,14 @@ class Holder:
     since_s: float
     settled: bool
     alone_smact: float | None
+    device: Device | None = None
 
     @property
     def smact(self) -> float | None:
         """The SM activity that it would show alone: as measured, else as predicted."""
         if self.alone_smact is not None and not self.attempt.slowed:
             return self.alone_smact
-        return self.job.smact_in(self.attempt.placement.collocation)
+        return self.job.smact_in(self.attempt.placement.collocation, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,10 +340,10 @@ class Offers:
         )
 
     def _holders(self, ledger: DeviceLedger) -> tuple[Holder, ...]:
-        jobs, attempts = self._state.jobs, self._state.attempts
+        jobs, attempts, device = self._state.jobs, self._state.attempts, ledger.device
         return tuple(
             [
-                Holder(jobs[i], attempts[i], each.since_s, each.settled, each.alone_smact)
+                Holder(jobs[i], attempts[i], each.since_s, each.settled, each.alone_smact, device)
                 for i, each in ledger.holdings.items()
             ]
         )

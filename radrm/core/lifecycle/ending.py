@@ -63,7 +63,7 @@ from radrm.core.lifecycle.returning import (
     return_to_queue,
     setback,
 )
-from radrm.core.records import Attempt, Job, changed
+from radrm.core.records import Attempt, Chip, Job, changed
 from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
 from radrm.core.state.state import State
@@ -180,12 +180,19 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ),
         )
     )
-    taught = with_measured(saving, attempt)
+    taught = with_measured(saving, attempt, lambda: _chip_of(state, attempt))
     if outcome is Outcome.PREEMPTED:
         taught = changed(taught, used_s=used_s(taught, attempt))
     if taught is not job:
         state.put_job(taught)
     return attempt
+
+
+def _chip_of(state: State, attempt: Attempt) -> Chip | None:
+    """Return the kind of an attempt's GPUs; None if it is unknown, or they are of several kinds."""
+    ledgers = [state.ledgers.get(uuid) for uuid in attempt.placement.devices]
+    chips = {None if ledger is None else ledger.device.chip for ledger in ledgers}
+    return chips.pop() if len(chips) == 1 else None
 
 
 def _move_job(

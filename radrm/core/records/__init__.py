@@ -44,6 +44,7 @@ from radrm.core.records.copying import changed
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
+    Chip,
     Counters,
     Device,
     DeviceEnergy,
@@ -80,6 +81,7 @@ __all__ = [
     "Blame",
     "Caps",
     "Checkpoint",
+    "Chip",
     "Counters",
     "Dependency",
     "Device",

@@ -48,6 +48,14 @@ class NodeUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Chip:
+    """A kind of GPU: its name, and its SMs times their largest clock (MHz), above 0."""
+
+    name: str
+    sm_rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """A GPU or a MIG instance.
 
@@ -58,6 +66,8 @@ class Device:
     users at once. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown. `instance` has
     the driver's numbers of a MIG device's GPU instance and compute instance. `unified`: it has no
     memory of its own, but uses the server's.
+
+    `sms` and `sm_mhz` are its SMs and their largest clock; None: unknown, as of MIG instances.
 
     Near devices. In one `nvlink_group`, NVLink links each GPU to each, all by as many links. GPUs
     whose links form no such group have `nvlinks`: the index of another GPU, and the links to it.
@@ -88,10 +98,17 @@ class Device:
     numa_node: int | None = None
     numa_cpus: str | None = None
     socket_cpus: str | None = None
+    sms: int | None = None
+    sm_mhz: int | None = None
     minor: int | None = None
     instance: tuple[int, int] | None = None
     caps: bool = False
     unified: bool = False
+
+    @property
+    def chip(self) -> Chip | None:
+        """Its kind of GPU; None if its SMs or their clock are unknown."""
+        return Chip(self.name, float(self.sms * self.sm_mhz)) if self.sms and self.sm_mhz else None
 
     @property
     def capacity_mib(self) -> int:

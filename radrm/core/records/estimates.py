@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from radrm.core.records.devices import Chip
 from radrm.core.records.time import Instant
 from radrm.core.words import Quantity
 
@@ -22,7 +23,8 @@ class Estimate:
     by past runs; None if they are equal. `seconds`: how long the answer took. `guesses`:
     assumptions about the job, each a line for the user. `context_mib`: the part of the raw
     figure that is the CUDA context; None if it is not counted apart. `cuda`: the CUDA version
-    of the job's program; None if unknown.
+    of the job's program; None if unknown. `chip`, of SM activity: the kind of GPU that the figures
+    are about; None: whichever the job gets.
     """
 
     quantity: Quantity
@@ -34,6 +36,20 @@ class Estimate:
     guesses: tuple[str, ...] = ()
     context_mib: float | None = None
     cuda: str | None = None
+    chip: Chip | None = None
+
+    def on(self, chip: Chip | None) -> Estimate:
+        """Return this prediction of SM activity for another kind of GPU (None: unknown).
+
+        The same work keeps so much less of a larger chip active, if the job has a pace of its own
+        (data, launches). If the GPU sets the pace, the job runs faster and keeps its activity: so
+        the upper bound is no smaller than before. Activity is at most 1.
+        """
+        if self.chip is None or chip is None or chip.sm_rate == self.chip.sm_rate:
+            return self
+        scale, upper = self.chip.sm_rate / chip.sm_rate, max(self.value, self.upper)
+        value, upper = min(1.0, self.value * scale), min(1.0, max(upper, upper * scale))
+        return replace(self, value=value, upper=upper, raw=None, chip=chip)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from radrm.core.records.devices import Device
 from radrm.core.records.estimates import DECLARED, Estimate, Profiled, Progress
 from radrm.core.records.needs import JobSpec, Role
 from radrm.core.records.placement import Placement
@@ -259,13 +260,17 @@ class Job:
         found = self.estimate(quantity)
         return None if found is None else found.value
 
-    def smact_in(self, mode: Collocation) -> float | None:
+    def smact_in(self, mode: Collocation, device: Device | None = None) -> float | None:
         """Return the SM activity that is predicted of it in this mode; None without a prediction.
 
-        As an MPS client it shows at most its `--sm-share`.
+        On a `device` of another kind than the prediction is about, it is scaled. As an MPS client
+        it shows at most its `--sm-share`.
         """
         best, share = self.estimate(Quantity.SMACT), self.spec.sm_share
         found = None if best is None else best.value
+        about = None if best is None else best.chip
+        if best and about and device and device.name != about.name:
+            found = best.on(device.chip).value
         if share is None or mode is not Collocation.MPS:
             return found
         return share if found is None else min(found, share)

@@ -343,7 +343,7 @@ class DeviceLedger:
         restart. `reserve` enters its reservation."""
         self.version += 1
         self._count_before(now_s)
-        smact = job.smact_in(attempt.placement.collocation)
+        smact = job.smact_in(attempt.placement.collocation, self.device)
         self.load.before_join(not self.holdings, smact)
         self.holdings[job.id] = Holding(
             job_id=job.id,

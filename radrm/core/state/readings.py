@@ -40,9 +40,10 @@ def believable(reading: Reading) -> tuple[Reading, str | None]:
     look free. So impossible figures become unknown (None) here, once.
     """
     cause = reading.smact_error
-    figures = (reading.used_mib, *(m.used_mib for m in reading.attempts or ()))
-    if any(mib is not None and not 0 <= mib < math.inf for mib in figures):
-        return replace(reading, used_mib=None, attempts=()), cause
+    figures = [reading.used_mib, *[memory.used_mib for memory in reading.attempts or ()]]
+    for mib in figures:  # each reading comes here: a loop costs less than a generator
+        if mib is not None and not 0 <= mib < math.inf:
+            return replace(reading, used_mib=None, attempts=()), cause
     if reading.power_w is not None and not 0 <= reading.power_w < math.inf:
         reading = replace(reading, power_w=None)
     if cause is not None:
@@ -68,7 +69,7 @@ def attribute(
     """
     if reading.used_mib is None:
         return None, {}
-    seen: dict[int, int | None] = dict.fromkeys(holdings if reading.attempts is None else ())
+    seen: dict[int, int | None] = {} if reading.attempts is not None else dict.fromkeys(holdings)
     left_mib = 0
     for memory in reading.attempts or ():
         holding = holdings.get(memory.job_id)
@@ -76,8 +77,12 @@ def attribute(
             seen[memory.job_id] = memory.used_mib
         else:
             left_mib += memory.used_mib or 0
-    unknown = [job_id for job_id, mib in seen.items() if mib is None]
-    rest = reading.used_mib - sum(mib for mib in seen.values() if mib is not None)
+    unknown, rest = [], reading.used_mib
+    for job_id, mib in seen.items():
+        if mib is None:
+            unknown.append(job_id)
+        else:
+            rest -= mib
     if len(unknown) == 1:
         # The driver does not report one job: all the rest counts as this job's.
         seen[unknown[0]] = max(0, rest - left_mib)

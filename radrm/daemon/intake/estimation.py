@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from radrm.config import Config
 from radrm.core.records import Estimate, Job, Profiled
+from radrm.core.scheduler import Scheduler
 from radrm.core.words import Quantity
 from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
@@ -74,8 +75,8 @@ class Again:
 class Estimation:
     """Estimates jobs. Used by the loop's thread.
 
-    `device_kind` gives the kind of all GPUs, None for several kinds; `driver` is their driver's
-    version, None if unknown.
+    `scheduler` knows the kinds of GPU that are here; `driver` is their driver's version, None if
+    unknown.
     """
 
     def __init__(
@@ -83,13 +84,14 @@ class Estimation:
         config: Config,
         store: Store,
         service: EstimationService,
-        device_kind: Callable[[], str | None],
+        scheduler: Scheduler,
         driver: str | None = None,
     ) -> None:
+        self._chips = scheduler.chips
         self._config = config
         self._store = store
         self._service = service
-        self.device_kind = device_kind
+        self.device_kind = scheduler.device_kind
         self.driver = driver
         self._asking = Asking(config)
 
@@ -148,7 +150,7 @@ class Estimation:
         ]
         if not wanted:
             return ()
-        kind, read = self.device_kind(), self._store.runs
+        kind, read, chips = self.device_kind(), self._store.runs, self._chips()
         recent = read.recent(kind, MOST_RUNS)
         same = {
             (uid, program): (
@@ -168,6 +170,7 @@ class Estimation:
                     Description(
                         job.spec,
                         device_kind=kind,
+                        chips=chips,
                         length=length,
                         same_runs=whole,
                         recent_runs=recent,
@@ -188,6 +191,7 @@ class Estimation:
         return replace(
             described,
             device_kind=self.device_kind(),
+            chips=self._chips(),
             driver=self.driver,
             length=length,
             same_runs=same,

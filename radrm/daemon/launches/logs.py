@@ -12,7 +12,7 @@ def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, 
     """The paths of an attempt's standard output and error. `--output` alone is for both.
 
     From the second attempt on, a pattern without `%t` gets the attempt's number before its
-    suffix, so that no attempt overwrites another's log.
+    suffix, so that no attempt overwrites another's log. A device, as /dev/null, keeps its name.
     """
     stem = "radrm-%j" if job.array is None else "radrm-%A_%a"
     output = options.output or f"{stem}.out"
@@ -21,7 +21,7 @@ def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, 
 
 
 def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
-    if attempt > 1 and "%t" not in pattern:
+    if attempt > 1 and "%t" not in pattern and not pattern.startswith("/dev/"):
         stem, suffix = os.path.splitext(pattern)
         pattern = f"{stem}.attempt%t{suffix}"
     values = {

@@ -72,6 +72,8 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "profile": device.profile,
         "parent": device.parent,
         "near": _near(device),
+        "sms": device.sms,
+        "sm_mhz": device.sm_mhz,
         "reason": found.drained
         or (unreadable if condition in ("unreadable", "unhealthy") else None)
         or _reserved(snapshot, found, now)

@@ -90,6 +90,7 @@ class JobDocuments:
         if live is not None and document["cpu_share"] is not None:
             document["cpu_share"]["part"] = part(snapshot, live)
         document["tasks"] = self._tasks(job, live)
+        document["estimate_smact_scaled"] = _scaled(snapshot, job)
         names = job.spec.prefer_gpus + job.spec.avoid_gpus
         document["unknown_gpus"] = unknown_gpus(snapshot, names)
         return document
@@ -151,11 +152,12 @@ class JobDocuments:
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
             "estimate_source": estimate.source if estimate else None,
-            "estimate_guesses": list(estimate.guesses) if estimate else [],
+            "estimate_guesses": [g for each in (estimate, smact) if each for g in each.guesses],
             "estimate_notes": list(job.estimate_notes),
             "estimate_smact": smact.value if smact else None,
             "estimate_smact_upper": max(smact.upper, smact.value) if smact else None,
             "estimate_smact_source": smact.source if smact else None,
+            "estimate_smact_on": smact.chip.name if smact and smact.chip else None,
             "estimate_duration_s": duration.value if duration else None,
             "estimate_duration_upper_s": max(duration.upper, duration.value) if duration else None,
             "estimate_duration_source": duration.source if duration else None,
@@ -239,6 +241,18 @@ class JobDocuments:
         """The label of the head of the line that a job stands in; None for the head itself."""
         head = self._scheduler.snapshot.head(job)
         return None if head is None or head.id == job.id else head.label
+
+
+def _scaled(snapshot: Snapshot, job: Job) -> list[Document]:
+    """The predicted SM activity on each kind of GPU here to which it is scaled."""
+    said = job.estimate(Quantity.SMACT)
+    chips = dict.fromkeys(each.device.chip for each in snapshot.devices) if said else {}
+    found = [said.on(chip) for chip in chips] if said and said.chip else []
+    return [
+        {"gpu": each.chip.name, "smact": each.value, "smact_upper": each.upper}
+        for each in found
+        if each is not said and each.chip is not None
+    ]
 
 
 def unknown_gpus(snapshot: Snapshot, names: Sequence[str]) -> list[str]:

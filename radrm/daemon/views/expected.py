@@ -29,7 +29,7 @@ from radrm.core.rules import AnyPlanner
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
-from radrm.core.words import Collocation, JobState, Quantity
+from radrm.core.words import Collocation, JobState
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, Remaining, remaining
@@ -352,7 +352,9 @@ def _kind(snapshot: Snapshot, live: Attempt) -> str | None:
 
 def _demand(snapshot: Snapshot, job: Job, live: Attempt) -> float:
     shown = snapshot.used_now(live).alone_smact
-    demand = job.predicted(Quantity.SMACT) if shown is None else shown
+    found = next((d for u in live.placement.devices if (d := snapshot.device(u))), None)
+    device = None if found is None else found.device
+    demand = job.smact_in(live.placement.collocation, device) if shown is None else shown
     return _UNKNOWN if demand is None else demand
 
 
@@ -367,6 +369,7 @@ def _speed_now(snapshot: Snapshot, live: Attempt, demand: float) -> float:
             other = snapshot.job(job_id)
             if job_id != live.job_id and other is not None:
                 shown = occupant.usage.alone_smact
-                others.append(other.predicted(Quantity.SMACT) if shown is None else shown)
+                there = live.placement.collocation, None if device is None else device.device
+                others.append(other.smact_in(*there) if shown is None else shown)
         each.append(speed_beside(demand, others, mps))
     return max(_SLOWEST, joint_speed(each)) if each else 1.0

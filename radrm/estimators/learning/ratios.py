@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from radrm.core.records import DECLARED, MEASURED, Estimate
+from radrm.core.records import DECLARED, MEASURED, Chip, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.learned import MOST_RUNS, PRIOR_RUNS, PRIOR_SHIFTS, quantile_of
@@ -68,8 +68,10 @@ class Ratios:
         return max(bias, quantile_of(weighted, quantile))
 
 
-def told_of(estimates: Sequence[Estimate], quantity: Quantity) -> dict[str, float]:
-    """Return each source's own figure of a quantity, the best one first.
+def told_of(
+    estimates: Sequence[Estimate], quantity: Quantity, chip: Chip | None = None
+) -> dict[str, float]:
+    """Return each source's own figure of a quantity on a kind of GPU, the best one first.
 
     What earlier attempts of the job itself have measured is left out: an attempt that has just
     ended may be among them.
@@ -77,7 +79,8 @@ def told_of(estimates: Sequence[Estimate], quantity: Quantity) -> dict[str, floa
     found: dict[str, float] = {}
     for each in estimates:
         if each.quantity is quantity and each.source != MEASURED:
-            found.setdefault(each.source, each.value if each.raw is None else each.raw)
+            own = each.value if each.raw is None else each.raw
+            found.setdefault(each.source, replace(each, value=own).on(chip).value)
     return found
 
 

@@ -51,7 +51,7 @@ FAILURES = 3
 """Failures, less than `STEADY_S` of life apart, after which its GPUs work without MPS."""
 SILENCES = 3
 """Consecutive unanswered probes after which it is replaced."""
-SOON_S = 0.1
+SOON_S = 0.25
 """Seconds between two looks while something is awaited of it."""
 
 

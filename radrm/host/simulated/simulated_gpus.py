@@ -14,6 +14,7 @@ from radrm.host.gpus.source import GpuSource, OwnerOf
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
 from radrm.host.processes.affinity import listed
 from radrm.host.simulated.client import DriverClient
+from radrm.interference.chips import sms_of
 
 
 class SimulatedGpus(GpuSource):
@@ -50,7 +51,10 @@ class SimulatedGpus(GpuSource):
         kind = DeviceKind(found["kind"])
         mps = self._mps and kind is DeviceKind.GPU
         links = tuple((peer, count) for peer, count in found.get("nvlinks") or ())
-        return Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps, "nvlinks": links})
+        whole = kind is DeviceKind.GPU
+        sms, mhz = (whole and sms_of(found["name"])) or (None, None)
+        device = Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps, "nvlinks": links})
+        return replace(device, sms=sms, sm_mhz=mhz)
 
     def _ask(self, op: str, **fields: object) -> dict[str, Any]:
         if self._client is not None:

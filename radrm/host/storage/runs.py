@@ -41,7 +41,8 @@ class Said:
     seconds), the version of the GPUs' driver, and the CUDA that the program was built with.
 
     `shown`: the attempt as if alone on its GPUs; None in runs of earlier releases. `resumed`: it
-    continued from a checkpoint, so it did only a part of the job's work.
+    continued from a checkpoint, so it did only a part of the job's work. `sm_rate`: that of its
+    kind of GPU (`Chip`); None: unknown.
     """
 
     told: dict[str, float] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Said:
     shown: Alone | None = None
     length: str | None = None
     resumed: bool = False
+    sm_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,7 @@ def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
         driver=said.driver,
         cuda=said.cuda,
         length=said.length,
+        sm_rate=said.sm_rate,
         gpus=max(1, len(attempt.placement.devices if resized else attempt.used)),
     )
 

@@ -104,11 +104,12 @@ def _kind(view: View, job: Job) -> Hashable:
     alike = view.alike(job)
     if alike is None or job.target is not None or view.prefers(job):
         return None
+    smact = job.estimate(Quantity.SMACT)
     return (
         alike,
         job.spec.uid,
         job.spec.max_slowdown,
         job.need_mib,
         job.memory_floor_mib,
-        job.predicted(Quantity.SMACT),
+        None if smact is None else (smact.value, smact.chip),
     )

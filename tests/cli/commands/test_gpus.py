@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import radrm.cli.commands.gpus
+import radrm.cli.commands.mps
 from radrm.cli.app import make_app
 from radrm.cli.show.devices import devices_page, remarks
 from tests.cli.fakes import ESC, Script, gpu, shown
@@ -156,3 +157,16 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0 and "process 4711 of bob" in done.stdout
     as_json = CliRunner().invoke(make_app(), ["gpus", "--json"])
     assert json.loads(as_json.stdout) == devices
+
+
+def test_mps_stop_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"uuids": ["GPU-0"], "gpus": [0], "state": "stopping", "fault": "it ends after 1 client"}
+    off = {**row, "state": "off", "fault": None}
+    stopped = [{"index": 0, "uuid": "GPU-0", "error": None}]
+    client = Script(**{"mps-stop": [stopped], "mps": [[row], [row], [row], [off]]})
+    monkeypatch.setattr(radrm.cli.commands.mps, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.mps, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(radrm.cli.commands.mps, "_QUIET_S", -1.0)
+    result = CliRunner().invoke(make_app(), ["mps", "stop", "0"])
+    assert result.stderr == "Waiting for GPU 0, which is stopping: it ends after 1 client\n"
+    assert (result.exit_code, result.stdout) == (0, "Stopped MPS on GPU 0\n")

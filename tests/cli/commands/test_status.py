@@ -198,6 +198,24 @@ def test_a_card_shows_what_is_predicted_and_what_was_measured() -> None:
     assert "(in 1h00m), 1h30m at the latest" in text and ESC not in text
 
 
+def test_a_card_shows_predictions_that_are_scaled() -> None:
+    it = job(
+        estimate_smact=0.62,
+        estimate_smact_upper=0.71,
+        estimate_smact_source="history",
+        estimate_smact_on=f"A100{ESC}",
+        estimate_smact_scaled=[{"gpu": "H200", "smact": 0.36, "smact_upper": 0.71}],
+        cpu_list="0-15",
+    )
+    lines = shown(card(it, NOW, {}), 120)
+    assert "  predicted   SM activity 0.62, at most 0.71 (from history) on A100" in "\n".join(lines)
+    scaled = "SM activity 0.36, at most 0.71 (scaled by SMs and clock) on H200"
+    assert any(scaled in line for line in lines)
+    assert not any(line.strip().startswith("CPUs") for line in lines), "it does not run"
+    lines = shown(card(it | job(5, "RUNNING", cpu_list="0-15"), NOW, {"GPU-0": 0}), 120)
+    assert "  CPUs        0-15, near its GPUs" in lines
+
+
 def test_one_row_of_many_elements_is_no_card(run: Any) -> None:
     client = Script(page=[page([job(5, label="5_[0-9]", count=10)])])
     assert "5_[0-9]" in run(client, "5").stdout

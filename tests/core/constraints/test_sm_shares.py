@@ -143,3 +143,17 @@ def test_packing_counts_the_share_where_it_binds(mps: bool, together: int) -> No
         world.submit(GIB, smact=0.8, sm_share=0.4)
         world.read()
     assert sum(1 for job in world.jobs.values() if world.live(job) is not None) == together
+
+
+def test_jobs_that_differ_in_their_share_alone_are_not_alike() -> None:
+    """What a device offers to one job is kept for all jobs of the same need."""
+    world = World(gpus(1, mps=True), policy=Packing())
+    for share in (0.6, 0.5, 0.4):
+        world.submit(GIB, smact=0.1, sm_share=share)
+        world.read()
+    live = [job.spec.sm_share for job in world.jobs.values() if world.live(job) is not None]
+    assert live == [0.6]
+    world.cancel(2)
+    world.read()
+    live = [job.spec.sm_share for job in world.jobs.values() if world.live(job) is not None]
+    assert live == [0.6, 0.4]

@@ -279,14 +279,13 @@ def test_the_end_of_one_client_harms_no_other_and_no_client_comes_too_early(
     slow_and_old = {"begins": 1.0, "old": True}
     server.wrong(raw=True, single=True, **{FIRST: {"begins": 0.5}, SECOND: slow_and_old})
     server.radrm("drain", "1")
-    jobs = [server.client("--gpu-memory=8G") for _ in range(3)]
-    for job in jobs:
+    ended, other = (server.client("--gpu-memory=8G") for _ in range(2))
+    for job in (ended, other):
         server.told(job, "ready")
-    assert server.radrm("cancel", *map(str, jobs[:2])).returncode == 0
-    for job in jobs[:2]:
-        assert server.wait_end(job)["state"] == "CANCELLED"
-        assert server.notes(job)[-1] == "terminate"
-    assert server.notes(jobs[2])[-1] == "ready" and server.state_of(FIRST) == "up"
+    assert server.radrm("cancel", str(ended)).returncode == 0
+    assert server.wait_end(ended)["state"] == "CANCELLED"
+    assert server.notes(ended)[-1] == "terminate"
+    assert server.notes(other)[-1] == "ready" and server.state_of(FIRST) == "up"
     # An old control daemon starts no server by command: the first client is refused, and runs
     # again by itself.
     server.radrm("drain", "0")

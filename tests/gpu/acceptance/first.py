@@ -15,10 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import smi
-from tests.gpu.acceptance.step import Step, said
+from tests.gpu.acceptance.step import Step, lines_of, said
+from tests.gpu.server import PROGRAMS
 
-PROGRAMS = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "dcgmi", "systemctl", "docker")
+PROBE = PROGRAMS / "nvml_probe.py"
+COMMANDS = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "dcgmi", "systemctl", "docker")
 NOBODY = 65534
+_TORCH = """
+import json, torch
+print(json.dumps({"version": str(getattr(torch, "__version__", None)),
+    "cuda": torch.cuda.is_available(), "built_for": getattr(torch, "version", None)
+    and torch.version.cuda}))
+"""
 _MAY_LACK = re.compile(r"systemd|cgroup|time service|lingering|MPS|DCGM|memory limits", re.I)
 """Checks of `doctor` that may fail in a container without systemd."""
 
@@ -35,6 +43,7 @@ def facts(step: Step) -> str:
     step.keep("nvidia-smi-topo.txt", topology.stdout)
     step.record(
         python=sys.version.split()[0],
+        torch=_torch(step),
         kernel=os.uname().release,
         uid=os.geteuid(),
         cpus=len(os.sched_getaffinity(0)),
@@ -45,14 +54,14 @@ def facts(step: Step) -> str:
         driver=_read("/proc/driver/nvidia/version").splitlines()[:1],
         dmem=_read("/sys/fs/cgroup/dmem.capacity"),
         devices=sorted(str(path) for path in Path("/dev").glob("nvidia*")),
-        found={name: shutil.which(name) for name in PROGRAMS},
+        found={name: shutil.which(name) for name in COMMANDS},
         fields=step.smi(
             "--query-gpu=driver_version,name,compute_mode,persistence_mode,mig.mode.current,"
             "power.limit,clocks.max.sm",
             "--format=csv",
         ),
     )
-    mps = "with MPS" if shutil.which(PROGRAMS[0]) else "without MPS: part 2 cannot run"
+    mps = "with MPS" if shutil.which(COMMANDS[0]) else "without MPS: part 2 cannot run"
     return f"{listed.splitlines()[0]}, {mps}"
 
 
@@ -127,8 +136,17 @@ def masked(xml: str) -> str:
     return re.sub(r"(<(?:serial|board_id|gpu_part_number)>)[^<]*", r"\g<1>0", xml)
 
 
+def _torch(step: Step) -> dict[str, Any]:
+    """What PyTorch says of itself and the GPU."""
+    done = step.command([step.python(), "-c", _TORCH], timeout_s=80)
+    step.check(done.returncode == 0, f"PyTorch: {said(done)}")
+    found: dict[str, Any] = lines_of(done.stdout)[-1]
+    step.check(found["cuda"], f"the PyTorch of {step.python()} sees no CUDA device")
+    return found
+
+
 def _probe(step: Step, name: str, *options: str) -> dict[str, Any]:
-    words = [sys.executable, step.program("nvml_probe.py")[1], *options]
+    words = [sys.executable, str(PROBE), *options]
     done = step.command(words, timeout_s=18, env={**os.environ, "HOME": "/tmp"})
     step.check(done.returncode == 0, f"nvml_probe.py: {said(done)}")
     step.keep(name, done.stdout)

@@ -59,7 +59,7 @@ def provide(wheels: Path, site: Path) -> str | None:
 
     Raises `Lacking`.
     """
-    if site.is_dir() and site.stat().st_uid != os.getuid():
+    if site.is_symlink() or (site.exists() and site.stat().st_uid != os.getuid()):
         raise Lacking(f"{site} belongs to another user; remove it, or set TMPDIR")
     absent = missing()
     if absent:

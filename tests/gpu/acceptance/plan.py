@@ -25,7 +25,7 @@ class Planned:
 
 
 PLAN = (
-    Planned("facts", 1, 40, "what machine this is; fixtures of nvidia-smi", first.facts),
+    Planned("facts", 1, 100, "what machine this is; fixtures of nvidia-smi", first.facts),
     Planned("nvml-root", 1, 25, "structures and return codes of NVML", first.nvml_root),
     Planned("nvml-nobody", 1, 25, "whether GPM needs rights", first.nvml_nobody),
     Planned("doctor", 1, 45, "no failure but for what a container lacks", first.doctor),
@@ -69,6 +69,7 @@ PLAN = (
     Planned("fault-jobs", 3, 90, "bystanders of a fault run again", guards.fault_jobs),
     Planned("devices", 3, 60, "isolation of devices on NVIDIA's own nodes", guards.devices),
     Planned("driver-caps", 3, 60, "memory caps by the driver (R615)", guards.driver_caps),
+    Planned("adopt", 3, 75, "a process that was started by hand becomes a job", guards.adopt),
     Planned("bench-timeslice", 3, 59, "bench, time-sliced", daemon.bench("timeslice")),
     Planned("bench-mps", 3, 59, "bench, under MPS", daemon.bench("mps")),
     Planned("restart", 3, 70, "kill -9 of the daemon under an MPS client", daemon.restart),

@@ -61,6 +61,7 @@ def _page(day: str, gpu: str, name: str, results: dict[str, dict[str, Any]]) -> 
     lines += ["", "## Machine", ""]
     lines += [f"- GPU: {gpu}", f"- CPUs: {facts.get('cpus')}, {facts.get('host_memory_mib')} MiB"]
     lines += [f"- kernel {facts.get('kernel')}, Python {facts.get('python')}"]
+    lines += [f"- PyTorch: {json.dumps(facts.get('torch'))}"]
     lines += [f"- cgroups: {facts.get('cgroup')}; profiling: {facts.get('profiling')}"]
     lines += [
         "- radrm: commit " + _commit(),
@@ -69,8 +70,10 @@ def _page(day: str, gpu: str, name: str, results: dict[str, dict[str, Any]]) -> 
     lines += ["- Compute mode, clocks, power limit and MIG are as found:", "", "```"]
     lines += [str(facts.get("fields", "unknown")).strip(), "```"]
     lines += ["", "## Commands", "", "    make gpu-accept PART=1    # then 2, 3", ""]
-    lines += ["One run each, so there is no spread. Nobody else used the machine's GPU if `idle`"]
-    lines += ["holds below. The raw outputs are in the archive of the same name.", ""]
+    lines += [
+        "One run each, so there is no spread. Other users of the GPU would show in `activity-idle`."
+    ]
+    lines += ["The raw outputs are in the archive of the same name.", ""]
     lines += ["## Steps", "", "| step | result | s | what was found | what it settles |"]
     lines += ["|---|---|---|---|---|"]
     for each in there:

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 from radrm.host.mps.clients import LIMIT_S
 from radrm.host.mps.control import MULTIUSER
 from radrm.oom import Exit, classify
-from tests.gpu.acceptance.first import NOBODY
+from tests.gpu.acceptance.first import NOBODY, PROBE
 from tests.gpu.acceptance.step import Failed, Step, lines_of
 from tests.gpu.server import short_folder
 
@@ -170,7 +171,7 @@ def race(step: Step) -> str:
         )
         apps = step.smi("--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv")
         step.keep("mps-compute-apps.csv", apps)
-        probe = step.command(step.program("nvml_probe.py"), timeout_s=20)
+        probe = step.command([sys.executable, str(PROBE)], timeout_s=20)
         step.keep("nvml-under-mps.json", probe.stdout)
         step.keep("nvidia-smi-mps.txt", step.smi())
         ends = [client.end() for client in clients]

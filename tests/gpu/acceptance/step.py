@@ -93,16 +93,14 @@ class Step:
         return done
 
     def python(self) -> str:
-        """A Python whose PyTorch sees the GPU."""
-        found = torch_python.find(os.environ)
+        """A Python that has PyTorch. Step `facts` finds out whether it sees the GPU."""
+        found = torch_python.find(os.environ, torch_python.has_only)
         self.check(found.python, str(found.reason))
         return str(found.python)
 
     def program(self, name: str, *words: object) -> list[str]:
         """The command of one of tests/gpu/programs."""
-        return [os.environ.get(torch_python.VARIABLE) or sys.executable, str(PROGRAMS / name)] + [
-            str(word) for word in words
-        ]
+        return [self.python(), str(PROGRAMS / name), *map(str, words)]
 
     def radrm(self, *words: str) -> list[str]:
         """The command of this checkout."""

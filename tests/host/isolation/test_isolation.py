@@ -17,7 +17,7 @@ from radrm.core.words import DeviceKind
 from radrm.errors import Refused, StoreError
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import start_runner
-from radrm.host.attempts.evidence import Ended, Started
+from radrm.host.attempts.evidence import Ended, Started, Void
 from radrm.host.isolation import bpf, numbers
 from radrm.host.isolation.isolation import Isolation, find
 from radrm.host.isolation.numbers import Numbers
@@ -219,6 +219,19 @@ def test_a_group_that_cannot_be_set_up_launches_nothing(host: Host) -> None:
     with pytest.raises(StoreError, match="cannot be launched"):
         daemon.launch(host.plan("true", prepare=prepare))
     assert not daemon.live and not host.folder.exists()
+
+
+def test_a_daemon_killed_before_it_starts_the_runner_leaves_no_group(
+    group: str, host: Host
+) -> None:
+    daemon = host.daemon()
+    live = daemon._prepare(host.plan("touch", "ran"))
+    live.make_group(lambda path: bpf.attach(path, {1: {NULL}}))
+    assert live.cgroup is not None and os.path.isdir(live.cgroup)
+    second = host.daemon()
+    assert isinstance(second.adopt(live.serial, live.job_id), Void)
+    second.forget(live.serial)
+    assert not os.path.exists(live.cgroup)
 
 
 @pytest.mark.parametrize("limited", [False, True])

@@ -10,6 +10,7 @@ from radrm.host.mps import endings
 from radrm.host.mps.control import Control
 from radrm.host.mps.endings import FORCED_QUIT_S, QUIT_S, Endings
 from tests.host.mps.controls import Place
+from tests.waiting import wait_until
 
 
 def of(control: Control) -> Endings:
@@ -25,7 +26,8 @@ def test_one_that_takes_longer_than_an_answer_ends_by_itself(
     control.start()
     place.wrong(lingers=2.2)
     assert of(control).end([], forced=False, hurry=lambda: False)
-    assert control.process() is None and "kills it" not in caplog.text
+    wait_until(lambda: control.process() is None, "its end")
+    assert "kills it" not in caplog.text
 
 
 @pytest.mark.parametrize("forced", [False, True])
@@ -39,7 +41,7 @@ def test_one_with_clients_is_killed_only_by_force(
     place.client(control)
     servers = control.probe()
     assert of(control).end(servers, forced, hurry=lambda: False) is forced
-    assert (control.process() is None) is forced
+    wait_until(lambda: (control.process() is None) is forced, "the KILL, or none")
 
 
 def test_a_daemon_that_ends_does_not_wait(place: Place) -> None:

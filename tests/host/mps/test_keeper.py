@@ -124,14 +124,16 @@ def test_a_fault_takes_nobody_until_its_clients_have_gone() -> None:
     fake.found = (Server(6, "ACTIVE", ()),)
     keeper.round(15.0)
     assert keeper.ready and fake.did == ["start"]
+    assert keeper.faulted_within(60.0) and not keeper.faulted_within(-1.0), "it is remembered"
+    assert not up()[0].faulted_within(60.0)
 
 
 def test_after_a_clients_failure_nobody_new_comes_before_its_server_was_looked_at() -> None:
     keeper, _ = up()
     keeper.suspect()
-    assert keeper.serving and "has failed" in (keeper.hold or "")
+    assert keeper.serving and "has failed" in (keeper.hold or "") and keeper.suspected
     keeper.round(1.0)
-    assert keeper.hold is None
+    assert keeper.hold is None and not keeper.suspected
 
 
 def test_a_failure_during_a_look_is_looked_into_by_the_next(mocker: Any) -> None:

@@ -192,6 +192,7 @@ class Listing:
         memory = self._listed_memory(uuid, handle, whole=parent is None)
         self._drop_stale()
         self._places[uuid] = self._placed(uuid, handle, gpu)
+        sms, mhz = (None, None) if parent else sms_of(self._library, handle)
         return Device(
             uuid=uuid,
             index=index,
@@ -204,6 +205,8 @@ class Listing:
             numa_node=None if parent else topology.numa_node(self._library, handle),
             numa_cpus=topology.near_cpus(self._library, gpu or handle, topology.SCOPE_NODE),
             socket_cpus=topology.near_cpus(self._library, gpu or handle, topology.SCOPE_SOCKET),
+            sms=sms,
+            sm_mhz=mhz,
             minor=self._library.call_or_none("nvmlDeviceGetMinorNumber", gpu or handle),
             instance=self._places[uuid].instance,
             unified=uuid in self._unified,
@@ -255,3 +258,28 @@ class Listing:
             raise
         # Some drivers report no memory as 0 bytes.
         return None if none and found.total == 0 else found
+
+
+# The cores of an SM by compute capability, as `_ConvertSMVer2Cores` of NVIDIA's cuda-samples has
+# them (Common/helper_cuda.h): NVML tells only all cores together.
+_CORES_PER_SM = {
+    **dict.fromkeys(((6, 0), (7, 0), (7, 2), (7, 5), (8, 0)), 64),
+    **dict.fromkeys(((6, 1), (6, 2), (8, 6), (8, 7), (8, 9), (9, 0)), 128),
+    **dict.fromkeys(((10, 0), (10, 1), (10, 3), (11, 0), (12, 0), (12, 1)), 128),
+}
+_SM_CLOCK = 1
+_MOST_MHZ = 10_000
+
+
+def sms_of(library: Library, gpu: Any) -> tuple[int | None, int | None]:
+    """Return the SMs of a whole GPU and their largest clock in MHz.
+
+    Neither if the driver does not tell, or the compute capability is not known here.
+    """
+    capability = library.call_or_none("nvmlDeviceGetCudaComputeCapability", gpu)
+    cores = library.call_or_none("nvmlDeviceGetNumGpuCores", gpu)
+    mhz = library.call_or_none("nvmlDeviceGetMaxClockInfo", gpu, _SM_CLOCK)
+    of_sm = _CORES_PER_SM.get(tuple(capability or ()))
+    if not of_sm or not cores or cores % of_sm or not 0 < (mhz or 0) <= _MOST_MHZ:
+        return None, None
+    return cores // of_sm, mhz

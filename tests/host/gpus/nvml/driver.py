@@ -56,6 +56,10 @@ class Chip:
     """What it is below: its NUMA node, host bridge, PCIe switch and own place."""
     cpus: dict[int, tuple[int, ...]] | None = None
     """The CPUs near it, by scope."""
+    cores: int | None = None
+    capability: tuple[int, int] | None = None
+    mhz: int | None = None
+    """The largest clock of its SMs."""
     samples: tuple[Any, ...] | None = None
     """Those of single processes, each as `sample` makes it."""
     power_limit_mw: int | None = None
@@ -117,6 +121,9 @@ class Driver:
             ),
             "nvmlDeviceGetNvLinkRemotePciInfo": lambda chip, link: pci(self.far_end(chip, link)),
             "nvmlDeviceGetPciInfo": lambda chip: pci(chip.uuid),
+            "nvmlDeviceGetNumGpuCores": lambda chip: given(chip.cores),
+            "nvmlDeviceGetCudaComputeCapability": lambda chip: given(chip.capability),
+            "nvmlDeviceGetMaxClockInfo": self.max_clock,
             "nvmlDeviceGetProcessUtilization": self.utilization,
             "nvmlDeviceGetPowerManagementLimit": lambda chip: given(chip.power_limit_mw),
             "nvmlDeviceGetPowerManagementLimitConstraints": lambda c: list(given(c.power_range_mw)),
@@ -218,6 +225,11 @@ class Driver:
     def cpu_affinity(chip: Chip, words: int, scope: int) -> list[int]:
         mask = sum(1 << cpu for cpu in given(chip.cpus)[scope])
         return [mask >> 64 * word & (1 << 64) - 1 for word in range(words)]
+
+    @staticmethod
+    def max_clock(chip: Chip, kind: int) -> Any:
+        assert kind == pynvml.NVML_CLOCK_SM
+        return given(chip.mhz)
 
     @staticmethod
     def common_ancestor(chip: Chip, other: Chip) -> int:

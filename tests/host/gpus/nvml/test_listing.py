@@ -313,3 +313,35 @@ def test_the_numbers_are_nvmls_own() -> None:
     assert len(numbers) == 14
     for name, value in numbers.items():
         assert value == getattr(pynvml, f"NVML_ERROR_{other_names.get(name, name)}")
+
+
+@pytest.mark.parametrize(
+    ("cores", "capability", "mhz", "found"),
+    [
+        (6912, (8, 0), 1410, (108, 1410)),
+        (16896, (9, 0), 1980, (132, 1980)),
+        (2560, (7, 5), 1590, (40, 1590)),
+        # A compute capability that is not known here, and figures that cannot be.
+        (6912, (99, 0), 1410, (None, None)),
+        (6913, (8, 0), 1410, (None, None)),
+        (0, (8, 0), 1410, (None, None)),
+        (6912, (8, 0), 0, (None, None)),
+        (6912, (8, 0), 99_999, (None, None)),
+        (None, (8, 0), 1410, (None, None)),
+        (6912, None, 1410, (None, None)),
+        (6912, (8, 0), None, (None, None)),
+    ],
+)
+def test_the_sms_and_their_clock(
+    cores: int | None,
+    capability: tuple[int, int] | None,
+    mhz: int | None,
+    found: tuple[int | None, int | None],
+    mocker: MockerFixture,
+) -> None:
+    part = instance("MIG-a", "3g.20gb")
+    part.cores, part.capability, part.mhz = cores, capability, mhz
+    Driver(mocker, Chip(cores=cores, capability=capability, mhz=mhz), mig_gpu(part))
+    whole, cut = NvmlGpus(pynvml).devices()
+    assert (whole.sms, whole.sm_mhz) == found
+    assert (cut.sms, cut.sm_mhz) == (None, None)

@@ -28,6 +28,7 @@ from radrm.jobfile.sweeps import sweep_of, with_table, with_values
 from radrm.jobfile.targets import target_of
 from radrm.jobfile.values import job_name
 from radrm.oom import classify
+from radrm.passing import passing_error
 from radrm.progress_lines import Finder, Lines, progress_pattern
 from tests.reliability.fuzz.judging import Target
 
@@ -177,6 +178,8 @@ def _output(text: str) -> None:
     assert found is None or found.requested_mib is None or found.requested_mib > 0
     told = hint(Exit(code=1), text, counts_gpus=True)
     assert told is None or text.count("int() with base 10")
+    passes = passing_error(Exit(code=1), text)
+    assert passes is None or passes.endswith(")")
 
 
 ENVELOPE: dict[str, Any] = {
@@ -207,6 +210,8 @@ _ENGINE_LOG = """(Core pid=4) ERROR 08-12 01:36:12 [core.py:718] Traceback (most
 (EngineCore_DP0 pid=374) ValueError: invalid literal for int() with base 10: 'GPU-52a3a85d'
 Traceback (most recent call last):
 RuntimeError: Engine core initialization failed. See root cause above.
+a.py:1: UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 807: MPS
+RuntimeError: CUDA error: MPS server is not ready to accept new MPS client requests
 """
 
 TARGETS = (

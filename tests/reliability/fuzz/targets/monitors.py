@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from radrm.core.records import Counters
 from radrm.host.gpus.dcgm_output import Dmon, parse_discovery, parse_hierarchy
 from radrm.host.gpus.exporter import Pages, parse_metrics
 from radrm.host.gpus.nvidia_smi.instances import Report, parse_instances
-from radrm.host.gpus.nvidia_smi.lines import GPU_FIELDS, OLD_GPU_FIELDS, parse_app, parse_gpu
+from radrm.host.gpus.nvidia_smi.lines import (
+    GPU_FIELDS,
+    OLD_GPU_FIELDS,
+    parse_app,
+    parse_gpu,
+    parse_missing,
+)
 from radrm.host.gpus.power_limit import PowerDriver, PowerLimits
 from radrm.host.mps import control
 from radrm.host.mps.compute_mode import ComputeModes
@@ -13,11 +22,11 @@ from tests.reliability.fuzz import scratch
 from tests.reliability.fuzz.judging import Target
 
 _UUID = "GPU-6b1e2c3d-0a1b-2c3d-4e5f-60718293a4b5"
-_DMON = """#Entity   SMACT        POWER
+_DMON = """#Entity   SMACT        POWER        GRACT        PCITX
 ID                       W
-GPU 0     0.532        143.208
-GPU-I 3   N/A          71.5
-GPU-CI 4  1.004        20
+GPU 0     0.532        143.208      0.9          1048576
+GPU-I 3   N/A          71.5         1.004        N/A
+GPU-CI 4  1.004        20           N/A          0
 """
 _DISCOVERY = f"""1 GPU found.
 +--------+----------------------------------------------------------------------+
@@ -39,9 +48,12 @@ _METRICS = f"""# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles
 DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{_UUID}",modelName="A100",Hostname="h"}} 0.532
 DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{_UUID}",GPU_I_ID="3",pod="a\\"b"}} 0.25 1700000000000
 DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="{_UUID}"}} 143.208
+DCGM_FI_PROF_DRAM_ACTIVE{{gpu="0",UUID="{_UUID}"}} 0.5
+DCGM_FI_PROF_PCIE_RX_BYTES{{gpu="0",UUID="{_UUID}"}} 1048576
 """
 _GPU = f"{_UUID}, 0, NVIDIA A100-SXM4-40GB, 40960, 420, 1024, 35, 143.21, Disabled"
 _OLD_GPU = f"{_UUID}, 0, Tesla K80, 11441, 0, [N/A], ERR!"
+_MISSING = f"{_UUID}, [N/A], [Not Supported]"
 _INSTANCES = f"""GPU 0: NVIDIA A100-SXM4-40GB (UUID: {_UUID})
   MIG 1g.5gb      Device  0: (UUID: MIG-1f2e3d4c-0a1b-2c3d-4e5f-60718293a4b5)
   MIG 3g.20gb     Device  1: (UUID: MIG-{_UUID}/1/0)
@@ -73,6 +85,12 @@ def _dmon(text: str) -> None:
         power_w = getattr(row, "power_w", None)
         assert smact is None or 0 <= smact <= 1
         assert power_w is None or 0 <= power_w <= 100_000
+        _possible(getattr(row, "counters", Counters()))
+
+
+def _possible(found: Counters) -> None:
+    for name, figure in asdict(found).items():
+        assert figure is None or 0 <= figure <= (1 << 20 if name.startswith("pcie") else 1)
 
 
 def _metrics(text: str) -> None:
@@ -81,6 +99,8 @@ def _metrics(text: str) -> None:
     pages.take(text + "\n", 2.0)
     found = parse_metrics(text)
     assert all(0 <= smact <= 1 for smact in found.smact.values())
+    for counters in found.counters.values():
+        _possible(counters)
     assert not any(len(why.splitlines()) > 1 for why in found.wrong.values())
     for place in found.smact:
         pages.latest(place, 3.0)
@@ -93,6 +113,7 @@ def _csv(text: str) -> None:
             found = parse_gpu(line, fields)
             assert found is None or found.utilization is None or 0 <= found.utilization <= 1
         parse_app(line)
+        parse_missing(line)
 
 
 def _report(text: str) -> None:
@@ -140,7 +161,7 @@ TARGETS = (
     Target("dcgmi-discovery", (_DISCOVERY,), parse_discovery),
     Target("dcgmi-hierarchy", (_HIERARCHY,), parse_hierarchy),
     Target("dcgm-exporter", (_METRICS,), _metrics, most=1 << 20),
-    Target("nvidia-smi-csv", (_GPU, _OLD_GPU, f"{_UUID}, 4711, 1024"), _csv),
+    Target("nvidia-smi-csv", (_GPU, _OLD_GPU, f"{_UUID}, 4711, 1024", _MISSING), _csv),
     Target("nvidia-smi-list", (_INSTANCES,), parse_instances),
     Target("nvidia-smi-xml", (_REPORT,), _report),
     Target("mps-answers", ("4711\n4712\n", "Server status: ACTIVE\n", "100.0\n"), _mps),
