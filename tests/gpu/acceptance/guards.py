@@ -7,9 +7,10 @@ the step says so and settles nothing (`NotHere`).
 from __future__ import annotations
 
 import json
+import subprocess
 
 from tests.gpu.acceptance.daemon import running, with_mps
-from tests.gpu.acceptance.step import NotHere, Step
+from tests.gpu.acceptance.step import NotHere, Step, said
 from tests.gpu.server import PROGRAMS
 
 _CLOSED = r"""
@@ -38,13 +39,13 @@ def devices(step: Step) -> str:
         numbered = server.run("matmul.py", "--seconds", 2, options=("--device-ids=index",))
         for job in (closed, own, numbered):
             server.wait_end(job)
-        said = {name: server.output(job) for name, job in (("none", closed), ("own", own))}
+        texts = {name: server.output(job) for name, job in (("none", closed), ("own", own))}
         step.record(
-            **said, errors=server.output(closed, "err"), numbered=_ended(server.job(numbered))
+            **texts, errors=server.output(closed, "err"), numbered=_ended(server.job(numbered))
         )
-        step.check("refused" in said["none"], "a job without a GPU has opened /dev/nvidia0")
-        step.check("cuda False 0" in said["none"], f"CUDA in a job without a GPU: {said['none']}")
-        step.check("opened" in said["own"], "a job has not opened its own GPU")
+        step.check("refused" in texts["none"], "a job without a GPU has opened /dev/nvidia0")
+        step.check("cuda False 0" in texts["none"], f"CUDA in a job without a GPU: {texts['none']}")
+        step.check("opened" in texts["own"], "a job has not opened its own GPU")
         step.check(server.job(numbered)["state"] == "COMPLETED", "a job with an index has failed")
         index = server.report(numbered)["devices"]
         return f"a job without a GPU is refused, one with a GPU is not; by index it gets {index}"
@@ -92,6 +93,33 @@ def fault_jobs(step: Step) -> str:
         step.check(ends[bad]["state"] == "FAILED", f"the bad one ended {ends[bad]['state']}")
         attempts = [ends[job]["attempts"] for job in others]
         return f"bystanders completed at attempts {attempts}; the bad one FAILED"
+
+
+def adopt(step: Step) -> str:
+    """A process that was started by hand becomes a job, and is left alone when its time is over."""
+    with running(step) as server:
+        stray = subprocess.Popen(
+            [server.python, str(PROGRAMS / "matmul.py"), "--seconds", "45", "--memory", "2048"],
+            env={**server.environment, "CUDA_VISIBLE_DEVICES": step.uuid},
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            seen = server.until(
+                lambda: stray.pid in [each["pid"] for each in server.device()["unmanaged"]],
+                "the process among the unmanaged ones",
+            )
+            step.record(seen=seen, before=server.device())
+            done = server.radrm("adopt", str(stray.pid), "--for", "10s", "--gpu-memory=8G")
+            step.check(done.returncode == 0, said(done))
+            server.until(lambda: server.device()["jobs"], "the job on the GPU")
+            server.until(lambda: not server.device()["unmanaged"], "its memory to be the job's")
+            step.record(adopted=server.device())
+            server.until(lambda: server.device()["unmanaged"], "the end of its time")
+            step.check(stray.poll() is None, "the process ended with its time as a job")
+        finally:
+            stray.terminate()
+            stray.wait()
+        return "an adopted process counts as a job, and is unmanaged again after --for"
 
 
 def _ended(document: dict[str, object]) -> dict[str, object]:

@@ -69,6 +69,7 @@ PLAN = (
     Planned("fault-jobs", 3, 90, "bystanders of a fault run again", guards.fault_jobs),
     Planned("devices", 3, 60, "isolation of devices on NVIDIA's own nodes", guards.devices),
     Planned("driver-caps", 3, 60, "memory caps by the driver (R615)", guards.driver_caps),
+    Planned("adopt", 3, 75, "a process that was started by hand becomes a job", guards.adopt),
     Planned("bench-timeslice", 3, 59, "bench, time-sliced", daemon.bench("timeslice")),
     Planned("bench-mps", 3, 59, "bench, under MPS", daemon.bench("mps")),
     Planned("restart", 3, 70, "kill -9 of the daemon under an MPS client", daemon.restart),
