@@ -8,9 +8,12 @@ import pytest
 from rich.console import Console
 
 from radrm.cli.show.experiments.collocation import mixed_table
+from radrm.errors import Refused
 from radrm.experiments.collocate.advice import advise
+from radrm.experiments.collocate.measure import at_once
 from radrm.experiments.collocate.mixed import Mixed, change, verdict
 from radrm.experiments.collocate.numbers import CopyRun, Round, parse_programs
+from radrm.experiments.collocate.rounds import Work
 from radrm.experiments.collocate.steps import Point
 
 HOUR_S = 3600.0
@@ -122,6 +125,14 @@ def test_words_are_split_and_no_shell_reads_them() -> None:
 def test_programs_that_cannot_be(texts: list[str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_programs(texts)
+
+
+def test_each_program_needs_an_instance_of_its_own() -> None:
+    instance, work = {"kind": "mig", "index": 3}, Work(("a",), others=(("b",),))
+    assert at_once([instance] * 2, [1, 2, 4], work) == [1, 2]
+    assert at_once([{"kind": "gpu", "index": 3}], [1, 2, 4], work) == [1, 2, 4]
+    with pytest.raises(Refused, match="GPU 3 has 1 such instances, too few for 2 programs"):
+        at_once([instance], [1], work)
 
 
 # ------------------------------------------------------------------ the default policy

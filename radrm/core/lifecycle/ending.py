@@ -180,7 +180,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ),
         )
     )
-    taught = with_measured(saving, attempt, _chip_of(state, attempt))
+    taught = with_measured(saving, attempt, lambda: _chip_of(state, attempt))
     if outcome is Outcome.PREEMPTED:
         taught = changed(taught, used_s=used_s(taught, attempt))
     if taught is not job:

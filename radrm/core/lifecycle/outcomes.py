@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from radrm.core.events import AttemptEnded
@@ -168,10 +169,12 @@ def used_s(job: Job, attempt: Attempt) -> float:
     return job.used_s + (attempt.ran_s or 0.0)
 
 
-def with_measured(job: Job, attempt: Attempt, chip: Chip | None = None) -> Job:
+def with_measured(
+    job: Job, attempt: Attempt, chip_of: Callable[[], Chip | None] = lambda: None
+) -> Job:
     """Return the job with the SM activity that an unfinished attempt of it showed alone.
 
-    `chip`: the kind of its GPUs; None: unknown, or of several kinds.
+    `chip_of` gives the kind of its GPUs; None: unknown, or of several kinds.
     It comes before all predictions but a declared one. The same job if nothing was shown, or if
     the attempt completed: then the record keeps what was predicted.
     """
@@ -180,7 +183,7 @@ def with_measured(job: Job, attempt: Attempt, chip: Chip | None = None) -> Job:
     if attempt.outcome is Outcome.COMPLETED or smact is None or declared:
         return job
     upper = max(smact, min(1.0, MEASURED_MARGIN * smact))
-    shown = Estimate(Quantity.SMACT, smact, upper, MEASURED, chip=chip)
+    shown = Estimate(Quantity.SMACT, smact, upper, MEASURED, chip=chip_of())
     others = tuple(e for e in job.estimates if (e.quantity, e.source) != (shown.quantity, MEASURED))
     return replace(job, estimates=(shown, *others))
 

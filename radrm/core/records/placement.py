@@ -47,7 +47,7 @@ class Placement:
     @property
     def devices(self) -> tuple[str, ...]:
         """The devices in the order of their shares, each once."""
-        return tuple(dict.fromkeys(s.device for s in self.shares if s.device is not None))
+        return tuple({s.device: None for s in self.shares if s.device is not None})
 
     def reserved(self) -> dict[str, int | None]:
         """Return the MiB reserved on each device; None: the whole device."""

@@ -77,8 +77,12 @@ def attribute(
             seen[memory.job_id] = memory.used_mib
         else:
             left_mib += memory.used_mib or 0
-    unknown = [job_id for job_id, mib in seen.items() if mib is None]
-    rest = reading.used_mib - sum(mib for mib in seen.values() if mib is not None)
+    unknown, rest = [], reading.used_mib
+    for job_id, mib in seen.items():
+        if mib is None:
+            unknown.append(job_id)
+        else:
+            rest -= mib
     if len(unknown) == 1:
         # The driver does not report one job: all the rest counts as this job's.
         seen[unknown[0]] = max(0, rest - left_mib)

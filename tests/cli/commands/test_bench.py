@@ -114,13 +114,6 @@ def test_different_programs_run_alone_and_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.daemon
-def test_too_many_programs_for_the_instances(tmp_path: Path) -> None:
-    words = ["--gpus", "sim:1xA100-40GB:3g.20gb+2g.10gb", "--with", "true"]
-    _, errors = finished(collocate(tmp_path, *words, "--", "true"))
-    assert "has 1 such instances, too few for 2 programs" in errors
-
-
-@pytest.mark.daemon
 @pytest.mark.parametrize(
     ("gpus", "mode", "said"),
     [

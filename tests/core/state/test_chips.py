@@ -90,7 +90,9 @@ def test_what_an_attempt_has_shown_is_about_its_gpu() -> None:
     assert attempt is not None and attempt.devices == (SMALL.uuid,)
     usage = (Usage(SMALL.uuid, alone_smact=0.6, alone_count=9),)
     ended = replace(attempt, usage=usage, outcome=Outcome.PREEMPTED)
-    chip = _chip_of(world.scheduler.state, ended)
-    (shown, *_) = with_measured(world.jobs[job.id], ended, chip).estimates
+    taught = with_measured(
+        world.jobs[job.id], ended, lambda: _chip_of(world.scheduler.state, ended)
+    )
+    shown = taught.estimates[0]
     assert (shown.value, shown.chip) == (0.6, SMALL.chip)
     assert shown.on(LARGE.chip).value == pytest.approx(0.3)

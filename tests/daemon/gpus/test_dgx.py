@@ -101,9 +101,11 @@ def test_trouble_with_sharing_stays_where_it_is(dgx: Dgx) -> None:
     dgx.runs_on(beside)
     dgx.unharmed(*everybody, other_part)
     dgx.complete(beside)
-    # A fault of MPS, which stays for a while. Its client has lost its work.
+    # A fault of MPS, which stays for a while. Its client has lost its work, and would run again.
     dgx.mps(fault=1, stuck=True)
-    assert dgx.wait_end(client)["state"] == "FAILED"
+    wait_until(lambda: dgx.job(client)["state"] == "PENDING", "the end of its attempt")
+    assert "its MPS server had a fault" in dgx.job(client)["reason"]
+    dgx.radrm("cancel", str(client))
     new_job = dgx.client(9000)
     dgx.waits(new_job, "MPS server is in a fault")
     dgx.mps(fault=1)
