@@ -54,7 +54,8 @@ RESTRICT_JOBS = {
 def service(unit: Path) -> dict[str, str]:
     reader = configparser.RawConfigParser(strict=True)
     reader.optionxform = str  # type: ignore[assignment]
-    reader.read(unit)
+    # What units come before it stands in several lines, which only systemd reads as one list.
+    reader.read_string("[Service]" + unit.read_text().partition("[Service]")[2])
     return dict(reader["Service"])
 
 
