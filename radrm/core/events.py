@@ -254,7 +254,12 @@ class AttemptStarted(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchVoided(AttemptEvent):
-    """The attempt never started and never will. It does not count."""
+    """The attempt never started and never will. It does not count.
+
+    `reason`: why, if that concerns this launch alone, as its GPU's MPS; None: unknown.
+    """
+
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -295,7 +295,7 @@ class Scheduler:
     def _on_voided(self, event: ev.LaunchVoided) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
-            voided(self.state, job, attempt, None)
+            voided(self.state, job, attempt, event.reason)
 
     def _on_ended(self, event: ev.AttemptEnded) -> None:
         job, attempt = self._live(event.job_id, event.serial)

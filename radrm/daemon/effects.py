@@ -44,6 +44,7 @@ from radrm.host.attempts.elastic.folders import Done
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, boot_id
 from radrm.host.crossings import crossed
+from radrm.host.mps.interface import NoClientNow
 from radrm.host.planning.service import PlanningService
 from radrm.host.storage.runs import Run
 from radrm.host.storage.store import Store
@@ -116,6 +117,11 @@ class Effects:
             crossed("action done", type(action).__name__)
         except Exception as error:
             reason = str(error)
+            if isinstance(action, act.Launch) and isinstance(error, NoClientNow):
+                # It concerns these GPUs alone, so other launches go on.
+                log.info("job %d returns to its queue: %s", action.job_id, error)
+                now, job_id, serial = self._clock.now(), action.job_id, action.serial
+                return [ev.LaunchVoided(at=now, job_id=job_id, serial=serial, reason=reason)]
             if isinstance(error, (RadrmError, OSError, ValueError)):
                 log.error("%s failed: %s", action, error)
             elif isinstance(action, act.Launch) and self._launcher.is_live(action.serial):

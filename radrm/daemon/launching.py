@@ -121,6 +121,7 @@ def plan_launch(
         cwd = os.path.join(cwd, options.snapshot)
     ours = job.adopted is None  # nothing limits a process that is only watched
     rules = site.isolation.rules(devices) if ours else None
+    access = _access(action.placement, action.placement.devices, site)
     has_interpreter_line = (job_file.script or "").startswith("#!")
     return LaunchPlan(
         serial=action.serial,
@@ -152,8 +153,15 @@ def plan_launch(
         cpu_list=cpus_near(action.placement.shares, devices, options, site) if ours else None,
         binds_tasks=job.spec.resizing is Resizing.LIVE,
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
+        ends_clients=access.ends_clients if access is not None else None,
         adopts=_watched(job),
     )
+
+
+def _access(placement: Placement, uuids: Sequence[str], site: Site) -> Access | None:
+    """What the job needs to be an MPS client on these devices; None: it is none."""
+    client = placement.collocation is Collocation.MPS
+    return site.mps.access(uuids) if site.mps is not None and client and uuids else None
 
 
 def _watched(job: Job) -> Watched | None:
@@ -309,9 +317,8 @@ def _device_variables(
 
     `live`: the job's tasks can change while it runs.
     """
-    client = placement.collocation is Collocation.MPS and site.mps is not None
     uuids = [device.uuid for device in devices]
-    access = site.mps.access(uuids) if client and devices and site.mps is not None else None
+    access = _access(placement, uuids, site)
     names = uuids
     isolated = site.isolation.rules(devices) is not None
     # While its tasks change, a job can open old and new GPUs, so no number is sure.
@@ -322,7 +329,7 @@ def _device_variables(
     found = {
         "CUDA_VISIBLE_DEVICES": ",".join(names),
         # A container engine does not count as a control daemon or an isolated process does.
-        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if client or isolated else names) or "void",
+        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if access or isolated else names) or "void",
         "RADRM_GPUS": str(len(placement.devices)),
         "RADRM_GPU_MEMORY_MIB": str(cap_mib or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",

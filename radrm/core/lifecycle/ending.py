@@ -84,7 +84,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
         event = all_that_is_known(job.adopted, event)
     if event.never_started is not None and event.passing:
         # The reason lies with the server and may be over soon, so the attempt does not count.
-        voided(state, job, attempt, event.never_started)
+        voided(state, job, attempt, event.never_started, all_pause=True)
         launches_fail(state, event.never_started)
         return
     job, attempt = _with_right_start(state, job, attempt, event)
@@ -97,10 +97,13 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     start_at_target(state, state.jobs[job.id], planner)
 
 
-def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None:
+def voided(
+    state: State, job: Job, attempt: Attempt, reason: str | None, all_pause: bool = False
+) -> None:
     """Undo an attempt that never started. The job returns to its queue.
 
-    `reason`: why it could not be launched. None: no process of the launch exists.
+    `reason`: why it could not be launched. None: no process of the launch exists. `all_pause`: it
+    concerns all launches, which the caller pauses; else this job alone pauses.
     """
     release_all(state, attempt)
     why, now = reason or "never launched", state.step.now
@@ -109,10 +112,10 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
         _stopped(state, job, attempt)
         return
     started = job.started if attempt.number > 1 else None
-    changes = setback(state, job, attempt, "its launch was void") if reason is None else {}
+    changes = {} if all_pause else setback(state, job, attempt, reason or "its launch was void")
     return_to_queue(state, job, attempts=job.attempts - 1, started=started, **changes)
     if job.adopted is not None:
-        adopt_again(state, state.jobs[job.id], reason)
+        adopt_again(state, state.jobs[job.id], reason if all_pause else None)
 
 
 def give_up(state: State, job: Job, attempt: Attempt) -> None:

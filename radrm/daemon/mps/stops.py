@@ -1,4 +1,4 @@
-"""Send TERM and KILL to attempts; the work of MPS clients is removed first (`host/mps/clients.py`).
+"""Send TERM and KILL to attempts; the work of MPS clients is removed first (`host/mps/removal.py`).
 
 Theory of operation. For a client the signal follows when another thread has removed the work that
 is in flight, or when that has taken too long. That thread posts `ClientsEnded`, and the loop's
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from radrm.core.records import Attempt, Job
 from radrm.core.words import CheckpointKind, Collocation
 from radrm.host.attempts.launcher import Launcher
-from radrm.host.mps.clients import Which
 from radrm.host.mps.interface import Mps
+from radrm.host.mps.removal import Which
 
 
 @dataclass(frozen=True, slots=True)

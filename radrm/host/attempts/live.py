@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from radrm.errors import Refused
-from radrm.host.attempts import start_runner
+from radrm.host.attempts import folder, start_runner
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
 from radrm.host.attempts.owners import LiveAttempt
 from radrm.host.crossings import crossed
-from radrm.host.processes import cgroups, limits
+from radrm.host.processes import cgroups, client_work, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE, Stat, read_stat
@@ -164,6 +164,8 @@ class Live:
     def kill_remains(self) -> list[int]:
         """KILL what a dead runner has left; return descriptors of those that survive that."""
         users = () if self.uid is None else (self.uid,)
+        launch, _ = folder.read_record(self.evidence.folder, folder.LAUNCH)
+        client_work.remove(launch or {}, lambda: {*self.processes(), *self._members()}, kill=True)
         while True:
             crossed("runner found dead")
             left = kill_tree(self.token, None, self._members(), self.cgroup, users=users)

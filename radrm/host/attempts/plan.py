@@ -67,6 +67,9 @@ class LaunchPlan:
     cpu_list: Sequence[int] | None = None
     binds_tasks: bool = False
     prepare: Callable[[str], int | None] | None = None
+    ends_clients: Sequence[str] | None = None
+    """The start of a command that removes the work of MPS clients (`client_work`); None: the job is
+    no client."""
     adopts: Watched | None = None
     """A process that runs already: the attempt only watches it, whatever `argv` says."""
 
@@ -128,6 +131,7 @@ def launch_record(
         "silent_s": None if plan.silent_s is None else real_s(plan.silent_s),
         "cpu_list": None if plan.cpu_list is None else list(plan.cpu_list),
         "binds_tasks": plan.binds_tasks,
+        "ends_clients": None if plan.ends_clients is None else list(plan.ends_clients),
     }
 
 

@@ -37,7 +37,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import job_process, saved, tails
 from radrm.host.attempts.elastic import exits
 from radrm.host.crossings import crossed
-from radrm.host.processes import affinity, cgroups
+from radrm.host.processes import affinity, cgroups, client_work
 from radrm.host.processes.identity import Identity, identify
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.stop import Stop
@@ -261,6 +261,8 @@ class Runner:
         says that the devices are free.
         """
         if not self._killing and self._children_left():
+            if self._stop is None:  # else the daemon has done it
+                client_work.remove(self._launch, self._find, kill=False)
             stop = self._begin_stop(self._launch["kill_grace_s"])
             while self._children_left() and not self._killing:
                 look_s = stop.look()
@@ -268,10 +270,9 @@ class Runner:
                     break
                 if self._wait(stop.left_s if look_s is None else look_s) == signal.SIGUSR2:
                     self._killing = True
-        while self._children_left():
-            self._kill_all()
-            if self._children_left():
-                self._wait(1.0)
+        if not self._killing:
+            client_work.remove(self._launch, self._find, kill=True)
+        self._kill_children()
         while self._others_left():
             self._kill_all()
         self._end_containers()
@@ -288,18 +289,17 @@ class Runner:
             return
         known: set[str] = set()
         while True:
+            members = {pid for each in found for pid in each.members}
+            client_work.remove(self._launch, members.copy, kill=True)
             # First, or it would start again what it does not know to be unwanted.
             engines.end(self._launch, found)
             known |= {each.group for each in found}
             found = machine.of_attempt(token, known)
             if not found:
                 break
-            if kill_tree(None, None, {pid for each in found for pid in each.members}):
+            if kill_tree(None, None, members):
                 self._wait(1.0)
-        while self._children_left():  # what an engine's command has left
-            self._kill_all()
-            if self._children_left():
-                self._wait(1.0)
+        self._kill_children()  # what an engine's command has left
 
     def _end_watcher(self) -> None:
         """Let the watcher read the last lines, and end it: it must not keep the attempt alive."""
@@ -368,6 +368,12 @@ class Runner:
     def _grouped(self) -> set[int]:
         return cgroups.processes(self._cgroup) if self._cgroup is not None else set()
 
+    def _kill_children(self) -> None:
+        while self._children_left():
+            self._kill_all()
+            if self._children_left():
+                self._wait(1.0)
+
     def _kill_all(self) -> None:
         kill_tree(self._token, self._me, (), self._cgroup, users=self._users)
 
@@ -383,10 +389,8 @@ class Runner:
         if wrong:
             return {"never_started": wrong}
         assert self._status is not None
-        if os.WIFSIGNALED(self._status):
-            end: Fields = {"signal": os.WTERMSIG(self._status)}
-        else:
-            end = {"code": os.WEXITSTATUS(self._status)}
+        code = os.waitstatus_to_exitcode(self._status)
+        end: Fields = {"signal": -code} if code < 0 else {"code": code}
         if end.get("code") != 0:
             end |= tails.read_tails(self._launch, begins)
         return end

@@ -7,6 +7,8 @@ adopts them. Each has a keeper with its own thread, so a hanging control daemon 
 
 The files, in the order in which they may import one another:
     control       one control daemon: start it, ask it, end it
+    removal       removes the work of clients that a signal is about to end
+    end_clients   the program by which a runner does that
     users         whether a server takes clients of several users
     seen          the result of a keeper's last look
     launches      launches that wait for their server

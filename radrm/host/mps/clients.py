@@ -1,54 +1,24 @@
-"""End the MPS clients of an attempt without harm to other clients.
+"""End the MPS clients of an attempt without harm to other clients, for the daemon.
 
-Ending a client by a signal while its work is in flight leaves its server and the other clients
-undefined (MPS guide, "Client early termination"); users report GPUs that hang until a reboot.
-`terminate_client` removes the work first. So it comes before each signal that ends a client:
-
-    before TERM   for clients that TERM ends; PyTorch programs have no handler
-    before KILL   for all clients that are left
-
-A client that handles TERM may need its work to save its state, so it keeps that until KILL. The
-same holds for clients below a process that handles TERM, if TERM is the signal by which the job
-wants to be asked to save: then a launcher lets its workers save. Other launchers, as torchrun,
-handle TERM to pass it on at once.
-
-The signals that users choose (`--signal`, `--checkpoint`) need nothing of this: they are sent only
-to processes that have a handler for them.
-
-A server takes no new client meanwhile, so its GPUs take no job (`Keeper.ending`). A control daemon
-may hang for ever in `terminate_client` (reported for driver 580 with many clients): after a limit
-the caller sends its signal anyway.
+`removal` says why their work goes first. A server takes no new client meanwhile, so its GPUs take
+no job (`Keeper.ending`). A control daemon may hang for ever in `terminate_client` (reported for
+driver 580 with many clients): after a limit the caller sends its signal anyway.
 """
 
 from __future__ import annotations
 
 import logging
-import signal
 import threading
-import time
 from collections.abc import Callable, Iterable
-from enum import Enum
 
 from radrm.host.gpus.source import OwnerOf
-from radrm.host.mps.control import Control, NoAnswer
 from radrm.host.mps.keeper import Keeper
-from radrm.host.processes.procfs import read_stat
-from radrm.host.processes.stop import is_shell
-from radrm.host.processes.tree import dies_of
+from radrm.host.mps.removal import Which, remove_work
 
 log = logging.getLogger("radrm")
 
 LIMIT_S = 5.0
 """Real seconds for all clients of an attempt together."""
-_MOST_ANCESTORS = 64
-
-
-class Which(Enum):
-    """The clients of an attempt whose work is removed."""
-
-    ALL = "all"
-    END_BY_TERM = "those that TERM ends"
-    END_BY_TERM_ALONE = "those that TERM ends, and that have no launcher which handles it"
 
 
 def end_clients(
@@ -69,51 +39,10 @@ def end_clients(
         try:
             for keeper in keepers:
                 with keeper.ending(owner[0]):
-                    _end_of(keeper.control, owner, owner_of, which, limit_s)
+                    remove_work(keeper.control, owner, owner_of, which, limit_s)
         except Exception as error:
             log.warning("job %d under MPS: %s; radrm ends it anyway", owner[0], error)
         finally:
             then()
 
     threading.Thread(target=end, name="mps clients", daemon=True).start()
-
-
-def _end_of(
-    control: Control, owner: tuple[int, int], owner_of: OwnerOf, which: Which, limit_s: float
-) -> None:
-    """End the attempt's clients of one control daemon. Raises `NoAnswer` after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    if control.process() is None:
-        return
-
-    def left_s() -> float:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise NoAnswer(f"its clients did not end within {limit_s:g} s")
-        return left
-
-    for server in control.server_pids(left_s()):
-        for client in control.client_pids(server, left_s()):
-            if owner_of(client) == owner and _is_meant(client, which, owner, owner_of):
-                control.terminate_client(server, client, left_s())
-
-
-def _is_meant(pid: int, which: Which, owner: tuple[int, int], owner_of: OwnerOf) -> bool:
-    if which is Which.ALL:
-        return True
-    if not dies_of(pid, signal.SIGTERM):
-        return False
-    return which is Which.END_BY_TERM or not _has_launcher(pid, owner, owner_of)
-
-
-def _has_launcher(pid: int, owner: tuple[int, int], owner_of: OwnerOf) -> bool:
-    """Return whether a process of the attempt above this one handles TERM; a shell does not count:
-    its trap runs only after its command."""
-    for _ in range(_MOST_ANCESTORS):
-        stat = read_stat(pid)
-        if stat is None or owner_of(stat.parent) != owner:
-            return False
-        pid = stat.parent
-        if not dies_of(pid, signal.SIGTERM) and not is_shell(pid):
-            return True
-    return False

@@ -10,12 +10,14 @@ timeout, so the daemon's own thread never sends one.
 Commands go to the standard input of `nvidia-cuda-mps-control` (CUDA Multi-Process Service guide,
 appendix "Tools and interface reference"), without a shell. A control daemon takes one connection
 at a time and refuses others ("Cannot send command to MPS control daemon process", reported for
-driver 580), so commands of several threads wait for one another.
+driver 580), so commands wait for one another: those of several threads, and, by a lock on a file
+beside the pipe directory, those of the runners (`end_clients.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import resource
@@ -25,7 +27,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.errors import DeviceError
@@ -223,9 +225,26 @@ class Control:
         if not self._line.acquire(timeout=timeout_s):
             raise NoAnswer(f"{PROGRAM} is busy with another command for {timeout_s:g} s")
         try:
-            return self._send(command, timeout_s, max(0.01, deadline - time.monotonic()))
+            with self._alone(deadline):
+                return self._send(command, timeout_s, max(0.01, deadline - time.monotonic()))
         finally:
             self._line.release()
+
+    @contextlib.contextmanager
+    def _alone(self, deadline: float) -> Iterator[None]:
+        """Hold the lock of all processes of radrm. Without one, or after the deadline, go on."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            lock = os.open(f"{self.pipes}.lock", flags, 0o600)  # no user can hold it
+        except OSError:
+            yield  # then the control daemon may refuse the command
+            return
+        try:
+            while not _locks(lock) and time.monotonic() < deadline:
+                time.sleep(_PAUSE_S)
+            yield
+        finally:
+            os.close(lock)
 
     def _send(self, command: str, timeout_s: float, left_s: float) -> str:
         try:
@@ -318,6 +337,14 @@ def user_of(pid: int) -> int | None:
 
 
 # ------------------------------------------------------------------ helpers
+
+
+def _locks(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _pids(answer: str) -> list[int]:

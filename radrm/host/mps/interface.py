@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from radrm.core.records import Device
+from radrm.errors import DeviceError
 from radrm.host.gpus.source import OwnerOf
-from radrm.host.mps.clients import Which
+from radrm.host.mps.removal import Which
+
+
+class NoClientNow(DeviceError):
+    """The control daemon of these devices takes no client now, and may later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +21,15 @@ class Access:
     """What a job needs to be a client.
 
     `ordinals` are the numbers of its devices in the control daemon's list. `logs` is None if
-    there is no control daemon.
+    there is no control daemon. `ends_clients` is the start of the command by which a runner removes
+    the work of clients (`end_clients.py`).
     """
 
     pipes: str
     logs: str | None
     ordinals: Mapping[str, int]
     thread_percentage: int | None = None
+    ends_clients: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,9 @@ class Mps(Protocol):
         ...
 
     def access(self, uuids: Sequence[str]) -> Access:
-        """Return the access of a client on these devices. Raises `DeviceError` if there is none."""
+        """Return the access of a client on these devices.
+
+        Raises `NoClientNow`, or `DeviceError` if there is none."""
         ...
 
     def prepare(self, uuids: Sequence[str], client: bool) -> None:

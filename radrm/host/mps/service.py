@@ -7,14 +7,16 @@ running control daemons in their folders, under the daemon's run folder:
 
     mps/NAME       pipes of one control daemon; NAME is the start of its GPU's UUID, or `all`
     mps/NAME.log   its logs, which are kept
+    mps/NAME.lock  held while a command is sent to it
     mps/none       never exists; jobs without MPS get this path, so that they find no server
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,12 +25,14 @@ from radrm.config import MpsConfig
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
-from radrm.host.mps.clients import LIMIT_S, Which, end_clients
+from radrm.host.mps import end_clients as end_clients_program
+from radrm.host.mps.clients import LIMIT_S, end_clients
 from radrm.host.mps.compute_mode import ComputeModes
 from radrm.host.mps.control import Control
 from radrm.host.mps.driver import VOLTA, generation_of
-from radrm.host.mps.interface import Access, DaemonHooks
+from radrm.host.mps.interface import Access, DaemonHooks, NoClientNow
 from radrm.host.mps.keeper import Keeper
+from radrm.host.mps.removal import Which
 
 log = logging.getLogger("radrm")
 
@@ -203,8 +207,7 @@ class MpsService:
         keeper = next(iter(found), None)
         if len(found) != 1 or keeper is None or not keeper.ready:
             why = keeper.hold if keeper is not None and len(found) == 1 else None
-            passing = BlockingIOError(errno.EAGAIN, "MPS does not take clients now")
-            raise DeviceError(why or "its MPS control daemon is gone; the job waits") from passing
+            raise NoClientNow(why or "its MPS control daemon is gone; the job waits")
         serves = keeper.control.serves()
         if not set(uuids) <= set(serves):
             raise DeviceError(
@@ -215,6 +218,7 @@ class MpsService:
             logs=keeper.control.logs,
             ordinals={uuid: serves.index(uuid) for uuid in uuids if uuid in serves},
             thread_percentage=thread_percentage(self.config),
+            ends_clients=_ends_clients(keeper.control),
         )
 
     def prepare(self, uuids: Sequence[str], client: bool) -> None:
@@ -316,6 +320,14 @@ def thread_percentage(config: MpsConfig) -> int | None:
     """Return the percentage of SMs that a client may use; None for all."""
     percentage = config.active_thread_percentage
     return percentage if percentage < 100 else None
+
+
+def _ends_clients(control: Control) -> tuple[str, ...] | None:
+    """Return the command of `end_clients.py`; a runner has no PATH."""
+    program = shutil.which(control.program)
+    if program is None:
+        return None
+    return sys.executable, "-I", "-S", end_clients_program.__file__, control.pipes, program
 
 
 def _folder_name(uuid: str, taken: Iterable[str]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from radrm.config import MpsConfig
 from radrm.errors import Refused
-from radrm.host.mps.clients import Which
 from radrm.host.mps.interface import Access, DaemonHooks
+from radrm.host.mps.removal import Which
 from radrm.host.mps.service import thread_percentage
 
 log = logging.getLogger("radrm")

@@ -9,6 +9,7 @@ The files, in the order in which they may import one another:
     counted      read what an attempt has used of the server
     identity     identify a process, and signal that very process
     tree         find all processes of an attempt, signal them, end them
+    client_work  has the work of MPS clients removed before they are signalled
     errand       a short process that works as a user: started, read, ended
     confined     the limits that it sets itself
     stop         ask the processes of an attempt to end, in an order that lets them save

@@ -17,7 +17,8 @@ from radrm.daemon.effects import Effects, ServerReady
 from radrm.daemon.mps.failures import Failures
 from radrm.daemon.mps.stops import ClientsEnded, Stops
 from radrm.host.attempts.evidence import Ended, Lost, Running
-from radrm.host.mps.clients import Which
+from radrm.host.mps.interface import NoClientNow
+from radrm.host.mps.removal import Which
 from tests.world import GIB, World, gpus
 
 NOT_READY = "RuntimeError: CUDA error: MPS server is not ready to accept new MPS client requests\n"
@@ -147,6 +148,26 @@ def test_a_launch_that_waits_for_its_server_goes_on_later_unless_it_was_stopped(
     world.step(void)
     assert world.state(job) is JobState.CANCELLED
     assert effects.go_on(ServerReady(launch)) == []
+
+
+def test_a_control_daemon_that_takes_no_client_stops_no_other_launch() -> None:
+    """All launches of the server were paused, and each further failure made the pause longer."""
+    world = World(gpus(2, mps=True))
+    world.obey = False
+    job = world.submit(GIB, smact=0.1)
+    host = Host(world)
+    effects: Any = effects_of(host)
+    effects._handlers[act.Launch] = Mock(side_effect=NoClientNow("its MPS server is starting"))
+    for times in (1, 2):
+        (launch,) = (a for a in world.actions if isinstance(a, act.Launch))
+        (void,) = effects.carry_out(launch)
+        world.actions.clear()
+        world.step(void)
+        assert world.scheduler.state.launch_error is None, times
+    pause = world.jobs[job.id].pause
+    assert pause is not None and "its MPS server is starting" in pause.reason
+    other = world.submit(GIB, smact=0.1)
+    assert world.live(other) is not None and world.live(job) is None
 
 
 # ------------------------------------------------------------------ failures

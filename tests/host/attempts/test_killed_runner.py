@@ -50,6 +50,20 @@ def test_a_killed_runner_loses_the_attempt(
     assert daemon.fds() == {} == daemon.fds()
 
 
+def test_the_work_of_mps_clients_goes_before_they_are_killed(host: Host) -> None:
+    daemon = host.daemon()
+    told = host.cwd / "told"
+    script = f'echo "$0" "$@" >{told}; kill -0 $2 && echo lives >>{told}'
+    ends = ["sh", "-c", script]
+    daemon.launch(host.plan(*SLEEPER, ends_clients=ends))
+    started = next_of(daemon)
+    assert isinstance(started, Started)
+    host.ready()
+    host.kill_runner()
+    assert isinstance(next_of(daemon), Lost) and not host.processes()
+    assert told.read_text().split() == ["kill", "5", str(started.pid), "lives"]
+
+
 def test_a_job_that_kills_its_runner(host: Host) -> None:
     daemon = host.daemon()
     daemon.launch(host.plan("sh", "-c", "kill -9 $PPID; exec sleep 1000"))
