@@ -136,6 +136,9 @@ def test_clients_are_told_where_their_server_is_and_how_much_they_may_have(serve
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60",
         ]
         assert server.job(job)["collocation"] == "mps"
+        (record,) = server.folder.glob(f"home/**/attempts/{job}/launch.json")
+        ends = json.loads(record.read_text())["ends_clients"]
+        assert ends[-2:] == [f"{run}/11111111", str(STANDINS / "bin" / "nvidia-cuda-mps-control")]
     log = Path(server.control(SECOND).logs, "control.log").read_text()
     assert log.startswith(f"start, devices {SECOND}\n"), "a control daemon for each GPU"
     # A job on both can be the client of neither, and finds no other server by chance.
@@ -145,6 +148,8 @@ def test_clients_are_told_where_their_server_is_and_how_much_they_may_have(serve
     notes = server.told(two, "no MPS")
     assert notes[2] == f"CUDA_MPS_PIPE_DIRECTORY={run}/none" and "=None" in notes[4]
     assert server.job(two)["collocation"] == "timeslice"
+    (record,) = server.folder.glob(f"home/**/attempts/{two}/launch.json")
+    assert json.loads(record.read_text())["ends_clients"] is None
 
 
 def test_one_server_for_all_numbers_the_devices_by_its_own_list(server: Server) -> None:

@@ -15,7 +15,7 @@ from radrm.errors import DeviceError, Refused
 from radrm.host.gpus.source import GpuSource
 from radrm.host.mps import service as module
 from radrm.host.mps.compute_mode import EXCLUSIVE_PROCESS
-from radrm.host.mps.interface import DaemonHooks
+from radrm.host.mps.interface import DaemonHooks, NoClientNow
 from radrm.host.mps.keeper import Keeper
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
@@ -137,7 +137,7 @@ def test_one_for_all_numbers_them_by_its_own_list() -> None:
 def test_a_job_is_no_client_of_a_server_that_is_not_ready() -> None:
     service, source, _ = served()
     source.devices()
-    with pytest.raises(DeviceError, match="is starting"):
+    with pytest.raises(NoClientNow, match="is starting"):
         service.access([ONE])
 
 
