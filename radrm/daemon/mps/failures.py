@@ -5,7 +5,7 @@ server in FAULT while the attempt ran. A fault ends the work of all clients; whi
 cannot be told. The first client that fails makes radrm ask the server (`Mps.suspect`), and only the
 answer shows the fault. So the end of a failed client waits for that, for `_PATIENCE_S` at most. It
 waits in memory; the record of it stays in its folder until it is stored. So the next daemon finds
-it there, and judges it by the last words alone.
+it there, and judges it by the last words and the faults that its predecessor has seen.
 """
 
 from __future__ import annotations

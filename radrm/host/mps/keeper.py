@@ -29,12 +29,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from math import isfinite
 
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps.control import FAULT, Control, Missing, NoAnswer, Server
 from radrm.host.mps.endings import QUIT_S, Endings
 from radrm.host.mps.launches import Launches
-from radrm.host.mps.seen import Phase, Seen
+from radrm.host.mps.seen import Phase, Seen, last_fault, note_fault
 from radrm.host.mps.users import Users
 from radrm.host.processes.identity import Identity, identify, open_pidfd
 from radrm.host.processes.tree import dies_of
@@ -87,7 +88,7 @@ class Keeper:
         self._launches = Launches(name, control)
         self._ending: list[int] = []
         """The jobs whose clients are being ended."""
-        self._faulted_at = float("-inf")
+        self._faulted_at = last_fault(control.logs)
         self._suspicions = 0
         self._settled = 0
         """The number of suspicions that a look has settled."""
@@ -131,7 +132,7 @@ class Keeper:
 
     def faulted_within(self, seconds: float) -> bool:
         """Return whether a server of it was seen in FAULT in these last real seconds."""
-        return time.monotonic() - self._faulted_at <= seconds
+        return isfinite(self._faulted_at) and time.monotonic() - self._faulted_at <= seconds
 
     @contextmanager
     def ending(self, job_id: int) -> Iterator[None]:
@@ -322,7 +323,7 @@ class Keeper:
         return PROBE_S
 
     def _faulty(self, now: float, who: Identity, servers: tuple[Server, ...]) -> float:
-        self._faulted_at = time.monotonic()
+        self._faulted_at = note_fault(self.control.logs)
         if self._fault_since is None:
             self._fault_since, self._fault_step = now, 0
         why = (

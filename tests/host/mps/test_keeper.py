@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from radrm.host.clock import boot_id
 from radrm.host.mps.control import FAULT, Server
 from radrm.host.mps.keeper import FAILURES, PROBE_S, SILENCES, Keeper
 from radrm.host.mps.seen import Phase, Seen
@@ -197,3 +200,20 @@ def test_one_that_is_not_wanted_is_not_started() -> None:
     keeper, fake = kept(wanted=False)
     keeper.round(0.0)
     assert (keeper.seen, fake.did) == (Seen(Phase.OFF), [])
+
+
+def test_the_next_daemon_knows_a_fault_of_this_boot(tmp_path: Path) -> None:
+    """An attempt that ended while no daemon ran was judged by its last words alone."""
+    first, fake = kept()
+    fake.logs = str(tmp_path)
+    assert not Keeper("GPU 0", fake, True).faulted_within(math.inf)
+    fake.found = (Server(5, FAULT, (6,)),)
+    fake.who = Identity(2**22 + 7, 1, "boot")
+    first.round(0.0)
+    next_one = Keeper("GPU 0", fake, True)
+    assert next_one.faulted_within(60.0) and not next_one.faulted_within(-1.0)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_text()
+    for text in ("", "\xff", whole.replace(whole[:8], "00000000"), f"{boot_id()} nan", "1 2 3"):
+        file.write_text(text)
+        assert not Keeper("GPU 0", fake, True).faulted_within(math.inf), text
