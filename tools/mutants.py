@@ -26,13 +26,13 @@ from tools.defects import (
     durations,
     elasticity,
     energy,
-    growing,
     planners,
     ranges,
     resizes,
     rules,
     saving,
     servers,
+    sharing,
     state,
 )
 from tools.defects.mutant import Mutant
@@ -53,7 +53,7 @@ LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
 
 MUTANTS = (
-    *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *growing.MUTANTS, *planners.MUTANTS),
+    *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *planners.MUTANTS),
     *deadline.MUTANTS,
     *due_times.MUTANTS,
     *durations.MUTANTS,
@@ -63,6 +63,7 @@ MUTANTS = (
     *resizes.MUTANTS,
     *ranges.MUTANTS,
     *servers.MUTANTS,
+    *sharing.MUTANTS,
 )
 
 
