@@ -43,6 +43,7 @@ TESTS = (
     *("tests/daemon/due/test_lateness.py", "tests/daemon/due/test_expected_end.py"),
     *("tests/contract/times", "tests/daemon/reload/test_changes.py"),
     *("tests/deadlines", "tests/estimators/test_profile.py"),
+    *("tests/estimators/test_chips.py", "tests/contract/mps/test_passing.py"),
     *("tests/host/storage/test_energy_book.py", "tests/daemon/answers/test_energy.py"),
     *("tests/host/gpus/limits/test_power_limit.py", "tests/host/gpus/nvml/test_activity.py"),
     *("tests/contract/systems/test_andreas.py", "tests/contract/systems/test_andreas_lives.py"),
