@@ -12,7 +12,7 @@ from typing import Any
 from tests.gpu.acceptance.daemon import PACKING, running, with_mps
 from tests.gpu.acceptance.first import PROBE, masked
 from tests.gpu.acceptance.step import NotHere, Step, lines_of, said
-from tests.gpu.server import PROGRAMS
+from tests.gpu.server import PROGRAMS, RealServer
 from tests.paths import REPOSITORY
 
 IMAGE = "RADRM_ACCEPT_IMAGE"
@@ -25,6 +25,7 @@ _AFFINITY = (
     "nvmlDeviceGetMemoryAffinity",
 )
 _CAP_MIB = 2048
+_FINAL = ("COMPLETED", "FAILED", "CANCELLED")
 _RUN = "docker run --rm $RADRM_CONTAINER_ARGS --volume={tests}:{tests}:ro {image} python3 {client}"
 
 
@@ -44,13 +45,14 @@ def mig(step: Step) -> str:
         step.check(set(rows) == set(uuids), f"nvidia-smi lists {uuids}, radrm {sorted(rows)}")
         job = server.run("matmul.py", "--seconds", 8, "--memory", 512)
         server.until(lambda: "step" in server.output(job), "the job's work")
-        server.until(lambda: _used(server.device()) > 512, "its memory")
+        held = server.until(lambda: _held(server, job, 512), "its memory")
         others = [row for row in server.ask("gpus") if row["kind"] == "mig"]
         step.record(during=others)
         taken = [each["uuid"] for each in others if each["unmanaged"]]
         done = server.wait_end(job)
         step.record(probe=server.report(job))
         step.check(done["state"] == "COMPLETED", f"the job ended {done['state']}")
+        step.check(held == "held", "its memory does not show on its instance")
         step.check(not taken, f"{taken} look as if others used them")
     sizes = sorted({row["total_mib"] for row in rows.values()})
     return f"{len(rows)} instances of {sizes} MiB; a job on one shows on no other"
@@ -66,16 +68,18 @@ def several(step: Step) -> str:
     step.keep("nvidia-smi-nvlink.txt", step.command(["nvidia-smi", "nvlink", "-s"]).stdout)
     step.keep("nvml-pairs.json", _probe(step, "--pairs"))
     second = uuids[1]
-    settings = ("mps.enabled=true", "mps.scope=server")
+    # Isolation gives a job numbers of its own, from 0: `devices` tries that.
+    settings = ("gpus.isolate=false", "mps.enabled=true", "mps.scope=server")
     with running(step, *PACKING, *settings, uuid=second) as server:
         near = {row["index"]: row["near"] for row in server.ask("gpus")}
         step.record(near=near, topology=topology.splitlines())
         options = ("--device-ids=index", "--gpu-memory=4G", "--collocation=timeslice")
         job = server.run("matmul.py", "--seconds", 6, "--memory", 1024, options=options)
-        server.until(lambda: _used(server.device()) > 1024, "its memory on the second GPU")
+        held = server.until(lambda: _held(server, job, 1024), "its memory on the second GPU")
         numbered = server.wait_end(job)
         number = server.report(job)["devices"]
-        step.record(index=number)
+        step.record(index=number, held=held)
+        step.check(held == "held", f"the number {number} is not the second GPU: no memory there")
         step.check(numbered["state"] == "COMPLETED", f"by index it ended {numbered['state']}")
         server.until(lambda: server.device()["mps"], "the GPU to be served by MPS")
         options = ("--collocation=mps", f"--gpu-memory={_CAP_MIB}M")
@@ -97,13 +101,13 @@ def unlike(topology: str, near: dict[int, dict[str, Any]]) -> list[str]:
     found = []
     for one, cells in enumerate(rows):
         for two in range(one + 1, len(rows)):
-            told = cells[two + 1].startswith("NV") if two + 1 < len(cells) else False
+            word = cells[two + 1] if two + 1 < len(cells) else "nothing"
             mine = near.get(one, {})
             group = mine.get("nvlink_group")
             linked = group is not None and group == near.get(two, {}).get("nvlink_group")
             linked = linked or str(two) in (mine.get("nvlinks") or {})
-            if told != linked:
-                found.append(f"GPU {one} and {two}: {cells[two + 1]}, radrm {mine}")
+            if word.startswith("NV") != linked:
+                found.append(f"GPU {one} and {two}: {word}, radrm {mine}")
     return found
 
 
@@ -123,9 +127,8 @@ def containers(step: Step) -> str:
         options = ("--collocation=mps", f"--gpu-memory={_CAP_MIB}M")
         options += (f"--env=RADRM_CONTAINER_ENGINE={engine}",)
         job = server.submit(*options, "--", "sh", str(script))
-        final = ("COMPLETED", "FAILED", "CANCELLED")
         server.until(
-            lambda: _clients(server.ask("mps")) or server.job(job)["state"] in final, "a client"
+            lambda: _clients(server.ask("mps")) or server.job(job)["state"] in _FINAL, "a client"
         )
         clients = _clients(server.ask("mps"))
         step.record(rows=server.ask("mps"), device=server.device(), begun=server.output(job))
@@ -167,9 +170,11 @@ def _probe(step: Step, *options: str) -> str:
     return done.stdout
 
 
-def _used(device: dict[str, Any]) -> int:
-    used: int | None = device["used_mib"]
-    return used or 0
+def _held(server: RealServer, job: int, mib: int) -> str | None:
+    """`held` once the GPU has so much in use, `ended` after the job, None before."""
+    if (server.device()["used_mib"] or 0) > mib:
+        return "held"
+    return "ended" if server.job(job)["state"] in _FINAL else None
 
 
 def _clients(rows: list[dict[str, Any]]) -> list[tuple[int, int | None]]:

@@ -1,6 +1,7 @@
 """The acceptance run without a GPU, so that the code of its steps has run once.
 
-    python -m tests.gpu.acceptance.rehearsal [--layout two|mig] [--part N] [--only NAME ...] [...]
+    python -m tests.gpu.acceptance.rehearsal [--layout two|mig|caps] [--part N] [--only NAME ...]
+                                             [--out FOLDER]
 
 Nothing that it prints is a measurement. The stand-ins of tests/standins answer for NVML and MPS;
 here are the rest:

@@ -1,4 +1,4 @@
-"""`python -m tests.gpu.acceptance.rehearsal [--layout one|two|mig] ...`."""
+"""`python -m tests.gpu.acceptance.rehearsal [--layout one|two|mig|caps] ...`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ UUID = "GPU-11111111-2222-3333-4444-555555555555"
 
 
 def add_gpus(nvml: Nvml, layout: str) -> None:
-    """One H100, two of them, or one that is cut into three MIG instances."""
-    nvml.gpu(UUID, model=H100, power_mw=90_000)
+    """One H100 (`caps`: of R615), two of them, or one that is cut into three MIG instances."""
+    limits = {"memory_limits": 1} if layout == "caps" else {}
+    nvml.gpu(UUID, model={**H100, **limits}, power_mw=90_000)
     if layout == "two":
         nvml.gpu(UUID.replace("1", "2"), model=H100, power_mw=90_000)
     elif layout == "mig":
