@@ -187,6 +187,32 @@ def test_where_nothing_is_missing_no_wheels_are_needed(tmp_path: Path) -> None:
     assert packages.provide(tmp_path / "wheels", tmp_path / "site") is None
 
 
+def test_a_folder_that_others_can_change_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies beside other temporary files, and whoever makes it first would have root run code."""
+    site, mine = tmp_path / "site", tmp_path / "mine"
+    mine.mkdir()
+
+    def unpack(absent: list[str], wheels: Path, to: Path) -> None:
+        assert to.is_dir()  # nobody can put another one in its place any more
+        monkeypatch.setattr(packages, "missing", list)
+
+    monkeypatch.setattr(packages, "_unpack", unpack)
+    monkeypatch.setattr(packages, "missing", lambda: ["rich"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    site.symlink_to(mine)
+    with pytest.raises(packages.Lacking, match="another user's to change"):
+        packages.provide(tmp_path, site)
+    site.unlink()
+    site.mkdir()
+    site.chmod(0o777)
+    with pytest.raises(packages.Lacking, match="another user's to change"):
+        packages.provide(tmp_path, site)
+    site.rmdir()
+    assert packages.provide(tmp_path, site) == str(site)
+
+
 # ------------------------------------------------------------------ what is brought back
 
 POINT = {"blocks": 1, "threads": 1, "launch_s": 0.02, "utilization": 1.0, "graphics": 0.9}

@@ -4,8 +4,9 @@ Theory of operation
 -------------------
 The process runs already, on devices that nobody can take from it. So its job passes the queue and
 every constraint: refusing it would protect no one, and its memory is in use as before. What is new
-is the reservation. The host has checked that it takes nothing that is reserved for others
-(`daemon/intake/adoption.py`).
+is the reservation: its present use, and at most what is free. The host has checked that
+(`daemon/intake/adoption.py`), but it checks many envelopes before the first of them is a job. So
+`_with_room` checks it again.
 
 The host starts a watcher as the attempt, which ends when the process does. Readings give the
 memory of the process, and of its descendants, to the attempt.
@@ -41,10 +42,15 @@ ENDED, OVER = 0, 3
 def adopt(state: State, job: Job) -> None:
     """Start the job of a process that runs, or fail it with the reason."""
     assert job.adopted is not None
-    why = _refuse(state, job, job.adopted)
-    if why is not None:
-        fail_waiting(state, job, why)
+    found = _refuse(state, job, job.adopted) or _with_room(state, job.adopted)
+    if isinstance(found, str):
+        fail_waiting(state, job, found)
         return
+    _start(state, state.put_job(replace(job, adopted=found)))
+
+
+def _start(state: State, job: Job) -> None:
+    assert job.adopted is not None
     start(state, job, _placement(state, job.adopted))
     for uuid, _, _ in job.adopted.devices:
         _count_once(state.ledgers[uuid], job.adopted)
@@ -56,7 +62,12 @@ def adopt_again(state: State, job: Job, reason: str | None) -> None:
         why = reason or "its watcher was not started, again and again"
         fail_waiting(state, replace(job, pause=None), f"{why}; its process is unmanaged again")
         return
-    adopt(state, job)
+    assert job.adopted is not None
+    refused = _refuse(state, job, job.adopted)
+    if refused is not None:
+        fail_waiting(state, job, refused)
+    else:
+        _start(state, job)
 
 
 def _refuse(state: State, job: Job, adopted: Adopted) -> str | None:
@@ -70,6 +81,30 @@ def _refuse(state: State, job: Job, adopted: Adopted) -> str | None:
     if any(uuid not in state.ledgers for uuid, _, _ in adopted.devices):
         return f"the GPU of process {adopted.pid} has vanished"
     return None
+
+
+def _with_room(state: State, adopted: Adopted) -> Adopted | str:
+    """Return the process with what it can have of its devices now, or why it can have nothing.
+
+    Jobs of the same moment may have taken what was free. One of an ancestor or a descendant may
+    have its processes, which are then no longer unmanaged.
+    """
+    places = []
+    for uuid, used_mib, mib in adopted.devices:
+        ledger = state.ledgers[uuid]
+        reading, free_mib = ledger.reading, ledger.free_now_mib
+        if reading is not None and free_mib is not None:
+            its = [each for each in reading.unmanaged if each.pid in adopted.pids]
+            room = sum(each.used_mib or 0 for each in its) + max(0, free_mib)
+            if not its:
+                return (
+                    f"what process {adopted.pid} has on GPU {ledger.device.index} is another job's"
+                )
+            if room <= 0:
+                return f"nothing of GPU {ledger.device.index} is free for process {adopted.pid}"
+            mib = min(mib, room)
+        places.append((uuid, used_mib, mib))
+    return replace(adopted, devices=tuple(places))
 
 
 def _placement(state: State, adopted: Adopted) -> Placement:

@@ -121,6 +121,7 @@ def test_a_process_has_one_job() -> None:
     again = adopt(world)
     assert (again.state, again.reason) == (JobState.FAILED, "process 4711 belongs to job 1")
     assert world.scheduler.snapshot.devices[0].reserved_mib == 11 * GIB
+    read(world, (4711, 10 * GIB), (5, 2 * GIB))
     other = replace(PROCESS, start_ticks=100)  # the pid was given again
     assert world.state(adopt(world, other)) is JobState.RUNNING
 

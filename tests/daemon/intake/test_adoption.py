@@ -211,6 +211,33 @@ def test_a_thousand_adoptions_of_a_process_are_one_job(family: tuple[int, int]) 
     assert world.scheduler.snapshot.devices[0].reserved_mib == 2 * GIB
 
 
+def test_jobs_of_one_look_reserve_no_memory_twice(family: tuple[int, int]) -> None:
+    """Each envelope was checked while all was free yet. A parent has its child's memory, too."""
+    parent, child = family
+    world = shown((child, 10 * GIB))
+    both = [taken_in(world, text(pid), **{"gpu-memory": "39G"}) for pid in (parent, child)]
+    assert [batch.refused for batch in both] == [None, None]
+    first, second = in_turn(world, both)
+    assert (first.state.value, second.state.value) == ("RUNNING", "FAILED")
+    assert second.reason == f"what process {child} has on GPU 0 is another job's"
+    assert world.scheduler.snapshot.devices[0].reserved_mib == 39 * GIB
+
+    world = shown((parent, GIB), (child, 2 * GIB))
+    (device, *_) = world.scheduler.snapshot.devices
+    assert device.free_mib is not None
+    in_turn(world, [taken_in(world, text(p), **{"gpu-memory": "38G"}) for p in (child, parent)])
+    (after, *_) = world.scheduler.snapshot.devices
+    assert after.reserved_mib == device.free_mib + 3 * GIB and after.free_mib == 0
+
+
+def in_turn(world: World, batches: list[Any]) -> list[Any]:
+    """The jobs of these envelopes, when all of them have been taken in."""
+    for number, batch in enumerate(batches, start=1):
+        (event,) = batch.events(0, number, number, world.now)
+        world.step(event)
+    return [world.jobs[number] for number, _ in enumerate(batches, start=1)]
+
+
 # ------------------------------------------------------------------ envelopes, also forged ones
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import smi
-from tests.gpu.acceptance.step import Step, lines_of, said
+from tests.gpu.acceptance.step import NO_HOME, Step, lines_of, said
 from tests.gpu.server import PROGRAMS
 
 PROBE = PROGRAMS / "nvml_probe.py"
@@ -149,7 +149,7 @@ def _torch(step: Step) -> dict[str, Any]:
 
 def _probe(step: Step, name: str, *options: str) -> dict[str, Any]:
     words = [sys.executable, str(PROBE), *options]
-    done = step.command(words, timeout_s=18, env={**os.environ, "HOME": "/tmp"})
+    done = step.command(words, timeout_s=18, env={**os.environ, "HOME": NO_HOME})
     step.check(done.returncode == 0, f"nvml_probe.py: {said(done)}")
     step.keep(name, done.stdout)
     found: dict[str, Any] = json.loads(done.stdout)

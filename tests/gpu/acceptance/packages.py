@@ -8,8 +8,10 @@ Only the standard library is imported here.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -57,15 +59,20 @@ def site_folder() -> Path:
 def provide(wheels: Path, site: Path) -> str | None:
     """Unpack what is missing into `site`; the folder for PYTHONPATH, None if nothing is missing.
 
-    Raises `Lacking`.
+    Raises `Lacking`. Anybody may make a folder among temporary files, and whoever owns this one
+    would have root run his code. So it is made before it is checked, and used only after that.
     """
-    if site.is_symlink() or (site.exists() and site.stat().st_uid != os.getuid()):
-        raise Lacking(f"{site} belongs to another user; remove it, or set TMPDIR")
     absent = missing()
+    with contextlib.suppress(OSError):
+        if absent:
+            site.mkdir(0o755)
+    if not os.path.lexists(site):
+        return None
+    found = site.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise Lacking(f"{site} is another user's to change; remove it, or set TMPDIR")
     if absent:
         _unpack(absent, wheels, site)
-    if not site.is_dir():
-        return None
     sys.path.insert(0, str(site))
     still = [name for name in missing() if name not in OPTIONAL]
     if still:

@@ -22,7 +22,7 @@ from radrm.host.mps.clients import LIMIT_S
 from radrm.host.mps.control import MULTIUSER
 from radrm.oom import Exit, classify
 from tests.gpu.acceptance.first import NOBODY, PROBE
-from tests.gpu.acceptance.step import Failed, Step, lines_of
+from tests.gpu.acceptance.step import NO_HOME, Failed, Step, lines_of
 from tests.gpu.server import short_folder
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -103,7 +103,7 @@ class Client:
         environment = {**mps.environment, **variables}
         if user is not None:
             words = (*words, "--user", user)
-            environment["HOME"] = "/tmp"
+            environment["HOME"] = NO_HOME
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
                 self.step.program("client.py", *words),

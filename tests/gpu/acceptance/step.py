@@ -22,6 +22,9 @@ from tests.gpu.server import PROGRAMS
 
 T = TypeVar("T")
 _PAUSE_S = 0.1
+NO_HOME = "/nonexistent"
+"""The home of what becomes another user. It begins as root, and Python runs what lies below the
+home (`.local/lib/python3.*/site-packages/*.pth`): so it is no folder that others can write to."""
 
 
 class Failed(Exception):

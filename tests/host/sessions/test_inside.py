@@ -20,6 +20,11 @@ from tests.radrun.runs.place import lives
 from tests.waiting import PATIENCE_S, wait_until
 
 
+def _heed_hup() -> None:
+    """As a runner does: tests may have been started by `nohup`, which makes programs ignore HUP."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Terminal:
     """The user's end: a socket, and the program that connects to it."""
 
@@ -39,6 +44,7 @@ class Terminal:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
+                preexec_fn=_heed_hup,
             )
         self.link, _ = self.listener.accept()
         self.link.settimeout(PATIENCE_S)
