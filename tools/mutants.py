@@ -26,13 +26,13 @@ from tools.defects import (
     durations,
     elasticity,
     energy,
-    growing,
     planners,
     ranges,
     resizes,
     rules,
     saving,
     servers,
+    sharing,
     state,
 )
 from tools.defects.mutant import Mutant
@@ -43,6 +43,7 @@ TESTS = (
     *("tests/daemon/due/test_lateness.py", "tests/daemon/due/test_expected_end.py"),
     *("tests/contract/times", "tests/daemon/reload/test_changes.py"),
     *("tests/deadlines", "tests/estimators/test_profile.py"),
+    *("tests/estimators/test_chips.py", "tests/contract/mps/test_passing.py"),
     *("tests/host/storage/test_energy_book.py", "tests/daemon/answers/test_energy.py"),
     *("tests/host/gpus/limits/test_power_limit.py", "tests/host/gpus/nvml/test_activity.py"),
     *("tests/contract/systems/test_andreas.py", "tests/contract/systems/test_andreas_lives.py"),
@@ -53,7 +54,7 @@ LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
 
 MUTANTS = (
-    *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *growing.MUTANTS, *planners.MUTANTS),
+    *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *planners.MUTANTS),
     *deadline.MUTANTS,
     *due_times.MUTANTS,
     *durations.MUTANTS,
@@ -63,6 +64,7 @@ MUTANTS = (
     *resizes.MUTANTS,
     *ranges.MUTANTS,
     *servers.MUTANTS,
+    *sharing.MUTANTS,
 )
 
 

@@ -99,7 +99,7 @@ class Effects:
             act.TakeCheckpoint: self._take_checkpoint,
             act.Resize: self._resize,
             act.ApplyShares: self._apply_shares,
-            act.RaiseCaps: self._raise_caps,
+            act.RaiseCaps: self.capping.raise_caps,
             act.EstimateJob: self._estimate,
             act.TakeReadings: self._take_readings,
             act.Think: self._think,
@@ -282,9 +282,6 @@ class Effects:
         return ev.SharesApplied(
             at=self._clock.now(), job_id=action.job_id, serial=serial, shares=shares
         )
-
-    def _raise_caps(self, action: act.RaiseCaps) -> None:
-        self.capping.raise_caps(action)
 
     def _tell_shares(self, job: Job, serial: int, shares: Sequence[Share]) -> None:
         """Tell `radrun` the CPUs of each task."""

@@ -5,12 +5,15 @@ The files, in the order in which they may import one another:
     state   defects of what `step` remembers
     rules   defects of what it decides, and of rules
     saving  defects of requests to save, of migrations, and of the shard server of `radrun`
-    growing defects of FlowCon
+    sharing  defects of memory caps, SM shares, adopted processes and failures that may pass
+    planners  defects of the planners that change running jobs
+    deadline  defects of `deadline`
     durations  defects of run times
     due_times  defects of due times, of other limits of time, and of a reload
     energy  defects of energy
     capacity  defects of `andreas` and its optimizer
     elasticity  defects of the planner `elastic`
+    resizes  defects of elastic jobs: of sizes, resizes, and host memory
     ranges  defects of ranges and roles in job files
     servers  defects of `dlrover` and `nearchus`
 """

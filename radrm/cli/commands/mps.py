@@ -13,6 +13,7 @@ from radrm.cli.options import Devices, Json
 from radrm.cli.results import show_results
 from radrm.client.connection import Client
 from radrm.client.text import Document, print_json
+from radrm.core.units import gpus_named
 from radrm.errors import plain
 
 mps = typer.Typer(
@@ -49,9 +50,9 @@ def status(as_json: Json = False) -> None:
         for line in _lines(row):
             print(plain(line))
     if not rows:
-        simulated = [str(g["index"]) for g in served if g.get("mps")]
+        simulated = [gpu["index"] for gpu in served if gpu.get("mps")]
         if simulated:
-            print(f"MPS is simulated on GPU {', '.join(simulated)}; no control daemon is needed.")
+            print(f"MPS is simulated on {gpus_named(simulated)}; no control daemon is needed.")
         else:
             print("MPS is off; to enable it, set mps.enabled = true in the configuration.")
 
@@ -161,7 +162,7 @@ def _lines(row: Document) -> list[str]:
 
 
 def _name(row: Document) -> str:
-    return f"GPU {', '.join(map(str, row['gpus']))}"
+    return gpus_named(row["gpus"])
 
 
 def _clients(clients: list[Document]) -> str:

@@ -25,10 +25,9 @@ Invariants:
 - Every pending action has a timer. An ended attempt has no pending action.
 
 Which action an answer belongs to: `Resized`, `SharesApplied` and `CapsRaised` name what they have
-reached, and
-`ActionFailed` holds its action. One that differs from what is pending is late, and is ignored; a
-resize is known by its generation, also if it is withdrawn. Any checkpoint answers the request
-for one, unless it is known to be older: the work is saved.
+reached, and `ActionFailed` holds its action. One that differs from what is pending is late, and is
+ignored; a resize is known by its generation, also if it is withdrawn. Any checkpoint answers the
+request for one, unless it is known to be older: the work is saved.
 
 The host acts only when a decision is stored. After a store that could not be written
 (`ActionsDelayed`), `put_off` has the deadlines of launches and stops count from now.

@@ -10,7 +10,7 @@ from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved.claims import Claim
 from radrm.core.state.state import State
 from radrm.core.state.timers import CLOSING, Timer
-from radrm.core.units import show_seconds
+from radrm.core.units import gpus_named, show_seconds
 from radrm.core.words import Quantity
 
 RULE = "reserved"
@@ -126,12 +126,12 @@ def classify(state: State, job: Job) -> tuple[str, ...]:
 def reserved_for_others(state: State, job: Job) -> str:
     """Return why a job is barred from devices now: `reserved for ada (reservation 3) for 20m00s
     more: GPU 0, 1`; empty if it is barred from none."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[int]] = {}
     for device in state.listed:
         why = refuse_reserved(state, job, state.ledgers[device.uuid])
         if why is not None:
-            found.setdefault(why.message, []).append(str(device.index))
-    return "; ".join(f"{why}: GPU {', '.join(indices)}" for why, indices in found.items())
+            found.setdefault(why.message, []).append(device.index)
+    return "; ".join(f"{why}: {gpus_named(indices)}" for why, indices in found.items())
 
 
 def longer_than_reserved(state: State, before: Job, after: Job) -> str | None:

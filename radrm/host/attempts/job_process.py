@@ -41,9 +41,10 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
     """Turn this fresh child of the runner into the job.
 
     `script` is the path of the runner's copy of it. The job begins when a byte can be
-    read from `go`; when the runner dies first, it never does. To `errors`, which the job's
-    first instruction closes, goes a line that says where its logs begin (`LOGS_BEGIN`),
-    and what went wrong, if anything did.
+    read from `go`; when the runner dies first, it never does. One that may not run outside its
+    group (`grouped`) waits there for a byte also before it opens anything. To `errors`, which the
+    job's first instruction closes, goes a line that says where its logs begin (`LOGS_BEGIN`), and
+    what went wrong, if anything did.
     """
     log: int | None = None
     try:
@@ -51,6 +52,9 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         reset_signals()
         drop_rights(launch)
         os.umask(launch["umask"])
+        # A log may be a device file that only processes outside the group could open.
+        if launch.get("grouped") and not os.read(go, 1):
+            os._exit(_NOT_STARTED)
         # The error log first: it takes the line that says what is wrong with the other.
         together = launch["stdout"] == launch["stderr"]
         _open_log(launch, "stderr", "--output" if together else "--error", 2)
@@ -78,6 +82,13 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
                 os.write(log, b"radrm: " + _bytes(line) + b"\n")
     finally:
         os._exit(_NOT_STARTED)
+
+
+def let_go_on(go: int) -> None:
+    """Write the byte that the job's process waits for. It may have died already, of a log that it
+    cannot write to."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(go, b"\n")
 
 
 def parse_output(output: bytes) -> tuple[dict[str, int], str]:

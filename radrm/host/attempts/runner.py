@@ -189,6 +189,8 @@ class Runner:
                 self._cgroup, not_limited = its
                 self._require_group(self._cgroup is not None)
                 crossed("job limited")
+            if self._launch.get("grouped"):
+                job_process.let_go_on(begin)  # it is in its group, so it may open its logs
             if self._launch.get("progress") is not None or self._launch.get("silent_s"):
                 # Here, for most jobs need no such import.
                 from radrm.host.attempts import log_watcher
@@ -198,9 +200,7 @@ class Runner:
                 crossed("log watcher started")
             self._write_start(not_limited, bound)
             crossed("start announced")
-            # The job may have died already, of a log that it cannot write to.
-            with contextlib.suppress(BrokenPipeError):
-                os.write(begin, b"\n")
+            job_process.let_go_on(begin)
             crossed("job begun")
         finally:
             os.close(begin)

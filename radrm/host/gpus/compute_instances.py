@@ -3,8 +3,8 @@
 Theory of operation. `nvidia-smi mig -cgi 3g.20gb -C` makes a GPU instance with one compute
 instance, and these are one device. A GPU instance can have several (`-cci 1c.3g.20gb,...`): they
 have SMs of their own, and the driver reports the memory in use, and the SM activity, of the whole
-GPU instance for each of them. Booked as they are listed, the same memory would be promised to
-several jobs, and one's memory would be unmanaged on the other.
+GPU instance for each of them. Booked as they are listed, the same memory would be reserved for
+several jobs, and what one uses would count as unmanaged on the others.
 
 So each gets an equal part of the memory. What the processes of the others hold, up to their parts,
 does not count as used here; what they hold beyond does, and so does what no process is known to

@@ -26,7 +26,7 @@ from radrm.config import UnmanagedConfig
 from radrm.core.events import Event, ReadingsTaken
 from radrm.core.records import UnmanagedProcess
 from radrm.core.snapshot import Snapshot
-from radrm.core.units import show_seconds
+from radrm.core.units import gpus_named, show_seconds
 from radrm.errors import plain
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.gpus.unmanaged_rules import Key, Sightings, Step
@@ -294,5 +294,5 @@ def _where(devices: Collection[str], snapshot: Snapshot) -> str:
 
 def where(devices: Collection[str], index: Mapping[str, int]) -> str:
     """Return `GPU 0, 3`."""
-    known = sorted({index[uuid] for uuid in devices if uuid in index})
-    return f"GPU {', '.join(map(str, known))}" if known else "a GPU"
+    known = [index[uuid] for uuid in devices if uuid in index]
+    return gpus_named(known) if known else "a GPU"

@@ -27,7 +27,6 @@ _NVIDIA = "0x10de"
 _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2
 _MPS_LIMITS_SINCE = 495
 _MPS_CONTROL = "nvidia-cuda-mps-control"
-_GPU_LINE = re.compile(r"GPU (\d{1,4}): (.*)")
 _OTHERWISE = "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
 
 
@@ -118,10 +117,7 @@ def devices(driver: Driver, hardware: bool) -> Finding:
             return fail(name, there, "see what nvidia-smi and dmesg say")
         return warn(name, f"none that can be used: {driver.reason}", _OTHERWISE)
     if driver.errors:
-        lines = [_GPU_LINE.fullmatch(error) for error in driver.errors]
-        causes = by_cause((int(line[1]), "", line[2]) for line in lines if line is not None)
-        causes += [e for e, line in zip(driver.errors, lines, strict=True) if line is None]
-        return fail(name, "; ".join(causes), "the other GPUs can be used meanwhile")
+        return fail(name, "; ".join(driver.errors), "the other GPUs can be used meanwhile")
     counts: dict[str, int] = {}
     for gpu in driver.gpus:
         counts[gpu.name] = counts.get(gpu.name, 0) + 1

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from radrm.core.records import Device
+from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.errors import Refused
 from radrm.host.isolation import bpf, numbers
@@ -74,10 +75,10 @@ class Isolation:
         """Return why jobs on some of these devices are not isolated; None: they are."""
         if self.reason is not None:
             return self.reason
-        lacking = sorted({device.index for device in devices if self._lacks(device)})
+        lacking = [device.index for device in devices if self._lacks(device)]
         if not lacking:
             return None
-        return f"the driver does not name the device files of GPU {', '.join(map(str, lacking))}"
+        return f"the driver does not name the device files of {gpus_named(lacking)}"
 
     def _lacks(self, device: Device) -> bool:
         """Return whether the numbers of a device's files are not known."""

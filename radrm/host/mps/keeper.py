@@ -14,8 +14,7 @@ client until the last one has ended (MPS guide, "MPS error containment"). So its
 Clients that remain get TERM after one grace time and KILL after two. After three the control
 daemon is restarted. The work of those that a signal ends is removed first (`clients`).
 
-End: a control daemon that is not wanted any more gets `quit`. Its servers may need seconds for the
-contexts of eight GPUs, so only after `QUIT_S` it is killed.
+End: a control daemon that is not wanted any more gets `quit` (`endings`).
 """
 
 from __future__ import annotations

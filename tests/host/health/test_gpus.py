@@ -43,8 +43,8 @@ def test_devices() -> None:
     judged(gpus.devices(none, True), "fail", "there is NVIDIA hardware", "no driver")
     lost = gpus.Driver((gpu(),), errors=("GPU 1: the GPU is lost",))
     judged(gpus.devices(lost, True), "fail", "GPU 1: the GPU is lost")
-    every = tuple(f"GPU {n}: the GPU is lost" for n in range(8))
-    judged(gpus.devices(gpus.Driver(errors=(*every, "odd")), True), "fail", "GPU 0-7: the", "; odd")
+    several = gpus.Driver(errors=("GPU 0-6: the GPU is lost", "GPU 7: odd"))
+    judged(gpus.devices(several, True), "fail", "GPU 0-6: the GPU is lost; GPU 7: odd")
 
 
 def test_has_hardware(tmp_path: Path) -> None:

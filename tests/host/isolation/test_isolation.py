@@ -18,10 +18,13 @@ from radrm.errors import Refused, StoreError
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import start_runner
 from radrm.host.attempts.evidence import Ended, Started, Void
+from radrm.host.attempts.launcher import Launcher
+from radrm.host.clock import Clock
 from radrm.host.isolation import bpf, numbers
 from radrm.host.isolation.isolation import Isolation, find
 from radrm.host.isolation.numbers import Numbers
 from radrm.host.processes import cgroups
+from radrm.host.processes.controllers import Controllers
 from tests.host.attempts.host import Host, end_of, next_of
 from tests.host.attempts.runner.attempt import launch_record
 from tests.waiting import wait_until
@@ -206,6 +209,23 @@ def test_a_job_is_isolated_from_its_first_instruction_on(
     (host.cwd / "go").touch()
     assert isinstance(end_of(second), Ended)
     assert (host.cwd / "seen").read_text() == "first no\nthen no\n"
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["", "limited"])
+def test_no_log_is_opened_before_the_job_is_isolated(
+    group: str, nodes: list[str], host: Host, limited: bool
+) -> None:
+    """`--output=/dev/nvidia3` would give a job the open file of another GPU."""
+    places = Controllers(memory=str(host.state)) if limited else Controllers()  # takes no process
+    daemon = Launcher(host.state, Clock(), controllers=places)
+    host.launchers.append(daemon)
+    prepare = partial(bpf.attach, rules=HERE.rules([gpu(NULL)]) or {})
+    more = {"memory_mib": 100} if limited else {}
+    daemon.launch(host.plan("touch", "ran", stdout=nodes[1], prepare=prepare, **more))
+    ended = end_of(daemon)
+    assert isinstance(ended, Ended) and ended.never_started is not None
+    assert f"cannot write the log {nodes[1]}: Operation not permitted" in ended.never_started
+    assert not ended.passing and not (host.cwd / "ran").exists()
 
 
 # ---------------------------------------------------------------- what fails

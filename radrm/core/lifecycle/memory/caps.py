@@ -70,8 +70,6 @@ def cap_of(job: Job, placement: Placement, caps: Caps) -> int | None:
 
 def enforced_caps(state: State, job: Job, placement: Placement, told: dict[str, int]) -> Caps:
     """Return the caps that are enforced of what a job was told: by MPS, or by the driver."""
-    if job.adopted is not None:
-        return ()
     if placement.collocation is Collocation.MPS:
         return tuple(told.items())
     if placement.collocation is not Collocation.TIMESLICE or job.spec.resizing is Resizing.LIVE:

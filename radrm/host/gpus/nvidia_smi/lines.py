@@ -14,7 +14,7 @@ GPU_FIELDS = (
 OLD_GPU_FIELDS = "uuid,index,name,memory.total,memory.used,utilization.gpu,power.draw"
 """For drivers before 510, which refuse `memory.reserved`."""
 APP_FIELDS = "gpu_uuid,pid,used_memory"
-_NO_MEMORY = ("[N/A]", "N/A", "[Not Supported]")
+_NOT_OFFERED = ("[N/A]", "N/A", "[Not Supported]")
 _MIB_MAX = 1 << 30
 _POWER_MAX_W = 100_000.0
 
@@ -63,7 +63,7 @@ def parse_gpu(line: str, fields: str = GPU_FIELDS) -> GpuLine | None:
         utilization=None if utilization is None else utilization / 100,
         power_w=_within(cells["power.draw"], _POWER_MAX_W),
         mig=mig,
-        unified=not mig and cells["memory.total"] in _NO_MEMORY,
+        unified=not mig and cells["memory.total"] in _NOT_OFFERED,
     )
 
 
@@ -82,15 +82,14 @@ def parse_missing(line: str) -> str | None:
     Empty if the line names no GPU: then it holds for all.
     """
     values = line.split(", ")
-    if len(values) == len(APP_FIELDS.split(",")) and is_unavailable(values[1]):
+    if len(values) == len(APP_FIELDS.split(",")) and _is_unavailable(values[1]):
         uuid = values[0]
-        return uuid if is_uuid(uuid, "GPU-") else "" if is_unavailable(uuid) else None
-    return "" if is_unavailable(line) else None
+        return uuid if is_uuid(uuid, "GPU-") else "" if _is_unavailable(uuid) else None
+    return "" if _is_unavailable(line) else None
 
 
-def is_unavailable(word: str) -> bool:
-    """Return whether a word says that the driver does not offer a value."""
-    return word in ("[N/A]", "N/A", "[Not Supported]", "[Insufficient Permissions]")
+def _is_unavailable(word: str) -> bool:
+    return word in (*_NOT_OFFERED, "[Insufficient Permissions]")
 
 
 def _cells(line: str, fields: str) -> dict[str, str] | None:

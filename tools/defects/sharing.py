@@ -1,0 +1,117 @@
+"""Defects of how jobs share a GPU: memory caps, SM shares, adopted processes, failures that may
+pass, and SM activity on other kinds of GPU."""
+
+from __future__ import annotations
+
+from tools.defects.mutant import Mutant
+
+_CAPS = "lifecycle/memory/caps.py"
+_SHARING = "constraints/sharing.py"
+_ADOPTED = "lifecycle/adopted.py"
+_RETURNING = "lifecycle/returning.py"
+_ESTIMATES = "records/estimates.py"
+
+MUTANTS = (
+    Mutant(
+        "a cap takes what others have reserved",
+        _CAPS,
+        "return least if room is None else int(max(least, min(most, room)))",
+        "return least if room is None else int(max(least, min(most, 2**30)))",
+    ),
+    Mutant(
+        "a cap is below the reservation",
+        _CAPS,
+        "int(max(least, min(most, room)))",
+        "int(min(most, room))",
+    ),
+    Mutant(
+        "one declared size grows",
+        _CAPS,
+        "    if limit is None and not _is_guess(job):\n        return\n",
+        "",
+    ),
+    Mutant(
+        "a cap grows beyond its limit",
+        _CAPS,
+        "wanted = 2 * present if limit is None else min(2 * present, limit)",
+        "wanted = 2 * present",
+    ),
+    Mutant(
+        "an adopted process has a cap",
+        _CAPS,
+        " or job.recovers_idle or job.adopted is not None:",
+        " or job.recovers_idle:",
+    ),
+    Mutant(
+        "failures that may pass are without end",
+        _RETURNING,
+        "    if number > most:\n        return False\n",
+        "",
+    ),
+    Mutant(
+        "a failure that may pass costs a retry",
+        _RETURNING,
+        '{"passing_used": number, "setbacks": 0}',
+        '{"passing_used": number, "retries_used": job.retries_used + 1}',
+    ),
+    Mutant(
+        "clients of a server with a fault run together again for ever",
+        _RETURNING,
+        "if fault and number + 1 > most and",
+        "if fault and number > most and",
+    ),
+    Mutant(
+        "MPS clients book more than a GPU",
+        _SHARING,
+        "if wanted <= left + _ROUNDING:",
+        "if wanted <= 1.0:",
+    ),
+    Mutant(
+        "a job that is no client books SMs",
+        _SHARING,
+        "if wanted is None or mode is not Collocation.MPS:",
+        "if wanted is None:",
+    ),
+    Mutant(
+        "a planner gives more SMs than the job declares",
+        _SHARING,
+        "fraction = most if fraction is None else min(fraction, most)",
+        "fraction = most if fraction is None else fraction",
+    ),
+    Mutant(
+        "an adopted process has an exit code",
+        _ADOPTED,
+        "event = replace(event, exits=(Exit(),), oom=None)",
+        "event = replace(event, oom=None)",
+    ),
+    Mutant(
+        "an adopted process that has ended has failed",
+        "lifecycle/outcomes.py",
+        "    if event.unknown is not None:\n        return Outcome.COMPLETED\n",
+        "",
+    ),
+    Mutant(
+        "the memory of an adopted process counts twice",
+        _ADOPTED,
+        "ledger.unmanaged_mib = max(0, ledger.unmanaged_mib - used)",
+        "pass",
+    ),
+    Mutant(
+        "a time limit ends an adopted process",
+        "lifecycle/stops.py",
+        "spared = job.adopted is not None and reason",
+        "spared = job.adopted is None and reason",
+    ),
+    Mutant(
+        "SM activity is scaled the wrong way",
+        _ESTIMATES,
+        "scale, upper = self.chip.sm_rate / chip.sm_rate,",
+        "scale, upper = chip.sm_rate / self.chip.sm_rate,",
+    ),
+    Mutant(
+        "the upper bound shrinks on a larger GPU",
+        _ESTIMATES,
+        "min(1.0, max(upper, upper * scale))",
+        "min(1.0, upper * scale)",
+    ),
+)
