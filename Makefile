@@ -15,7 +15,7 @@
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
-#   make gpu-accept PART=1    the acceptance run on a GPU, in three parts of under ten minutes; all without PART
+#   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
 #   make generated  write the files that are made from the code: manual pages, references
 #   make venv       only the virtual environment, with all that developing needs

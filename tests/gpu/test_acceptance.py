@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.acceptance import children, first, main, packages, report, thesis
+from tests.gpu.acceptance import children, first, hardware, main, packages, report, thesis
 from tests.gpu.acceptance.plan import PART_LIMIT_S, PLAN
 from tests.gpu.acceptance.step import Failed, Step, lines_of, perform
 from tests.gpu.acceptance.suites import _first_reason
@@ -166,7 +166,7 @@ def test_what_has_changed_on_the_gpu(now: str | None, words: str | None) -> None
 def test_the_plan() -> None:
     names = [each.name for each in PLAN]
     assert len(names) == len(set(names))
-    for part in (1, 2, 3):
+    for part in (1, 2, 3, 4):
         assert any(each.part == part for each in PLAN)
     assert all(each.limit_s < PART_LIMIT_S < 600 for each in PLAN)
 
@@ -274,3 +274,29 @@ def test_the_table_of_a_figure() -> None:
     assert thesis.table([{**POINT, "smact": 0.5, "occupancy": 0.25}])[-1] == (
         "| 1 | 1 | 1.000 | 0.900 | 0.500 | 0.250 |"
     )
+
+
+TOPOLOGY = """\
+\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\x1b[0m
+GPU0\t X \tNV12\tSYS\tPIX\t0-31
+GPU1\tNV12\t X \tSYS\tSYS\t0-31
+GPU2\tSYS\tSYS\t X \tSYS\t32-63
+NIC0\tPIX\tSYS\tSYS\t X
+"""
+
+
+@pytest.mark.parametrize(
+    ("near", "wrong"),
+    [
+        ({0: {"nvlink_group": 0}, 1: {"nvlink_group": 0}, 2: {"nvlink_group": None}}, []),
+        ({0: {"nvlinks": {"1": 12}}, 1: {"nvlinks": {"0": 12}}, 2: {}}, []),
+        ({0: {"nvlink_group": None}, 1: {"nvlink_group": None}, 2: {}}, ["GPU 0 and 1: NV12"]),
+        (
+            {0: {"nvlink_group": 0}, 1: {"nvlink_group": 1}, 2: {"nvlink_group": 0}},
+            ["GPU 0 and 1: NV12", "GPU 0 and 2: SYS"],
+        ),
+    ],
+)
+def test_nvlink_as_nvidia_smi_has_it(near: dict[int, Any], wrong: list[str]) -> None:
+    found = hardware.unlike(TOPOLOGY, near)
+    assert [each.partition(",")[0] for each in found] == wrong

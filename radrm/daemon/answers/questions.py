@@ -162,6 +162,7 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
         "devices": gpus(loop, words, uid),
         "nodes": node_documents(loop.scheduler.snapshot),
         "mps": mps(loop, words, uid),
+        "not_capped": _not_capped(loop),
         "unmanaged": loop.parts.unmanaged.action,
         "uid": os.getuid(),
         "clock_moved_s": _clock_moved_s(loop.clock),
@@ -170,6 +171,14 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
             loop.scheduler.snapshot, loop.scheduler.snapshot.settings.gpu_order
         ),
     }
+
+
+def _not_capped(loop: Loop) -> dict[str, str] | None:
+    """Why the driver caps no memory, by GPU. None on simulated GPUs, which have no driver."""
+    caps = loop.parts.site.caps
+    if caps is None:
+        return None
+    return caps.reasons(each.device for each in loop.scheduler.snapshot.devices)
 
 
 def _clock_moved_s(clock: Clock) -> float | None:

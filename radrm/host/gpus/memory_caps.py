@@ -28,7 +28,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,6 +133,14 @@ class MemoryCaps:
             done.wait(_ANSWER_S)
         taken = {gpu.uuid for gpu in gpus if self._offered.get(gpu.uuid)}
         return tuple(replace(e, caps=True) if e.uuid in taken else e for e in devices)
+
+    def reasons(self, devices: Iterable[Device]) -> dict[str, str]:
+        """Return why the driver caps no memory on these GPUs, by UUID; MIG instances have none."""
+        return {
+            each.uuid: self.reason or self.why_not.get(each.uuid) or _HANGS
+            for each in _whole(devices)
+            if not each.caps
+        }
 
     def _try_all(self, gpus: list[Device], done: threading.Event) -> None:
         try:
@@ -251,7 +259,7 @@ class _Refused(Exception):
     """Why a GPU takes no caps, in words."""
 
 
-def _whole(devices: tuple[Device, ...]) -> list[Device]:
+def _whole(devices: Iterable[Device]) -> list[Device]:
     """Return the GPUs that are not cut into instances: the driver limits no instance."""
     return [each for each in devices if each.kind is DeviceKind.GPU]
 

@@ -188,6 +188,10 @@ def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) ->
     divided = served.energy(devices)
     if divided is not None:
         yield Check("energy", lambda: divided)
+    why_not = now.get("not_capped")
+    capping = served.memory_caps(devices, why_not) if isinstance(why_not, dict) else None
+    if capping is not None:
+        yield Check("memory caps", lambda: capping)
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
     yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))

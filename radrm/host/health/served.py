@@ -87,6 +87,24 @@ def sm_activity(devices: Sequence[Document], coarse: bool) -> Finding:
     return ok(name, f"read {each}" if sources else "it is not needed for MIG instances")
 
 
+def memory_caps(devices: Sequence[Document], why_not: Mapping[str, str]) -> Finding | None:
+    """Whether the driver caps the GPU memory of jobs; None where all GPUs are MIG instances.
+
+    `why_not` has the reason for each GPU on which it does not, by UUID.
+    """
+    name = "memory caps"
+    whole = [d for d in devices if d["kind"] == "gpu"]
+    causes = {d["uuid"]: why_not[d["uuid"]] for d in whole if d["uuid"] in why_not}
+    if not whole:
+        return None
+    if not causes:
+        return ok(name, "the driver caps the memory of jobs that share a GPU without MPS")
+    if len(causes) == len(whole) and len(set(causes.values())) == 1:
+        return ok(name, f"the driver caps no GPU memory: {next(iter(causes.values()))}")
+    uncapped = _by_cause((d, causes[d["uuid"]]) for d in whole if d["uuid"] in causes)
+    return ok(name, f"the driver caps the memory of some GPUs only; {_listed(uncapped)}")
+
+
 def mps(rows: Sequence[Document]) -> Finding:
     """Whether the control daemons that radrm keeps work."""
     name = "MPS servers"

@@ -200,6 +200,7 @@ def told(**changed: Any) -> dict[str, Any]:
         "devices": [served_gpu()],
         "mps": [],
         "unmanaged": "count",
+        "not_capped": None,
         "uid": os.getuid(),
         "clock_moved_s": 0.0,
         **changed,
@@ -228,6 +229,7 @@ def test_a_daemon_in_order(environ: dict[str, str]) -> None:
     for name in ("GPU health", "SM activity", "MPS servers", "unmanaged", "clock"):
         assert found[name].level.value == "ok", found[name]
     assert "containers" not in found, "simulated GPUs are in no container"
+    assert "memory caps" not in found, "simulated GPUs have no driver"
 
 
 def test_a_daemon_that_does_not_tell(environ: dict[str, str]) -> None:

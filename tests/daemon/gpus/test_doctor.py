@@ -25,6 +25,8 @@ def test_it_says_what_the_daemon_knows(dgx: Dgx) -> None:
     assert well["MPS servers"] == ("ok", "GPU 1: up")
     assert well["DCGM"] == ("ok", "its host engine answers and knows 4 GPUs")
     assert well["unmanaged"][0] == "ok"
+    assert well["memory caps"][0] == "ok"
+    assert well["memory caps"][1].startswith("the driver caps no GPU memory: ")
     assert well["clock"][0] == "ok"
     dgx.dcgm("down")
     dgx.driver.xid(PLAIN, 79)

@@ -1,6 +1,6 @@
 """The acceptance run on a rented GPU: `make gpu-accept` (docs/measurements/acceptance.md).
 
-It runs steps in three parts of under ten minutes. It changes no compute mode and no MIG, resets
+It runs steps in four parts of under ten minutes. It changes no compute mode and no MIG, resets
 nothing, needs no package index and leaves no process. A step that is skipped has failed.
 
 main        the parts: which steps run, one line each, what is left at the end
@@ -11,8 +11,9 @@ step        one step in its own process: what it records, what it checks
 suites      the steps that are tests of tests/gpu
 first       steps of part 1: the driver and its readings
 sharing     steps of part 2: MPS, without radrm
-daemon      steps of parts 2 and 3: radrm's daemon
-guards      what keeps jobs apart: devices, caps, faults of neighbours
+daemon      steps of parts 2 to 4: radrm's daemon
+guards      what keeps jobs apart: devices, caps, faults of neighbours, adopted processes
+hardware    steps of part 4: what only some machines have
 thesis      the experiments of chapter 3 of the thesis of RAD-RM
 report      the page for docs/measurements, and the raw outputs
 rehearsal/  stand-ins to run all that without a GPU

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from tests.gpu.acceptance.step import Step, said
+from tests.gpu.acceptance.step import Step, lines_of, said
 from tests.gpu.server import PROGRAMS, RealServer, short_folder
 from tests.paths import REPOSITORY
 
@@ -18,10 +19,10 @@ _AS_CLIENT = ("--collocation=mps", "--gpu-memory=4G")
 
 
 @contextlib.contextmanager
-def running(step: Step, *settings: str) -> Iterator[RealServer]:
-    """A daemon on the GPU; it and its MPS servers end with the step."""
+def running(step: Step, *settings: str, uuid: str | None = None) -> Iterator[RealServer]:
+    """A daemon on the GPU, or on another; it and its MPS servers end with the step."""
     folder = short_folder()
-    server = RealServer(folder / "0", step.uuid, step.python())
+    server = RealServer(folder / "0", uuid or step.uuid, step.python())
     server.settings = list(settings)
     try:
         server.start()
@@ -56,6 +57,25 @@ def term(step: Step) -> str:
         step.check(done["state"] == "COMPLETED", f"the survivor ended {done['state']}")
         steps = server.report(survivor)["steps"]
         return f"three clients were cancelled at work, the fourth completed {steps} steps"
+
+
+def term_handler(step: Step) -> str:
+    """A client that handles TERM is told before its work is removed, so it can save."""
+    with with_mps(step) as server:
+        server.until(lambda: server.device()["mps"], "the GPU to be served by MPS")
+        survivor = server.run("matmul.py", "--seconds", 25, options=_AS_CLIENT)
+        saver = server.run("client.py", "--saves", "--seconds", 60, options=_AS_CLIENT)
+        for job in (survivor, saver):
+            server.until(lambda job=job: "step" in server.output(job), "a client's work")
+        server.radrm("cancel", str(saver))
+        ended = server.wait_end(saver)
+        last = lines_of(server.output(saver))[-1]
+        done = server.wait_end(survivor)
+        step.record(saver=ended["state"], last=last, survivor=done["state"])
+        step.check(last.get("saved"), f"its work was removed before it could save: {last}")
+        step.check(ended["state"] == "CANCELLED", f"it ended {ended['state']}")
+        step.check(done["state"] == "COMPLETED", f"the survivor ended {done['state']}")
+        return f"a client with a handler saved after {last['steps']} steps; the other completed"
 
 
 def restart(step: Step) -> str:
@@ -97,20 +117,8 @@ def bench(mode: str) -> Any:
     """A step that measures one and two copies with `radrm bench collocate`."""
 
     def run(step: Step) -> str:
-        command = step.radrm("bench", "collocate", "--json")
-        command += ["--gpu", step.uuid, "--copies", "1,2", "--modes", mode, "--seconds", "8"]
-        command += ["--step-pattern", r"step (\d+)", "--", step.python()]
-        command += [str(PROGRAMS / "matmul.py"), "--size", "1024", "--memory", "1024"]
-        folder = short_folder()
-        environment = {**os.environ, "PYTHONPATH": _path(), "RADRM_CONFIG": "/dev/null"}
-        environment["RADRM_HOME"] = str(folder)
-        done = step.command(command, timeout_s=58, env=environment, cwd=folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        step.check(done.returncode == 0, said(done))
-        step.keep(f"bench-{mode}.json", done.stdout)
-        document = json.loads(done.stdout)
-        rounds = document["rounds"]
-        step.record(rounds=rounds)
+        matmul = [step.python(), str(PROGRAMS / "matmul.py"), "--size", "1024", "--memory", "1024"]
+        rounds = _rounds(step, mode, ["--copies", "1,2"], matmul)
         copies = [each["copies"] for each in rounds]
         step.check(set(copies) >= {1, 2}, f"rounds of {copies} copies")
         two = next(each for each in rounds if each["copies"] == 2)
@@ -124,7 +132,40 @@ def bench(mode: str) -> Any:
     return run
 
 
+def bench_with(step: Step) -> str:
+    """`radrm bench collocate --with`: two different programs, alone and together."""
+    matmul = [step.python(), str(PROGRAMS / "matmul.py")]
+    other = shlex.join([*matmul, "--busy", "0.3", "--size", "2048"])
+    command = [*matmul, "--size", "1024", "--memory", "1024"]
+    rounds = _rounds(step, "timeslice", ["--with", other], command)
+    step.check(len(rounds) == 3, f"{len(rounds)} rounds, where each alone and both make 3")
+    for each in rounds:
+        for name in ("smact", "memory_mib"):
+            step.check(each[name] is not None, f"{name} of programs {each['programs']} is missing")
+    both = rounds[-1]
+    step.check(both["throughput"] is not None, "the work of both together was not measured")
+    slower = " and ".join(f"{each or 0:.2f}" for each in both["slowdowns"])
+    return f"together {both['throughput']:.2f} times the work; the programs take {slower} times"
+
+
 # ------------------------------------------------------------------ helpers
+
+
+def _rounds(step: Step, mode: str, words: list[str], program: list[str]) -> list[dict[str, Any]]:
+    """The rounds that `radrm bench collocate` measures, of 8 s each."""
+    command = step.radrm("bench", "collocate", "--json", "--gpu", step.uuid)
+    command += ["--modes", mode, "--seconds", "8", "--step-pattern", r"step (\d+)"]
+    folder = short_folder()
+    environment = {**os.environ, "PYTHONPATH": _path(), "RADRM_CONFIG": "/dev/null"}
+    environment["RADRM_HOME"] = str(folder)
+    command += [*words, "--", *program]
+    done = step.command(command, timeout_s=100, env=environment, cwd=folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    step.check(done.returncode == 0, said(done))
+    step.keep(f"{step.name}.json", done.stdout)
+    rounds: list[dict[str, Any]] = json.loads(done.stdout)["rounds"]
+    step.record(rounds=rounds)
+    return rounds
 
 
 def _rows(server: RealServer) -> list[tuple[str, Any]]:

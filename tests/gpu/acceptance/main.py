@@ -193,7 +193,7 @@ def _environment(site: str | None) -> dict[str, str]:
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The acceptance run on a GPU.")
     add = parser.add_argument
-    add("--part", type=int, choices=(1, 2, 3))
+    add("--part", type=int, choices=(1, 2, 3, 4))
     add("--only", nargs="+", metavar="NAME", default=[], help="these steps of the part")
     add("--out", default=os.environ.get("OUT") or "gpu-accept", metavar="FOLDER")
     add("--wheels", default=str(packages.WHEELS), metavar="FOLDER")

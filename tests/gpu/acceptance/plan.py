@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.gpu.acceptance import daemon, first, guards, sharing, thesis
+from tests.gpu.acceptance import daemon, first, guards, hardware, sharing, thesis
 from tests.gpu.acceptance.step import Step
 from tests.gpu.acceptance.suites import pytest_step
 
@@ -82,5 +82,15 @@ PLAN = (
         pytest_step("test_jobs.py", "default_rules"),
     ),
     Planned("overhead", 3, 150, "Table 3.2 of the thesis", thesis.overhead),
+    Planned("one-cpu", 4, 35, "CPUs near the GPU, told to one CPU", hardware.one_cpu),
+    Planned("term-handler", 4, 55, "an MPS client that handles TERM saves", daemon.term_handler),
+    Planned("adopt-launcher", 4, 55, "children of an adopted process", guards.adopt_launcher),
+    Planned("adopt-client", 4, 50, "whose process NVML lists under MPS", guards.adopt_client),
+    Planned("bench-with", 4, 80, "bench of two different programs", daemon.bench_with),
+    Planned("isolation-kill", 4, 45, "isolation outlives the daemon", guards.isolation_kill),
+    Planned("cap-raise", 4, 60, "caps by the driver grow under a job", guards.cap_raise),
+    Planned("mig", 4, 60, "MIG instances: readings, error codes, jobs", hardware.mig),
+    Planned("several", 4, 80, "numbers, links and caps of several GPUs", hardware.several),
+    Planned("containers", 4, 50, "a container as an MPS client", hardware.containers),
 )
 """`clean` follows the steps of each part: main does it."""

@@ -77,7 +77,7 @@ def _page(day: str, gpu: str, results: dict[str, dict[str, Any]]) -> list[str]:
     ]
     lines += ["- Compute mode, clocks, power limit and MIG are as found:", "", "```"]
     lines += [str(facts.get("fields", "unknown")).strip(), "```"]
-    lines += ["", "## Commands", "", "    make gpu-accept PART=1    # then 2, 3", ""]
+    lines += ["", "## Commands", "", "    make gpu-accept PART=1    # then 2, 3, 4", ""]
     lines += [
         "One run each, so there is no spread. Other users of the GPU would show in `activity-idle`."
     ]

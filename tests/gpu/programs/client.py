@@ -3,6 +3,7 @@
 client.py --seconds 10            matrix products; the last line has the steps
 client.py --until-oom             takes memory until there is none: how much, and the error
 client.py --fault 2               after 2 s a kernel writes to a bad address
+client.py --saves                 works; at TERM it does some more, says so, and ends well
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -77,7 +79,10 @@ def fault(torch: Any, after_s: float) -> None:
     sys.exit(4)
 
 
-def work(torch: Any, seconds: float, size: int) -> None:
+def work(torch: Any, seconds: float, size: int, saves: bool = False) -> None:
+    told: list[int] = []
+    if saves:
+        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     a = torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
     out = torch.empty_like(a)
     done, end = 0, time.monotonic() + seconds
@@ -87,9 +92,12 @@ def work(torch: Any, seconds: float, size: int) -> None:
                 torch.matmul(a, a, out=out)
             torch.cuda.synchronize()
         except Exception as error:
-            say(steps=done, died_of=text_of(error))
+            say(steps=done, died_of=text_of(error), told=told)
             sys.exit(5)
         done += 1
+        if told and done > 1:
+            say(steps=done, saved=True, told=told)
+            sys.exit(0)
         if done == 1:
             print("step 1", flush=True)
     say(steps=done, ended="well")
@@ -102,6 +110,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--size", type=int, default=4096, help="rows and columns of the matrices")
     add("--until-oom", action="store_true")
     add("--fault", type=float, metavar="S", help="a bad kernel after so many seconds")
+    add("--saves", action="store_true", help="handle TERM")
     add("--user", type=int, metavar="UID", help="become this user first")
     args = parser.parse_args(argv)
     torch = begin(args.user)
@@ -110,7 +119,7 @@ def main(argv: list[str] | None = None) -> None:
     elif args.fault is not None:
         fault(torch, args.fault)
     else:
-        work(torch, args.seconds, args.size)
+        work(torch, args.seconds, args.size, args.saves)
 
 
 if __name__ == "__main__":

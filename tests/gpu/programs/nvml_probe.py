@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import time
@@ -37,6 +38,16 @@ ONE_GPU = (
 )
 LISTS = tuple(
     f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "MPSCompute", "Graphics")
+)
+ONE_INSTANCE = (
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetGpuInstanceId",
+    "nvmlDeviceGetComputeInstanceId",
+    "nvmlDeviceGetAttributes",
+    "nvmlDeviceGetTotalEnergyConsumption",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetUtilizationRates",
 )
 FABRIC = ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t", "c_nvmlGpuFabricInfo_t")
 LINKS = 36
@@ -85,6 +96,39 @@ def plain(value: Any) -> Any:
     if hasattr(value, "__iter__"):
         return [plain(each) for each in value]
     return type(value).__name__  # a pointer
+
+
+def instances(nvml: Any, index: int) -> dict[str, Any]:
+    """The same of each MIG instance of a GPU, by UUID; {} without MIG."""
+    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+    found: dict[str, Any] = {}
+    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        try:
+            instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place)
+        except nvml.NVMLError:
+            continue  # no instance has this place
+        probe = Probe(nvml)
+        for name in (*ONE_INSTANCE, *LISTS):
+            probe.ask(name, instance)
+        probe.ask("nvmlDeviceGetProcessUtilization", instance, 0)
+        found[nvml.nvmlDeviceGetUUID(instance)] = probe.found
+    return found
+
+
+def pairs(nvml: Any) -> dict[str, Any]:
+    """For each two GPUs their nearest common ancestor and NVLink; for each link its other end."""
+    gpus = [nvml.nvmlDeviceGetHandleByIndex(each) for each in range(nvml.nvmlDeviceGetCount())]
+    probe = Probe(nvml)
+    for (one, first), (two, second) in itertools.combinations(enumerate(gpus), 2):
+        words = f"{one} {two}"
+        probe.ask("nvmlDeviceGetTopologyCommonAncestor", first, second, called=f"ancestor {words}")
+        link = nvml.NVML_P2P_CAPS_INDEX_NVLINK
+        probe.ask("nvmlDeviceGetP2PStatus", first, second, link, called=f"nvlink {words}")
+    for one, gpu in enumerate(gpus):
+        for link in range(LINKS):
+            name = "nvmlDeviceGetNvLinkRemotePciInfo"
+            probe.ask(name, gpu, link, called=f"link {one} {link}")
+    return probe.found
 
 
 def look(nvml: Any, index: int) -> dict[str, Any]:
@@ -171,6 +215,8 @@ def _version() -> str | None:
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What NVML answers this user.")
     parser.add_argument("--index", type=int, default=0)
+    parser.add_argument("--mig", action="store_true", help="the GPU's MIG instances instead")
+    parser.add_argument("--pairs", action="store_true", help="what connects all GPUs instead")
     parser.add_argument("--user", type=int, metavar="UID", help="become this user first")
     args = parser.parse_args(argv)
     import pynvml
@@ -181,7 +227,13 @@ def main(argv: list[str] | None = None) -> None:
         os.setgid(args.user)
         os.setuid(args.user)
     pynvml.nvmlInit()
-    print(json.dumps({"nvidia-ml-py": package, **look(pynvml, args.index)}, indent=1))
+    if args.mig:
+        found = instances(pynvml, args.index)
+    elif args.pairs:
+        found = pairs(pynvml)
+    else:
+        found = {"nvidia-ml-py": package, **look(pynvml, args.index)}
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,25 @@ def test_what_jobs_have_booked_of_the_server() -> None:
     judged(served.nodes([node(None, 1.0, None, 1)]), "ok", "1 of - CPUs")
 
 
+def test_why_the_driver_caps_no_memory_is_one_line() -> None:
+    gpus = [gpu(index, uuid=f"GPU-{index}") for index in range(3)]
+    instance = gpu(uuid="MIG-1", kind="mig", profile="1g.5gb")
+    old, hangs = "the driver is too old", "the driver hangs"
+    for wanted, why_not in (
+        ("caps the memory of jobs that share a GPU without MPS", {}),
+        (f"caps no GPU memory: {old}", {f"GPU-{n}": old for n in range(3)}),
+        (f"some GPUs only; GPU 0, 2: {old}", {"GPU-0": old, "GPU-2": old}),
+        (
+            f"some GPUs only; GPU 0: {old}; GPU 1, 2: {hangs}",
+            {"GPU-0": old, "GPU-1": hangs, "GPU-2": hangs},
+        ),
+    ):
+        finding = served.memory_caps([*gpus, instance], why_not)
+        assert finding is not None
+        judged(finding, "ok", wanted)
+    assert served.memory_caps([instance], {}) is None
+
+
 # ------------------------------------------------------------------ health
 
 

@@ -77,10 +77,11 @@ class Context:
         self.mps.sendall(b"client\n")
         told = self.mps.makefile()
         told.readline()
-        limit = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "").partition("=")
-        if limit[0] == "0":
-            number, unit = int(limit[2][:-1]), limit[2][-1]
-            self.cap_mib = number * (1024 if unit == "G" else 1)
+        # The control daemon has all GPUs of the rehearsal, so its numbers are those of NVML.
+        limits = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "").split(",")
+        for number, _, limit in (each.partition("=") for each in limits):
+            if number == str(pynvml.nvmlDeviceGetIndex(self.gpu)):
+                self.cap_mib = int(limit[:-1]) * (1024 if limit[-1] == "G" else 1)
         threading.Thread(target=self.listen, args=(told,), daemon=True).start()
 
     def listen(self, told):
