@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
+from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity
-from radrm.host.processes.procfs import Stat, is_of, read_stat, start_of, token_of
+from radrm.host.processes.procfs import Stat, groups_of_process, is_of, read_stat, token_of
 
 _Owner = tuple[int, int]
 _Process = tuple[int, int]
@@ -125,7 +127,9 @@ class _View:
         self._users = frozenset(a.uid for a in attempts)
         self._by_token = {a.token: a.owner for a in attempts if a.token is not None}
         self._by_group = {
-            a.cgroup.rpartition("/")[2]: a.owner for a in attempts if a.cgroup is not None
+            path: a.owner
+            for a in attempts
+            if a.cgroup is not None and (path := _path_of(a.cgroup)) is not None
         }
         roots = [(root, a.owner) for a in attempts for root in (a.runner, a.adopts)]
         self._by_root = {(r.pid, r.start_ticks): owner for r, owner in roots if r is not None}
@@ -159,8 +163,10 @@ class _View:
     def _by_control_group(self, pid: int) -> _Owner | None:
         if not self._by_group:
             return None
-        names = start_of(f"/proc/{pid}/cgroup").decode("utf-8", "replace").strip().split("/")
-        return next((self._by_group[name] for name in names if name in self._by_group), None)
+        # The whole path: users can make groups of any name in places of their own.
+        paths = [path.split("/") for _, _, path in groups_of_process(f"/proc/{pid}")]
+        above = ("/".join(words[:end]) for words in paths for end in range(2, len(words) + 1))
+        return next((self._by_group[path] for path in above if path in self._by_group), None)
 
     def _by_ancestry(self, pid: int, stat: Stat | None) -> _Owner | None:
         for _ in range(_MOST_ANCESTORS):
@@ -173,6 +179,12 @@ class _View:
             pid = stat.parent
             stat = read_stat(pid)
         return None
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _path_of(group: str) -> str | None:
+    """The path of a group as processes show it. Mounts of control groups stay as they are."""
+    return cgroups.path_in_proc(group)
 
 
 def _is_there(process: _Process) -> bool:

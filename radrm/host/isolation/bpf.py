@@ -32,6 +32,8 @@ _PROG_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD, _PROG_QUERY = 13, 15, 16
 _TYPE_CGROUP_DEVICE, _CGROUP_DEVICE, _ALLOW_MULTI = 15, 6, 2
 _MOST_ATTACHED = 64
 """Programs that one group has at most (the kernel's BPF_CGROUP_MAX_PROGS)."""
+_TRIES = 5
+"""A signal interrupts the kernel's check of a program (EAGAIN); libbpf tries as often."""
 _INFO_BYTES, _NAME_AT, _NAME_BYTES = 80, 64, 16
 
 
@@ -84,6 +86,9 @@ def _load(program: bytes) -> int:
     places = ctypes.addressof(code), ctypes.addressof(licence)
     # prog_type, insn_cnt, insns, license, log_level, log_size, log_buf, kern_version, prog_flags
     fields = _TYPE_CGROUP_DEVICE, len(program) // 8, *places, 0, 0, 0, 0, 0
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(BlockingIOError):
+            return _call(_PROG_LOAD, struct.pack("=IIQQIIQII16s", *fields, NAME))
     return _call(_PROG_LOAD, struct.pack("=IIQQIIQII16s", *fields, NAME))
 
 

@@ -127,6 +127,17 @@ def own_group(controller: str = "", proc: str = "/proc") -> str | None:
     return None
 
 
+def path_in_proc(group: str, proc: str = "/proc") -> str | None:
+    """What `/proc/PID/cgroup` calls the folder `group`; None where no hierarchy is mounted."""
+    found = [
+        (mounted.rstrip("/"), top.rstrip("/"))
+        for top, mounted, kind, _ in procfs.mounts_of(f"{proc}/self")
+        if kind in ("cgroup", "cgroup2") and f"{group}/".startswith(mounted.rstrip("/") + "/")
+    ]
+    mounted, top = max(found, key=lambda each: len(each[0]), default=(None, ""))
+    return None if mounted is None else top + group[len(mounted) :]
+
+
 def _write(path: str, name: str, text: str) -> bool:
     try:
         fd = os.open(os.path.join(path, name), os.O_WRONLY | os.O_CLOEXEC)

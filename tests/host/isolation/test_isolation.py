@@ -115,6 +115,27 @@ def test_a_kernel_that_attaches_nothing(
     assert list(tmp_path.iterdir()) == [], "the trial leaves nothing"
 
 
+@pytest.mark.parametrize("interrupted", [4, 5])
+def test_a_load_that_a_signal_interrupts_is_tried_again(
+    interrupted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def call(command: int, attributes: bytes) -> int:
+        calls.append(command)
+        if len(calls) <= interrupted:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return 99
+
+    monkeypatch.setattr(bpf, "_call", call)
+    if interrupted == 4:
+        assert bpf._load(b"\0" * 8) == 99
+    else:
+        with pytest.raises(BlockingIOError):
+            bpf._load(b"\0" * 8)
+    assert len(calls) == 5
+
+
 def test_a_server_without_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "place", lambda name: None)
     assert find(True, 0).reason == "there is no cgroup v2"

@@ -267,6 +267,26 @@ def test_a_group_holds_who_clears_its_tracks(run: Run, tmp_path: Path, group: st
     assert gone(escaped)
 
 
+def test_a_group_of_that_name_elsewhere_proves_nothing(group: str) -> None:
+    """Users can be given groups of their own, and read the names of others."""
+    outer = os.path.join(os.path.dirname(group), f"radrm-test-user-{os.getpid()}")
+    inner = os.path.join(outer, os.path.basename(group))
+    try:
+        assert cgroups.make(outer) and cgroups.make(inner)
+        with subprocess.Popen(
+            [*PYTHON, "import sys; sys.stdin.read(1)"], stdin=subprocess.PIPE
+        ) as process:
+            assert cgroups.join(inner, process.pid)
+            owners = PidOwners()
+            owners.update([LiveAttempt(3, 1, TOKEN, None, group)])
+            assert owners.owner_of(process.pid) is None
+            owners.update([LiveAttempt(3, 1, TOKEN, None, inner)])
+            assert owners.owner_of(process.pid) == (3, 1)
+            process.communicate(b"\n")
+    finally:
+        wait_until(lambda: cgroups.remove(outer))
+
+
 def test_a_group_that_is_not_there(tmp_path: Path) -> None:
     path = str(tmp_path / "missing" / "group")
     assert not cgroups.make(path)
