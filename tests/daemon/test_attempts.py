@@ -8,9 +8,9 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from radrm.core.events import JobSubmitted
+from radrm.core.events import JobSubmitted, ReadingsTaken
 from radrm.core.lifecycle.stops import stop
-from radrm.core.records import Adopted, Job, JobSpec
+from radrm.core.records import Adopted, Job, JobSpec, Reading, UnmanagedProcess
 from radrm.core.words import StopReason
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.mps.failures import Failures
@@ -55,7 +55,10 @@ def test_one_that_has_ended_gets_none(began: bool) -> None:
 def test_a_process_that_radrm_did_not_start_gets_term_only_for_a_cancel(reason: StopReason) -> None:
     world = World(gpus(1))
     world.obey = False
-    its = Adopted(4711, 99, "boot", (("GPU-0", GIB, GIB),))
+    its = Adopted(4711, 99, "boot", (("GPU-0", GIB, GIB),), (4711,))
+    there = (UnmanagedProcess(4711, GIB),)
+    reading = Reading("GPU-0", world.now, GIB, smact=0.3, unmanaged=there)
+    world.step(ReadingsTaken(at=world.now, readings=(reading,)))
     spec = JobSpec("train", "ann", 1000)
     job = Job(world.next_id, "T1", spec, world.now, adopted=its)
     world.step(JobSubmitted(at=world.now, job=job))

@@ -98,7 +98,7 @@ def _with_room(state: State, adopted: Adopted) -> Adopted | str:
             room = sum(each.used_mib or 0 for each in its) + max(0, free_mib)
             if not its:
                 return (
-                    f"what process {adopted.pid} has on GPU {ledger.device.index} is another job's"
+                    f"process {adopted.pid} is not unmanaged on GPU {ledger.device.index} any more"
                 )
             if room <= 0:
                 return f"nothing of GPU {ledger.device.index} is free for process {adopted.pid}"

@@ -219,7 +219,7 @@ def test_jobs_of_one_look_reserve_no_memory_twice(family: tuple[int, int]) -> No
     assert [batch.refused for batch in both] == [None, None]
     first, second = in_turn(world, both)
     assert (first.state.value, second.state.value) == ("RUNNING", "FAILED")
-    assert second.reason == f"what process {child} has on GPU 0 is another job's"
+    assert second.reason == f"process {child} is not unmanaged on GPU 0 any more"
     assert world.scheduler.snapshot.devices[0].reserved_mib == 39 * GIB
 
     world = shown((parent, GIB), (child, 2 * GIB))

@@ -271,7 +271,7 @@ def test_a_dead_asynchronous_worker_is_started_again(farm: Farm) -> None:
 
 def test_asynchronous_workers_stop_together(farm: Farm) -> None:
     for workers in (1, 3, 2):
-        farm.begin(team(workers), SERVERS, leasing(LONG, pace_s=0.01))
+        farm.begin(team(workers), SERVERS, leasing(LONG, pace_s=0.1))
         reached(farm, 1 + max((e[0] for e in farm.heard.of("saved")), default=0))
         farm.call(lambda: farm.hub.stop_together(30.0))
         for task in team(workers)[1:]:
