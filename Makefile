@@ -47,7 +47,7 @@ lint: $(VENV)/.dev
 
 check: lint test
 
-bench: $(VENV)/.runtime
+bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.run
 
 bench-deadlines: $(VENV)/.dev
