@@ -53,8 +53,8 @@ _SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("NCCL out of memory", r"Cuda failure (?:\d{1,4} )?'out of memory'|Failed to CUDA calloc"),
         ("CUBLAS_STATUS_ALLOC_FAILED", r"CUBLAS_STATUS_ALLOC_FAILED when calling"),
-        # PyTorch asks NVML who has the memory before it reports that there is none. It may not ask
-        # about the GPU of a MIG instance.
+        # Before PyTorch reports that memory ran out, it asks NVML which processes have it. On a MIG
+        # instance NVML refuses that, and an assertion fails.
         (
             "NVML assertion",
             r"NVML_SUCCESS == .{1,80} INTERNAL ASSERT FAILED at .{1,200}CUDACachingAllocator",

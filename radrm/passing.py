@@ -4,8 +4,8 @@ CUDA gives such failures errors of their own (CUDA driver API, `CUresult`): 805 
 MPS, 802 for a driver or NVLink fabric that is not ready yet. As for out-of-memory two things must
 agree: a failed exit, and the error where the program ended (`last_words.py`).
 
-PyTorch only warns when it finds no GPU, and the program fails later for want of one. So its warning
-near the end counts, too.
+PyTorch only warns when it finds no GPU, and the program fails later because it has none. So its
+warning near the end counts, too.
 """
 
 from __future__ import annotations

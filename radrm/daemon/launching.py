@@ -12,7 +12,7 @@ import socket
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 import radrm
@@ -87,7 +87,7 @@ class Site:
     grace_s: float
     kill_grace_s: float
     cpu_bind: str = NONE
-    isolation: Isolation = Isolation()  # noqa: RUF009 (it is frozen)
+    isolation: Isolation = field(default_factory=Isolation)
     caps: MemoryCaps | None = None
 
 

@@ -112,7 +112,7 @@ class Live:
         return prepare(self.cgroup)
 
     def start_runner(self, gate: int | None = None) -> None:
-        """Start the runner in a session of its own. Raises `OSError` when there is none.
+        """Start the runner in a session of its own. Raises `OSError` if it cannot be started.
 
         It reads from `gate`, which is closed here, before it begins.
         """

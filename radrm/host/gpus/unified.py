@@ -14,16 +14,13 @@ separately (`--gpu-memory`, `--memory`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from radrm.host.processes.procfs import start_of
+import psutil
 
-_KIB = 1024
 SLACK = STEP = 1 << 30
 """Bytes. `SLACK`: the server's use may grow by so much before it counts as used."""
-_MOST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +33,13 @@ class Memory:
 
 
 class UnifiedMemory:
-    """Reads the server's memory as that of its GPU, and learns the server's own need."""
+    """Reads the server's memory as that of its GPU, and learns the server's own need.
 
-    def __init__(self, read: Callable[[], str] | None = None) -> None:
-        self._read = read or _meminfo
+    `read` returns the server's total and available bytes.
+    """
+
+    def __init__(self, read: Callable[[], tuple[int, int]] | None = None) -> None:
+        self._read = read or _of_server
         self._reserved: int | None = None
 
     def listed(self, held: int) -> Memory | None:
@@ -65,18 +65,14 @@ class UnifiedMemory:
         return Memory(total, min(total, max(held, used - reserved, 0)), reserved)
 
     def _look(self) -> tuple[int, int] | None:
-        """Return the total and the used bytes."""
-        text = self._read()
-        total, available = _bytes(text, "MemTotal"), _bytes(text, "MemAvailable")
-        if not total or available is None or available > total:
+        """Return the total and the used bytes; None if the kernel does not report them."""
+        try:
+            total, available = self._read()
+        except (OSError, KeyError, ValueError):  # psutil, without /proc or one of its lines
             return None
-        return total, total - available
+        return (total, total - available) if 0 <= available <= total and total else None
 
 
-def _bytes(text: str, name: str) -> int | None:
-    found = re.search(rf"^{name}:\s*([0-9]{{1,15}}) kB$", text, re.MULTILINE)
-    return int(found[1]) * _KIB if found else None
-
-
-def _meminfo() -> str:
-    return start_of("/proc/meminfo", _MOST_BYTES).decode("ascii", "replace")
+def _of_server() -> tuple[int, int]:
+    found = psutil.virtual_memory()
+    return int(found.total), int(found.available)

@@ -69,7 +69,9 @@ class Mps(Protocol):
     def access(self, uuids: Sequence[str]) -> Access:
         """Return the access of a client on these devices.
 
-        Raises `NoClientNow`, or `DeviceError` if there is none."""
+        Raises `NoClientNow` if their control daemon takes no client now, and `DeviceError` if it
+        does not serve all of them.
+        """
         ...
 
     def prepare(self, uuids: Sequence[str], client: bool) -> None:

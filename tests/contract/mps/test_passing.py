@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from radrm.core import events as ev
@@ -14,8 +16,8 @@ WHY = "its MPS server took no new client (CUDA error 807)"
 SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
 
 
-def on_mps(**settings: object) -> World:
-    return World(gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, **settings))  # type: ignore[arg-type]
+def on_mps(**settings: Any) -> World:
+    return World(gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, **settings))
 
 
 def fail(

@@ -116,7 +116,7 @@ def test_an_estimate_is_capped_by_the_driver_at_a_multiple_of_it() -> None:
     world = a_world(DRIVER)
     job = world.submit(4 * GIB, **GUESSED)
     assert caps(world, job) == [12 * GIB]
-    # It reserves no more than without a cap, and programs that size themselves are told that.
+    # It reserves no more than without a cap, and RADRM_GPU_MEMORY_MIB has the reservation.
     assert world.reservations[f"job:{job.id}", "GPU-0"].mib == 4 * GIB
     assert launch(world, job).cap_mib == 4 * GIB
     assert caps(world, world.submit(100, **GUESSED)) == [100 + SETTINGS.headroom_mib]
@@ -331,7 +331,9 @@ def test_no_reservation_is_weakened_and_caps_only_grow(steps: list[tuple[str, in
             if what == "end":
                 world.end(job)
             else:
-                most = dict(world.live(job).caps)  # type: ignore[union-attr]
+                running = world.live(job)
+                assert running is not None
+                most = dict(running.caps)
                 uses(world, job, min([size * GIB, *most.values()]))
         now = {
             attempt.serial: dict(attempt.caps)
@@ -343,8 +345,9 @@ def test_no_reservation_is_weakened_and_caps_only_grow(steps: list[tuple[str, in
             for uuid, mib in own.items():
                 ledger = world.scheduler.state.ledgers[uuid]
                 mine = ledger.reserved.running(job_id)
-                first = world.live(job_id).placement.shares[0].reserved_mib  # type: ignore[union-attr]
-                assert mine is not None and mib >= (mine.mib or 0)
+                live_now = world.live(job_id)
+                assert live_now is not None and mine is not None and mib >= (mine.mib or 0)
+                first = live_now.placement.shares[0].reserved_mib
                 grown = mib - before.get(serial, {}).get(uuid, 0)
                 assert grown >= 0
                 if grown and mib > first:

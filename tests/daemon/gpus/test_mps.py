@@ -175,7 +175,7 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
     for job in jobs:
         server.told(job, "ready")
     assert server.said().count("its MPS control daemon has ended") == 1
-    # A fault ends its clients and nobody else's. The only client has caused it itself.
+    # A fault ends only its server's clients. A server's only client has caused it itself.
     server.wrong(**{FIRST: {"fault": 1}})
     (first,) = (job for job in jobs if server.job(job)["devices"] == [FIRST])
     assert server.wait_end(first)["state"] == "FAILED"

@@ -2,8 +2,9 @@
 
 Theory of operation. Jobs, daemons and MPS servers leave the process group and the session of the
 step that started them. So this process makes itself the subreaper of its descendants (prctl(2)):
-whoever loses its parent becomes its child, and nothing that a step has started can leave the
-tree. Signals go to a pid only after its start time was compared, and to no process outside it.
+a process whose parent ends becomes its child, and nothing that a step has started can leave the
+tree. Signals go to a pid only after its start time was compared, and to no process outside it. It
+runs before the wheels are unpacked, so it needs only the standard library.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psutil
 import pynvml
 import pytest
 from hypothesis import given
@@ -26,24 +27,22 @@ A = "GPU-aaaaaaaa-0000"
 
 
 class Server:
-    """What /proc/meminfo says of a server with 120 GiB."""
+    """A server with 120 GiB; `closed`: its /proc cannot be read."""
 
     def __init__(self) -> None:
         self.used = 6.0
-        self.lines = ""
+        self.closed = False
 
-    def __call__(self) -> str:
-        available = int((120 - self.used) * GIB) // 1024
-        return self.lines or (
-            f"MemTotal:       {120 * GIB // 1024} kB\nMemFree:          100 kB\n"
-            f"MemAvailable:   {available} kB\n"
-        )
+    def __call__(self) -> tuple[int, int]:
+        if self.closed:
+            raise FileNotFoundError("/proc/meminfo")
+        return 120 * GIB, int((120 - self.used) * GIB)
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr(unified, "_meminfo", made)
+    monkeypatch.setattr(unified, "_of_server", made)
     return made
 
 
@@ -80,19 +79,14 @@ def test_figures_are_possible(first: float, later: float, held: int) -> None:
         assert found.reserved % STEP == 0 and found.reserved >= min(SLACK, found.total)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "no such file",
-        "MemTotal: 5 kB",
-        "MemTotal: 5 kB\nMemAvailable: 6 kB",
-        "MemTotal: 0 kB\nMemAvailable: 0 kB",
-        "MemTotal: x kB\nMemAvailable: 6 kB",
-        f"MemTotal: {'9' * 99} kB\nMemAvailable: 6 kB",
-    ],
-)
-def test_a_kernel_that_does_not_say(text: str) -> None:
-    assert UnifiedMemory(lambda: text).listed(0) is None
+def test_the_servers_memory_is_the_kernels() -> None:
+    found = UnifiedMemory().listed(0)
+    assert found is not None and found.total == psutil.virtual_memory().total
+
+
+@pytest.mark.parametrize("figures", [(0, 0), (5, 6), (5, -1)])
+def test_figures_that_cannot_be(figures: tuple[int, int]) -> None:
+    assert UnifiedMemory(lambda: figures).listed(0) is None
 
 
 # ------------------------------------------------------------------ by NVML
@@ -146,7 +140,7 @@ def test_a_gpu_with_memory_never_gets_the_servers(mocker: MockerFixture, server:
 
 
 def test_without_any_figure_it_is_said(mocker: MockerFixture, server: Server) -> None:
-    server.lines = "nothing"
+    server.closed = True
     Driver(mocker, spark())
     gpus = NvmlGpus(pynvml)
     assert gpus.devices() == ()

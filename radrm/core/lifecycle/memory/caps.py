@@ -42,9 +42,9 @@ _LEAST_MIB = 64
 
 
 def told_caps(state: State, job: Job, placement: Placement) -> dict[str, int]:
-    """Return what a job may use of each of its shared devices, in MiB, whoever enforces it.
+    """Return what a job may use of each of its shared devices, in MiB.
 
-    {} for a job without a cap, and for a process that radrm did not start: nothing limits that.
+    `enforced_caps` says which are enforced. {} for a job without a cap, and for an adopted process.
     """
     # On an idle device a recovered job has all memory; a cap could kill it again.
     if job.need_mib is None or job.recovers_idle or job.adopted is not None:

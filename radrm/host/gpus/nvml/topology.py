@@ -43,8 +43,8 @@ def numa_node(library: Library, gpu: Any) -> int | None:
 def near_cpus(library: Library, gpu: Any, scope: int) -> str | None:
     """Return the CPUs of a GPU's NUMA node or socket that radrm may use, as the kernel lists them.
 
-    None if that is unknown, or there is none: the driver's mask can be empty, and can name CPUs
-    that are offline or outside the daemon's own affinity.
+    None if the CPUs are unknown, or radrm may use none of them: the driver's mask can be empty, and
+    can name CPUs that are offline or outside the daemon's own affinity.
     """
     words = library.call_or_none("nvmlDeviceGetCpuAffinityWithinScope", gpu, _CPU_WORDS, scope)
     if words is None and scope == SCOPE_NODE:  # a driver before 450
@@ -158,7 +158,7 @@ def _nvlinks(library: Library, gpus: Mapping[int, Any]) -> dict[Pair, int]:
 
 
 def _far_ends(library: Library, gpu: Any) -> list[Any] | None:
-    """Return the PCI place at the far end of each active NVLink; None if no state is told."""
+    """Return the PCI place at the far end of each active NVLink; None if no state is known."""
     states = [
         library.call_or_none("nvmlDeviceGetNvLinkState", gpu, link) for link in range(_MOST_LINKS)
     ]
