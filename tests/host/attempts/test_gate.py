@@ -47,15 +47,11 @@ def gate() -> Iterator[Gate]:
     made.close()
 
 
-@pytest.mark.parametrize("limited", [False, True], ids=["", "limited"])
-def test_the_job_begins_in_its_group_when_the_gate_opens(
-    host: Host, gate: Gate, limited: bool
-) -> None:
-    cpus = 2.0 if limited else None
-    plan = host.plan("sh", "-c", "cat /proc/self/cgroup; test -e set", cpus=cpus)
+def test_the_job_begins_in_its_group_when_the_gate_opens(host: Host, gate: Gate) -> None:
+    plan = host.plan("sh", "-c", "cat /proc/self/cgroup; test -e set")
     daemon = host.daemon()
     daemon.launch(replace(plan, prepare=gate.prepare))
-    wait_until(lambda: limited or cgroups.processes(gate.group))
+    wait_until(lambda: cgroups.processes(gate.group))
     assert daemon.group_of(SERIAL) == gate.group
     (host.cwd / "set").touch()
     gate.close(b"\n")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from radrm.core.lifecycle import adopted as core
 from radrm.host.processes.adopted import ENDED, OVER, Watched, adopted_by, watcher_command
 from radrm.host.processes.identity import Identity, alive, identify
 from radrm.host.processes.procfs import status_of
@@ -112,3 +113,8 @@ def test_the_launch_record_names_it() -> None:
     assert me is not None
     assert adopted_by({"adopts": Watched(me, 3.0).as_fields()}) == me
     assert adopted_by({"adopts": None}) is None and adopted_by({}) is None, "of an earlier release"
+
+
+def test_the_core_knows_the_watchers_exit_codes() -> None:
+    """The watcher is started for each process, and does not import the core for two numbers."""
+    assert (ENDED, OVER) == (core.ENDED, core.OVER)
