@@ -9,8 +9,9 @@ The layers, from the ground up; imports go down, or to earlier files of a folder
     3  host, simulator
     4  daemon
     5  client
-    6  experiments
-    7  cli, __main__
+    6  experiments, pages, api
+    7  metrics, web, agents
+    8  cli, __main__
 """
 
 __version__ = "0.2.0"

@@ -1,4 +1,4 @@
-"""Layer 7: the commands that users type, one per file, and what they show.
+"""Layer 8: the commands that users type, one per file, and what they show.
 
 The files, in the order in which they may import one another:
     listing      every command with its line of help

@@ -124,7 +124,7 @@ def _reserve(words: Document, begin: str, until: str, length: str, as_json: bool
     if as_json:
         print_json([made])
         return
-    from radrm.cli.show.amounts import clock
+    from radrm.client.amounts import clock
 
     start = clock(made["start_at"], now) if begin else "now"
     what = f"Reserved {_gpus(made)} for {made['for']}"

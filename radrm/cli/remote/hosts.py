@@ -17,7 +17,7 @@ from math import inf
 
 from radrm.cli.remote.ssh import jobs_of as jobs_of_submission
 from radrm.cli.remote.ssh import send, ssh_words
-from radrm.cli.show.amounts import clock
+from radrm.client.amounts import clock
 from radrm.client.text import warn
 from radrm.errors import Refused, UsageError, plain
 from radrm.jobfile.command_line import HOSTS

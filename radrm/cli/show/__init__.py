@@ -3,7 +3,6 @@
 The files, in the order in which they may import one another:
     styled       text with styles: plain in a pipe, drawn on a terminal
     columns      rows and columns that fit the terminal's width
-    amounts      amounts and times as people read them
     sizes        ranges, roles and tasks of a job
     jobs         rows of jobs, and the words that describe a job
     formats      rows as `--format` lays them out (a folder)

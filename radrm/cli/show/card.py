@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import (
+from radrm.cli.show.columns import Field
+from radrm.cli.show.jobs import advance, age_s, params_text, state_text, warned, where, why
+from radrm.cli.show.parts.attempts import attempts_table
+from radrm.cli.show.sizes import requested_size, size_text, tasks_table
+from radrm.cli.show.styled import Styled
+from radrm.client.amounts import (
     SCALED,
     number,
     sane_mib,
@@ -14,11 +19,6 @@ from radrm.cli.show.amounts import (
     starts_in,
     when,
 )
-from radrm.cli.show.columns import Field
-from radrm.cli.show.jobs import advance, age_s, params_text, state_text, warned, where, why
-from radrm.cli.show.parts.attempts import attempts_table
-from radrm.cli.show.sizes import requested_size, size_text, tasks_table
-from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label, notice_lines
 from radrm.core.units import show_mib, show_seconds

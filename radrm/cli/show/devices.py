@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import clock, local_time, show_smact, show_watts
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import clock, local_time, show_smact, show_watts
 from radrm.core.units import gpus_named, show_booked, show_mib, show_seconds
 from radrm.errors import plain
 

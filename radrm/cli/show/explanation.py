@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import clock, span, starts_in
 from radrm.cli.show.card import (
     adopted,
     estimated,
@@ -17,6 +16,7 @@ from radrm.cli.show.jobs import warned, why
 from radrm.cli.show.parts.attempts import attempts_table
 from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import clock, span, starts_in
 from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label
 from radrm.core.units import show_mib, show_seconds

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.amounts import clock, due_text, number, sane_mib, starts_in
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import clock, due_text, number, sane_mib, starts_in
 from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
 from radrm.core.units import show_mib, show_seconds

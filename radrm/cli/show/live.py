@@ -16,11 +16,11 @@ from typing import Any
 from rich.console import Group
 from rich.live import Live
 
-from radrm.cli.show.amounts import show_smact, show_watts
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.devices import device_jobs, device_name, device_state, memory_bar
 from radrm.cli.show.jobs import counts_line, job_rows
 from radrm.cli.show.styled import Styled, console
+from radrm.client.amounts import show_smact, show_watts
 from radrm.client.connection import Client
 from radrm.client.text import Document
 from radrm.core.units import show_mib

@@ -1,4 +1,4 @@
-"""Layer 7: radrm for people and scripts that come from Slurm.
+"""Layer 8: radrm for people and scripts that come from Slurm.
 
 The files, in the order in which they may import one another:
     submitting  the words of `radrm submit` for those of `sbatch`

@@ -8,7 +8,6 @@ from io import StringIO
 from rich.console import Console
 from rich.text import Text
 
-from radrm.cli.show.amounts import show_smact, show_watts
 from radrm.cli.show.card import card
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.devices import device_jobs, device_name, device_state
@@ -16,6 +15,7 @@ from radrm.cli.show.explanation import explanation
 from radrm.cli.show.jobs import job_rows
 from radrm.cli.show.styled import Styled
 from radrm.cli.top.history import History, bars
+from radrm.client.amounts import show_smact, show_watts
 from radrm.client.states import WAITING
 from radrm.client.text import Document
 from radrm.core.units import show_mib

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import radrm.cli.commands.explain
 from radrm.cli.app import make_app
-from radrm.cli.show.amounts import local_time
 from radrm.cli.show.explanation import amount, explanation
+from radrm.client.amounts import local_time
 from tests.cli.fakes import ESC, NOW, Script, job, shown
 
 

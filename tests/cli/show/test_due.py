@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from radrm.cli.show.amounts import clock, due_text, span, starts_in
 from radrm.cli.show.card import card
 from radrm.cli.show.explanation import explanation, outlook
 from radrm.cli.show.jobs import advance, job_rows
+from radrm.client.amounts import clock, due_text, span, starts_in
 from tests.cli.fakes import ESC, job, shown
 
 NOW = datetime.fromisoformat("2026-11-23T14:00:00+01:00").timestamp()

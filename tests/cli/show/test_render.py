@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from radrm.cli.show.amounts import show_joules
 from radrm.cli.show.card import card
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import devices_table
 from radrm.cli.show.jobs import advance, change_line, counts_line, job_rows, why
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import show_joules
 from radrm.errors import plain
 from tests.cli.fakes import ESC, NOW, gpu, job, shown
 

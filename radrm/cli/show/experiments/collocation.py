@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from radrm.cli.show.amounts import show_joules, show_smact, show_watts
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.devices import device_name
 from radrm.cli.show.styled import Styled, show
+from radrm.client.amounts import show_joules, show_smact, show_watts
 from radrm.client.text import Document
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from radrm.cli.show.amounts import sane_mib, show_smact, shown_duration, shown_smact
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled, show
+from radrm.client.amounts import sane_mib, show_smact, shown_duration, shown_smact
 from radrm.client.text import warn
 from radrm.config import Config
 from radrm.core.units import show_mib, show_seconds

@@ -35,7 +35,7 @@ def check_plot(path: str | None) -> None:
         raise UsageError(f"--plot {path}: end its name with one of {', '.join(ENDINGS)}")
     if find_spec("matplotlib") is None:
         raise UsageError(
-            "--plot needs matplotlib, which is not installed: pip install 'radrm[plot]'"
+            "--plot needs matplotlib, which is not installed: pip install 'radrm[plots]'"
         )
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.cli.show.amounts import number
 from radrm.cli.show.columns import Column, Rows
+from radrm.client.amounts import number
 from radrm.core.units import show_seconds
 from radrm.errors import plain
 from radrm.experiments.profiling import Probed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from radrm.cli.show.amounts import show_joules
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import show_joules
 from radrm.core.units import show_seconds
 from radrm.errors import plain
 from radrm.experiments.simulations.runs import Result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import show_joules, show_smact
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import show_joules, show_smact
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 

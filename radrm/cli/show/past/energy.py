@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import local_time
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import local_time
 from radrm.core.units import show_seconds
 from radrm.errors import plain
 

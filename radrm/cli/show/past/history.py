@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.amounts import local_time, sane_mib
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.jobs import state_text
 from radrm.cli.show.past.report import hours, removed_line
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import local_time, sane_mib
 from radrm.client.text import label
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import local_time, span
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.jobs import state_text
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import local_time, span
 from radrm.errors import plain
 
 TYPE_CHECKING = False

@@ -1,0 +1,1 @@
+"""Layer 6: radrm from Python programs: `from radrm import Client`."""

@@ -1,0 +1,1 @@
+"""Layer 7: figures for Prometheus. It needs the extra `metrics`."""
