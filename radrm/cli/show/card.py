@@ -20,8 +20,7 @@ from radrm.client.amounts import (
     when,
 )
 from radrm.client.states import FINAL, LIVE
-from radrm.client.steps import next_steps
-from radrm.client.text import label, notice_lines
+from radrm.client.text import label, next_steps, notice_lines
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 

@@ -17,8 +17,7 @@ from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import clock, span, starts_in
 from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.steps import next_steps
-from radrm.client.text import label
+from radrm.client.text import label, next_steps
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 
