@@ -7,10 +7,9 @@ from radrm.cli.show.jobs import state_text
 from radrm.cli.show.parts.attempts import attempts_table
 from radrm.cli.show.sizes import tasks_table
 from radrm.cli.show.styled import Styled
-from radrm.client.text import label
+from radrm.client.text import label, next_steps
 from radrm.client.words.facts import facts, lasted
 from radrm.client.words.jobs import where
-from radrm.client.words.steps import next_steps
 from radrm.errors import plain
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.parts.attempts import attempts_table
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.text import label
+from radrm.client.text import label, next_steps
 from radrm.client.words.facts import adopted, estimated, memory_cap, sm_share
 from radrm.client.words.reasons import (
     amount,
@@ -16,7 +16,6 @@ from radrm.client.words.reasons import (
     shows_devices,
     whose,
 )
-from radrm.client.words.steps import next_steps
 from radrm.errors import plain
 
 TYPE_CHECKING = False

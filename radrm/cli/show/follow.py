@@ -12,8 +12,7 @@ from radrm.cli.show.log import log_writer
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.follow import LogFollower, Patient, changes, end_line
-from radrm.client.text import Document, label, warn
-from radrm.client.words.steps import next_steps
+from radrm.client.text import Document, label, next_steps, warn
 from radrm.errors import Refused, plain
 
 

@@ -5,5 +5,4 @@ The files, in the order in which they may import one another:
     jobs     the words of one job: why it waits, where it runs, how far it is
     facts    all facts of a job, as its card shows them
     reasons  why a job waits, and what is expected of it
-    steps    the commands that a user may type next about a job
 """
