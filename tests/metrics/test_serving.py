@@ -86,7 +86,7 @@ def test_a_scrape_gets_the_text_and_its_type() -> None:
     ],
 )
 def test_only_metrics_is_served(request_: bytes, status: bytes, has_body: bool) -> None:
-    async def talk(_: MetricsServer, port: int) -> None:
+    async def talk(server: MetricsServer, port: int) -> None:
         head, _, body = (await answer(port, request_)).partition(b"\r\n\r\n")
         assert head.split(b" ")[1] == status and bool(body) is has_body
 
