@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     jupyter     how to reach a Jupyter server that a job has started
     session     the user's end of `radrm run`
     snapshots   the copies of code that jobs run in
+    submitting  read, check and spool jobs, and learn their ids
     saving      wait for what comes of a request to save, or to move
     resizing    wait for what comes of a request for another size
 """

@@ -7,7 +7,6 @@ from radrm.cli.show.card import (
     estimated,
     headline,
     memory_cap,
-    next_steps,
     sm_share,
 )
 from radrm.cli.show.columns import Column, Field, Rows
@@ -18,7 +17,7 @@ from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import clock, span, starts_in
 from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.text import label
+from radrm.client.text import label, next_steps
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 
