@@ -43,11 +43,11 @@ GROUPS: dict[str, dict[str, str]] = {
         "report": "Show what users, jobs or GPUs have used: GPU-hours, energy, cost.",
         "usage": "Show what users have used, your own row first.",
         "history": "List past jobs, with their sums.",
-        "metrics": "Print or serve figures for Prometheus and Grafana.",
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
     "For programs": {
+        "metrics": "Print or serve figures for Prometheus and Grafana.",
         "mcp": "Serve tools to a coding agent (MCP).",
     },
     "Estimates and simulation": {

@@ -43,7 +43,7 @@ def metrics(
         bool, typer.Option("--alerts", help="Print alert rules for Prometheus (YAML).")
     ] = False,
 ) -> None:
-    """Print the daemon's metrics in the format of Prometheus.
+    """Print or serve figures for Prometheus and Grafana.
 
     Without a daemon it is radrm_up 0, and the exit code is 0. docs/metrics.md lists the metrics.
     It needs prometheus-client: pip install 'radrm[metrics]'.
