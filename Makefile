@@ -105,6 +105,7 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference
 	$(BIN)/python -m tools.json_reference
 	$(BIN)/python -m tools.manual
+	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
 
 venv: $(VENV)/.dev
