@@ -1,4 +1,4 @@
-"""Layer 6: radrm from Python programs: `from radrm import Client, Executor`.
+"""Layer 6: radrm from Python programs: `from radrm import Client`.
 
 The files, in the order in which they may import one another:
     option_types     the options of a submission for type checkers, made by `make generated`
@@ -6,8 +6,4 @@ The files, in the order in which they may import one another:
     records          what is returned: jobs, GPUs, answers
     following        logs that grow, as an iterator
     client           `Client`: submit jobs, watch them, command them
-    calls            the files of calls and results, which nobody else can have written
-    called           makes a call in a job; it imports nothing of radrm
-    executor         `Executor`: functions as jobs, with futures
-    submitit_plugin  the plugin of submitit: `AutoExecutor(folder, cluster="radrm")`
 """
