@@ -22,6 +22,8 @@ async def act(asking: Asking, command: str, job: Document, value: str) -> str:
     """Give a command about one job. Returns one line about what came of it; never raises a
     `RadrmError`."""
     name = label(job)
+    if command not in COMMANDS:
+        return f"There is no such command; the page has {', '.join(COMMANDS)}."
     try:
         if command not in offered(job):
             return refused_here("raise" if command == "priority" else command, job)

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from radrm.client.amounts import due_text, local_time, sane_mib, show_joules, show_smact, span
 from radrm.client.states import FINAL
 from radrm.client.text import Document, label
+from radrm.client.words.acting import names_of
 from radrm.client.words.jobs import age_s, params_text, state_of_open, where, why
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
@@ -44,6 +45,7 @@ def job_words(job: Document, index: dict[str, int], now: float) -> dict[str, Any
     """The cells of one row of jobs, as `radrm status` shows them."""
     return {
         "label": label(job),
+        "link": names_of(job)[0],
         "name": job["name"],
         "params": params_text(job),
         "user": job["user"],

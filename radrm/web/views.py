@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ class Query:
     all: bool = False
     page: int = 1
     job: str = ""
-    log: str = "stdout"
+    log: str = ""
     since: str = "7d"
     user: str = ""
     state: str = ""
@@ -69,7 +70,7 @@ class Query:
             **texts,
             all=given.get("all", "") == "1",
             page=max(1, page),
-            log="stderr" if given.get("log") == "stderr" else "stdout",
+            log=given["log"] if given.get("log") in ("stdout", "stderr") else "",
             since=given["since"] if given.get("since") in _DAYS else "7d",
         )
 
@@ -111,6 +112,7 @@ class Views:
             **found,
             "query": query,
             "rows": rows,
+            "names": defaultdict(str, {row["label"]: row["name"] for row in rows}),
             "dues": any(row["due"] for row in rows),
             "counts": counts,
             "title": f"{counts} · {self.host}",
@@ -129,7 +131,8 @@ class Views:
             return {**found, "missing": not isinstance(error, Unreachable), "title": "no job"}
         job, now = answer["job"], answer["now"]
         index = {each["uuid"]: each["index"] for each in devices}
-        log, log_error, path = await self._log(job, query.log)
+        which = query.log or ("stderr" if job["state"] == "FAILED" else "stdout")
+        log, log_error, path = await self._log(job, which)
         lines = [*facts(job, now, index, answer["attempts"])]
         return {
             "trouble": "",
@@ -144,6 +147,7 @@ class Views:
             "attempts": [_attempt(job, each) for each in answer["attempts"][-_MOST_ATTEMPTS:]],
             "next": next_steps(job),
             "offered": offered(job),
+            "which": which,
             "log": log,
             "log_error": log_error,
             "log_path": path,
