@@ -23,7 +23,7 @@ from radrm.pages.charts import (
 )
 from radrm.pages.charts.scales import clock_ticks
 from radrm.pages.document import beside, facts, heading, paragraph, table
-from radrm.pages.summary import duration, incomplete, main_facts, percent, summary
+from radrm.pages.summary import duration, incomplete, main_facts, many, percent, summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _users(answer: Document) -> str:
         for each in answer["users"][:_MOST_WAITS]
     ]
     left = len(answer["users"]) - len(rows) + answer["more_users"]
-    more = paragraph(f"{left} more users have used less GPU time.", soft=True) if left else ""
+    more = paragraph(f"{many(left, 'more user')} had less GPU time.", soft=True) if left else ""
     return f"<div>{table(columns, rows)}{more}</div>" if rows else "<div></div>"
 
 
@@ -164,7 +164,7 @@ def _gantt(answer: Document) -> str:
         left_out=answer["more_bars"],
     )
     gpuless = answer["deaths"]["attempts_without_gpu"]
-    note = f"{gpuless:,} attempts without a GPU are not drawn." if gpuless else ""
+    note = f"Without a GPU, and not drawn: {many(gpuless, 'attempt')}." if gpuless else ""
     return chart + (paragraph(note, soft=True) if note else "")
 
 
@@ -177,7 +177,7 @@ def _deaths(answer: Document) -> list[str]:
             f"another one; {deaths['deaths_shared']:,} of these died of out-of-memory."
         )
     if deaths["not_ended"]:
-        lines.append(f"{deaths['not_ended']:,} jobs with such a death have not ended yet.")
+        lines.append(f"Not ended yet after such a death: {many(deaths['not_ended'], 'job')}.")
     lines.append(
         "How many deaths reservations have avoided is not on record: nobody knows what would have "
         "happened without them."

@@ -27,12 +27,13 @@ def main_facts(answer: Document) -> list[tuple[str, str]]:
         (percent(total["completed"], total["jobs"]), "of them completed"),
         (duration(waited["median_waited_s"]), "median wait"),
         ("-" if share is None else f"{share:.0%}", "of the GPUs' time with a job"),
-        (show_smact(answer["use"]["smact"]), "mean SM activity then"),
-        (
-            f"{deaths['recovered']:,} of {deaths['jobs_hit']:,}",
-            "jobs completed after out-of-memory",
-        ),
+        (show_smact(answer["use"]["smact"]), "mean SM activity of jobs"),
     ]
+    if deaths["jobs_hit"]:
+        recovered = f"{deaths['recovered']:,} of {deaths['jobs_hit']:,}"
+        found.append((recovered, "jobs completed after out-of-memory"))
+    else:
+        found.append((f"{total['oom_deaths']:,}", "out-of-memory deaths"))
     if answer["energy_since"] is not None:
         found.append((f"{number_of(total['kwh'])} kWh", "energy of the GPUs"))
         cost = f"{total['cost']:,.2f} {plain(answer['currency'])}"
@@ -84,17 +85,17 @@ def _jobs(answer: Document) -> list[str]:
     total = answer["total"]
     begin, end = (local_time(answer[each])[:16] for each in ("since", "until"))
     users = len([each for each in answer["users"] if each["jobs"]]) + answer["more_users"]
-    gpus = _many(answer["gpus"], "GPU")
+    gpus = many(answer["gpus"], "GPU")
     if not total["jobs"]:
         lines = [f"No job ended from {begin} to {end} on this server with {gpus}."]
     else:
         lines = [
-            f"From {begin} to {end}, {_many(total['jobs'], 'job')} of {_many(users, 'user')} ended "
+            f"From {begin} to {end}, {many(total['jobs'], 'job')} of {many(users, 'user')} ended "
             f"on this server with {gpus}.",
             f"{total['completed']:,} completed, {total['failed']:,} failed, {total['timeout']:,} "
             f"reached their time limit, {total['cancelled']:,} were cancelled.",
         ]
-    lines.append(f"Now {_many(total['running'], 'job')} run and {total['waiting']:,} wait.")
+    lines.append(f"Now: {total['running']:,} running, {total['waiting']:,} waiting.")
     return lines
 
 
@@ -129,10 +130,10 @@ def _deaths(answer: Document) -> list[str]:
     deaths, died = answer["deaths"], answer["total"]["oom_deaths"]
     if not died and not deaths["jobs_hit"]:
         return ["No attempt died of GPU out-of-memory."] if answer["total"]["jobs"] else []
-    line = f"{_many(died, 'attempt')} died of GPU out-of-memory."
+    line = f"{many(died, 'attempt')} died of GPU out-of-memory."
     if deaths["jobs_hit"]:
         line += (
-            f" Of {_many(deaths['jobs_hit'], 'job')} that ended after such a death, "
+            f" Of {many(deaths['jobs_hit'], 'job')} that ended after such a death, "
             f"{deaths['recovered']:,} completed in a later attempt."
         )
     return [line]
@@ -149,5 +150,6 @@ def _energy(answer: Document) -> list[str]:
     ]
 
 
-def _many(count: int, thing: str) -> str:
+def many(count: int, thing: str) -> str:
+    """Return a number of things: `1 job`, `2 jobs`."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -150,7 +150,7 @@ def _bar(figure: str, each: _Placed, y: float, height: float, kinds: Sequence[Ki
     shape = (
         f"<g><title>{safe(', '.join(filter(None, words)))}</title>"
         f'<rect {paint(figure, bar.kind, kind)} x="{at(each.x)}" y="{at(y + 0.5)}" '
-        f'width="{at(each.width)}" height="{at(height - 1)}" rx="1"/>'
+        f'width="{at(max(_LEAST, each.width - 0.8))}" height="{at(height - 1)}" rx="1"/>'
     )
     text = shortened(label, each.width - 8, SIZE) if height >= _LANE else ""
     if text:

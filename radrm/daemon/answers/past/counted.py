@@ -192,6 +192,7 @@ class Counted:
     def held(self, device: str, at_s: float, seconds: float) -> None:
         """Add the time for which some job held a device."""
         self.use.held_s += seconds
+        self.total.gpu_s += seconds
         self.device(device).held_s += seconds
         place = self.bins.place(at_s)
         if place is not None:
