@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     states      which states of a job are waiting, live, final
     text        plain text and JSON, without rich
     amounts     amounts and times as people read them
+    words       what jobs are and why, in words
     starting    whether a daemon starts now, and why none can be reached
     connection  the connection to a daemon
     commands    commands about many jobs or devices
