@@ -50,7 +50,7 @@ def serve(
         bool, typer.Option("--metrics-open", help="Serve /metrics to all who reach the port.")
     ] = False,
 ) -> None:
-    """Show GPUs, jobs, their logs and the history as a live web page.
+    """Show GPUs, jobs, logs and the history as a live web page.
 
     It prints a link that works once; `kill -USR1` of its process prints another. It sees and does
     what you may. It needs starlette: pip install 'radrm[web]'.
