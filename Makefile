@@ -107,7 +107,9 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference
 	$(BIN)/python -m tools.command_reference
 	$(BIN)/python -m tools.json_reference
+	$(BIN)/python -m tools.metrics_reference
 	$(BIN)/python -m tools.manual
+	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
 
 site: $(VENV)/.dev
