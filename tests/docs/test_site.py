@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
 from radrm.jobfile.options import OPTIONS
+from radrm.wiring import REGISTRIES
 from tests.paths import REPOSITORY
 from tools.command_reference import DOCUMENT, reference
 from tools.declared import commands
@@ -113,7 +115,10 @@ def test_the_search_finds_all_that_one_may_type(site: Path) -> None:
     assert not {option for option in options if len(option) > 2} - known
     names = {word for each in commands() for word in each.name.split()}
     names |= {word for key in settings_keys() for word in key.split(".")}
-    assert len(names) > 150
+    rules = ((table, name) for table in RULE_TABLES for name in REGISTRIES[registry_of(table)])
+    names |= {key for table, name in rules for key in (name, *rule_settings(table, name))}
+    names |= set(core_settings())
+    assert len(names) > 250
     assert not {word for name in names for word in name.split("-")} - known
     metrics = REPOSITORY / "radrm" / "metrics"
     told = {name for file in metrics.glob("*.py") for name in METRIC.findall(file.read_text())}

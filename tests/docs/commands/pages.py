@@ -15,6 +15,7 @@ from tests.paths import REPOSITORY
 SHELL = ("sh", "bash", "console")
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _RUN_INSIDE = re.compile(r"\$\((radrm [^()]*)\)")
+_DESCRIPTOR = re.compile(r"(?<=\s)\d(?=[<>])")
 _BETWEEN = (";", "&&", "||", "|", "&", "|&", ";;", "(", ")", "((", "))")
 
 
@@ -71,7 +72,7 @@ def simple_commands(line: str) -> Iterator[list[str]]:
     """The words of each command of a shell's line, without redirections and assignments."""
     for inside in _RUN_INSIDE.findall(line):
         yield shlex.split(inside)
-    shell = shlex.shlex(line, posix=True, punctuation_chars=True)
+    shell = shlex.shlex(_DESCRIPTOR.sub("", line), posix=True, punctuation_chars=True)
     shell.whitespace_split = True
     words: list[str] = []
     into_file = False
@@ -81,8 +82,6 @@ def simple_commands(line: str) -> Iterator[list[str]]:
                 yield words
             words = []
         elif set(word) <= set("<>&"):
-            if words and words[-1].isdigit():
-                words.pop()  # the descriptor: 2>
             into_file = True
         elif into_file:
             into_file = False

@@ -40,10 +40,12 @@ OTHERS = {
     **dict.fromkeys(("pip", "pipx", "uv", "git"), "asks other servers"),
     **dict.fromkeys(("nvidia-smi", "dcgmi"), "needs a GPU"),
     **dict.fromkeys(("sacct", "sbatch", "squeue"), "needs Slurm"),
-    **dict.fromkeys(("nginx", "prometheus", "grafana-server", "curl", "ssh"), "needs a server"),
-    **dict.fromkeys(("docker", "podman", "apptainer", "vllm", "apprise"), "is not installed"),
+    **dict.fromkeys(("nginx", "prometheus", "promtool", "curl", "ssh"), "needs a server"),
     **dict.fromkeys(
-        ("cat", "cd", "cp", "mv", "ls", "mkdir", "tee", "head", "awk"), "of the system"
+        ("docker", "podman", "apptainer", "vllm", "apprise", "claude"), "is not installed"
+    ),
+    **dict.fromkeys(
+        ("cat", "cd", "cp", "mv", "rm", "ls", "mkdir", "tee", "head", "awk"), "of the system"
     ),
     **dict.fromkeys(("echo", "printf", "export", "exit", "kill", "source", "."), "of the shell"),
     **dict.fromkeys(("python", "python3", "make", "radrm-simjob"), "checked below, or a job's"),
@@ -174,7 +176,7 @@ def ask(words: list[str]) -> tuple[int, str]:
 
     Only `UsageError` is raised.
     """
-    out = io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     with redirect_stdout(out), redirect_stderr(out):
         try:
             if words[0] == "submit":
@@ -186,7 +188,8 @@ def ask(words: list[str]) -> tuple[int, str]:
         except RadrmError as error:
             code = error.exit_code
             print(f"radrm: {error}")
-    return code, out.getvalue()
+    out.seek(0)
+    return code, out.read()
 
 
 @pytest.mark.daemon
@@ -198,7 +201,7 @@ def test_the_daemon_answers_every_command_that_answers_at_once(
     monkeypatch.chdir(full.work)
     for name, value in full.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     done = refused = 0
     asked = {
         tuple(words): where
