@@ -30,7 +30,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels generated site site-serve venv
+  systemd mutants properties gpu-test gpu-accept gpu-wheels generated page-pictures site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -111,6 +111,9 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+page-pictures: $(VENV)/.dev  # docs/images of docs/page.md; needs chromium
+	$(BIN)/python -m tools.page_pictures
 
 site: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
