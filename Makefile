@@ -17,6 +17,7 @@
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
+#   make picture    record the terminal session of README.md again, and draw it (half a minute)
 #   make generated  write the files that are made from the code: manual pages, references
 #   make venv       only the virtual environment, with all that developing needs
 #
@@ -28,7 +29,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels generated venv
+  systemd mutants properties gpu-test gpu-accept gpu-wheels generated picture venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -106,6 +107,9 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.json_reference
 	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.units
+
+picture: $(VENV)/.dev
+	@$(BIN)/python -m tools.picture docs/pictures/session.svg
 
 venv: $(VENV)/.dev
 
