@@ -49,4 +49,5 @@ The files, in the order in which they may import one another:
     install_slurm_names  `radrm install-slurm-names`
     uninstall_service  `radrm uninstall-service`
     init        `radrm init`
+    mcp         `radrm mcp`
 """
