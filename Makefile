@@ -105,7 +105,9 @@ gpu-wheels: $(BIN)/python
 generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference
 	$(BIN)/python -m tools.json_reference
+	$(BIN)/python -m tools.metrics_reference
 	$(BIN)/python -m tools.manual
+	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
 
 picture: $(VENV)/.dev

@@ -130,6 +130,7 @@ def _result(
     except RadrmError as error:
         result["error"] = str(error)
         result["code"] = error.exit_code
+        result["cause"] = error
     return result
 
 
