@@ -17,7 +17,7 @@
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
-#   make picture    record the terminal session of README.md again, and draw it (half a minute)
+#   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make generated  write the files that are made from the code: manual pages, references
 #   make venv       only the virtual environment, with all that developing needs
 #
@@ -112,6 +112,7 @@ generated: $(VENV)/.dev
 
 picture: $(VENV)/.dev
 	@$(BIN)/python -m tools.picture docs/pictures/session.svg
+	@$(BIN)/python -m tools.policy_pictures docs/pictures
 
 venv: $(VENV)/.dev
 
