@@ -19,6 +19,8 @@
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
 #   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make generated  write the files that are made from the code: manual pages, references
+#   make site       the documentation site, into site/; any warning is an error
+#   make site-serve the same while you write, on http://127.0.0.1:8000
 #   make venv       only the virtual environment, with all that developing needs
 #
 # Another Python: make check PYTHON=python3.12
@@ -29,7 +31,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels generated picture venv
+  systemd mutants properties gpu-test gpu-accept gpu-wheels generated picture site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -104,6 +106,7 @@ gpu-wheels: $(BIN)/python
 
 generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference
+	$(BIN)/python -m tools.command_reference
 	$(BIN)/python -m tools.json_reference
 	$(BIN)/python -m tools.metrics_reference
 	$(BIN)/python -m tools.manual
@@ -113,6 +116,13 @@ generated: $(VENV)/.dev
 picture: $(VENV)/.dev
 	@$(BIN)/python -m tools.picture docs/pictures/session.svg
 	@$(BIN)/python -m tools.policy_pictures docs/pictures
+
+site: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html"
+
+site-serve: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict
 
 venv: $(VENV)/.dev
 
