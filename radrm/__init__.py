@@ -15,3 +15,23 @@ The layers, from the ground up; imports go down, or to earlier files of a folder
 """
 
 __version__ = "0.2.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.api.client import Client as Client
+
+_PROGRAMS = {"Client": "radrm.api.client"}
+"""What programs import from here, and where it is: `import radrm` imports none of it."""
+
+
+def __getattr__(name: str) -> object:
+    """Import what programs use, once they name it."""
+    if name not in _PROGRAMS:
+        raise AttributeError(f"module 'radrm' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_PROGRAMS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_PROGRAMS]

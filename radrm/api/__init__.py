@@ -1,1 +1,9 @@
-"""Layer 6: radrm from Python programs: `from radrm import Client`."""
+"""Layer 6: radrm from Python programs: `from radrm import Client`.
+
+The files, in the order in which they may import one another:
+    option_types     the options of a submission for type checkers, made by `make generated`
+    options          Python values as options, by the one option table
+    records          what is returned: jobs, GPUs, answers
+    following        logs that grow, as an iterator
+    client           `Client`: submit jobs, watch them, command them
+"""

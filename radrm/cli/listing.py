@@ -46,6 +46,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
+    "For programs": {
+        "metrics": "Print or serve figures for Prometheus and Grafana.",
+        "mcp": "Serve tools to a coding agent (MCP).",
+    },
     "Estimates and simulation": {
         "estimate": "Estimate the GPU memory of a job before it runs.",
         "estimators": "List the estimators, or try them on measured jobs.",
@@ -99,7 +103,7 @@ EVERYDAY = frozenset(
             "status",
             "top",
         ),
-        *("history", "usage", "wait"),
+        *("history", "mcp", "usage", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

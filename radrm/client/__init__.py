@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     states      which states of a job are waiting, live, final
     text        plain text and JSON, without rich
     amounts     amounts and times as people read them
+    words       what jobs are and why, in words
     starting    whether a daemon starts now, and why none can be reached
     connection  the connection to a daemon
     commands    commands about many jobs or devices
@@ -13,6 +14,7 @@ The files, in the order in which they may import one another:
     jupyter     how to reach a Jupyter server that a job has started
     session     the user's end of `radrm run`
     snapshots   the copies of code that jobs run in
+    submitting  read, check and spool jobs, and learn their ids
     saving      wait for what comes of a request to save, or to move
     resizing    wait for what comes of a request for another size
 """

@@ -13,7 +13,7 @@ import os
 
 from radrm.client.states import LIVE
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError
-from radrm.host.storage.paths import Paths, client_paths, prepare, system_mode
+from radrm.host.storage.paths import Paths, client_paths, prepare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def find_spool(client: Client) -> tuple[Paths, bool]:
         for paths in client.candidates[1:]:
             if os.path.isdir(paths.spool):
                 return paths, False  # jobs wait there for the system's daemon
-    prepare(own, system_mode(os.environ, os.getuid()))
+    prepare(own, own in client_paths({}, 0))
     return own, False
 
 

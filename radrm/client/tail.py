@@ -51,6 +51,12 @@ class Tail:
             assert self._fd is not None
             self._at = _start_of_last(self._fd, lines)
 
+    def skip_to_end(self, most: int) -> None:
+        """Skip what lies before the last `most` bytes of the present file."""
+        if self._opened():
+            assert self._fd is not None
+            self._at = max(self._at, os.fstat(self._fd).st_size - most)
+
     def copy_new(self, write: Write) -> bool:
         """Copy everything new, in pieces of 64 KiB. False while there is no file.
 

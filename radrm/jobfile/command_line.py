@@ -153,6 +153,12 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
             jobs.append(word)
     if not jobs:
         raise UsageError(f"{where}: no job named; write: radrm edit JOB --priority=10")
+    check_edit(raw, where)
+    return jobs, raw
+
+
+def check_edit(raw: RawOptions, where: str) -> None:
+    """Raise `UsageError` for options that no edit can change, and for no options."""
     if not raw:
         raise UsageError(f"{where}: nothing to change; write: radrm edit JOB --priority=10")
     if "hold" in raw:
@@ -162,4 +168,3 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
     for name in raw.keys() & {"adopt", "interactive", "snapshot"}:
         raise UsageError(f"{where}: --{name} is for jobs that are submitted; leave it out")
     typed(raw, where)
-    return jobs, raw

@@ -26,6 +26,7 @@ The files, in the order in which they may import one another:
     report      `radrm report`
     usage       `radrm usage`
     history     `radrm history`
+    metrics     `radrm metrics`
     reserve     `radrm reserve`
     drain       `radrm drain`
     resume      `radrm resume`
@@ -49,4 +50,5 @@ The files, in the order in which they may import one another:
     install_slurm_names  `radrm install-slurm-names`
     uninstall_service  `radrm uninstall-service`
     init        `radrm init`
+    mcp         `radrm mcp`
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from radrm.cli.commands.submit import check, put
 from radrm.cli.parameters import JSON, TEXT, TEXTS, WORD, Parameter
 from radrm.client.connection import Client
+from radrm.client.submitting import check, put
 from radrm.client.text import print_json
 from radrm.core.units import show_mib
 from radrm.errors import Refused, UsageError, plain

@@ -58,6 +58,6 @@ def _count(word: str) -> tuple[str, int]:
 def _describe(result: Document) -> str:
     if "roles" not in result:
         return f"Asked {job_name(result)} to change its size"
-    from radrm.cli.show.sizes import size_text
+    from radrm.client.words.sizes import size_text
 
     return f"Resized {job_name(result)}: {size_text(result)}"

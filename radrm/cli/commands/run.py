@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 
-from radrm.cli.commands.submit import check, put, tell
+from radrm.cli.commands.submit import tell
 from radrm.cli.show.log import own_name
 from radrm.cli.streaming import EXIT_INTERRUPTED, ended, outputs
 from radrm.client.connection import Client
@@ -18,6 +18,7 @@ from radrm.client.follow import ASK_S, Patient, stream
 from radrm.client.jupyter import JupyterHint
 from radrm.client.session import Session
 from radrm.client.states import FINAL, WAITING
+from radrm.client.submitting import check, put
 from radrm.client.text import warn
 from radrm.errors import RadrmError, UsageError
 from radrm.host.sessions import inside

@@ -1,8 +1,7 @@
 """`radrm submit`: submit jobs. Users wait for this command, so it imports little.
 
-Theory of operation. A job that it prints as submitted is on disk in the spool, so no crash can
-lose it. Before that it asks a running daemon whether the job can ever run; after that it asks
-for the job's id. If the daemon dies in between, the ticket still names the job.
+`radrm.client.submitting` does the work, so that other programs share it. Here are the arguments,
+the printed lines and the exit code.
 """
 
 from __future__ import annotations
@@ -11,41 +10,19 @@ import json
 import os
 import sys
 
-from radrm.client.connection import Client, find_spool
-from radrm.errors import RadrmError, Unreachable, UsageError
-from radrm.host.storage.spool import Spool
-from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
-from radrm.jobfile.command_line import HOSTS, STDIN, SubmitRequest, parse_submit
+from radrm.client.connection import Client
+from radrm.client.submitting import check, count_of, put
+from radrm.errors import UsageError
+from radrm.jobfile.command_line import HOSTS, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import notes_on, understood
-from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.radfile import (
-    FOR_SLURM,
-    NOTIFY_VARIABLE,
-    name_from,
-    read_job_file,
-    wrap_command,
-)
+from radrm.jobfile.radfile import FOR_SLURM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
-    from radrm.client.snapshots import Copies
+    from radrm.client.submitting import Submission
     from radrm.host.storage.paths import Paths
-    from radrm.jobfile.moments import Here
-    from radrm.jobfile.options import RawOptions
-    from radrm.jobfile.radfile import JobFile
-
-_BATCH = 1000
-_NEEDS = frozenset(
-    {
-        *("gpus", "gpu-memory", "cpus", "memory", "role", "mig-profile", "gpu-type"),
-        *("collocation", "array", "priority"),
-    }
-)
-"""The options that decide whether a job can ever run on a server, and whether its user may submit
-it."""
 
 
 def run(argv: list[str]) -> int:
@@ -93,32 +70,6 @@ def carry_out(request: SubmitRequest) -> int:
     return 1 if failed else 0
 
 
-def check(client: Client, request: SubmitRequest) -> tuple[list[dict[str, Any]], Paths, bool]:
-    """Read the jobs of a request and ask the daemon whether they can run. Returns a result for
-    each, where they are to be put, and whether a daemon runs."""
-    paths, up = find_spool(client)
-    results = _read_all(request, client if up else None, paths)
-    if up:
-        _refuse_hopeless(client, results)
-    return results, paths, up
-
-
-def put(client: Client, results: list[dict[str, Any]], paths: Paths, up: bool) -> None:
-    """Submit the jobs that were found sound, and learn their ids from a daemon that runs. Raises
-    `RadrmError` if it can submit nothing."""
-    copies = next((r["copies"] for r in results if "copies" in r), None)
-    if copies is not None:
-        copies.make([r for r in results if r["error"] is None])
-    _spool(Spool(paths.spool), results)
-    if up:
-        _learn_ids(client, results)
-        if copies is not None:
-            copies.sweep(client)
-
-
-# ------------------------------------------------------------------ reading
-
-
 def _refuse_program(files: Sequence[str]) -> None:
     """Raise `UsageError` for a command without `--` before it, before its arguments are submitted
     as job files."""
@@ -133,178 +84,18 @@ def _refuse_program(files: Sequence[str]) -> None:
         raise UsageError(f"{files[0]} is a program, not a job file; write: {command}")
 
 
-def _read_all(request: SubmitRequest, client: Client | None, paths: Paths) -> list[dict[str, Any]]:
-    """One result per job; with `job_file` and `envelope` if the job can be read.
-
-    `client`: of a running daemon.
-    """
-    known: list[Here] = []
-    copies: list[Copies] = []
-
-    def here_now() -> Here:
-        """This zone, and the daemon's time: with simulated GPUs its clock may run faster."""
-        if not known:
-            known.append(here(None if client is None else client.ask("ping")["now"]))
-        return known[0]
-
-    def all_copies() -> Copies:
-        """The copies of the code of these jobs. Few submissions make any."""
-        if not copies:
-            from radrm.client.snapshots import Copies
-
-            copies.append(Copies(paths))
-        return copies[0]
-
-    if not request.files:
-        return [_result(None, None, request, here_now, all_copies)]
-    return [_result(name, load, request, here_now, all_copies) for name in request.files]
-
-
-def _result(
-    name: str | None, load: Any, request: SubmitRequest, here_now: Any, all_copies: Any
-) -> dict[str, Any]:
-    result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
-    try:
-        data = load(name) if load is not None else None
-        if name == STDIN:
-            name = result["file"] = None
-        job_file = (
-            _of_command(request)
-            if data is None
-            else read_job_file(data, name or "job", request.raw_options)
-        )
-        if job_file.table is None:
-            job_file = with_table(job_file, typed="params" in request.raw_options)
-        if MOMENTS & job_file.raw.keys():
-            result["now_s"] = here_now().now_s
-            job_file = job_file.dated(here_now(), name or "command line")
-        job_file = job_file.with_default_targets(os.environ.get(NOTIFY_VARIABLE, ""))
-        result["name"] = job_file.name
-        result["job_file"] = job_file
-        result["needs_s"] = job_file.options.duration_s
-        raw = request.raw_options if data is not None else job_file.raw
-        if job_file.options.snapshot is not None:
-            result["copies"] = all_copies()
-            result["copy"] = result["copies"].of(job_file)
-            raw = {**raw, "snapshot": result["copy"].run_folder(job_file)}
-        result["envelope"] = envelope_of(job_file, name, data, raw)
-    except RadrmError as error:
-        result["error"] = str(error)
-        result["code"] = error.exit_code
-    return result
-
-
-def _of_command(request: SubmitRequest) -> JobFile:
-    """The job of the command line, or of the lines of a file: a sweep of one parameter."""
-    if not request.lines:
-        return wrap_command(list(request.command), request.raw_options)
-    from radrm.jobfile import sweeps
-
-    text = read_text(request.lines, "--lines", wait=True)
-    name = "lines" if request.lines == "-" else name_from(os.path.basename(request.lines))
-    raw: RawOptions = {"name": name, **request.raw_options, "params": request.lines}
-    table = sweeps.table_of_lines(text, "command line")
-    return sweeps.with_table(wrap_command(list(sweeps.OF_LINES), raw), table)
-
-
-# ------------------------------------------------------------------ submitting
-
-
-def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
-    """Mark jobs that can never run on this server, or exceed a limit. They are not submitted."""
-    # A process that is adopted runs already.
-    sound = [r for r in results if r["error"] is None and "adopt" not in r["job_file"].raw]
-    for batch in _batches(sound):
-        needs = [_needs(r["job_file"]) for r in batch]
-        environment = batch[0]["envelope"].environment.items()
-        size = sum(
-            len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment
-        )
-        found = client.ask("check", needs=needs, environment=size)
-        for result, why in zip(batch, found, strict=True):
-            if why is not None:
-                if not why.startswith("limits."):
-                    why = f"it can never run: {why}{_to_lower(result['job_file'])}"
-                result["error"] = f"{result['file'] or result['name']}: {why}"
-
-
-def _needs(job_file: JobFile) -> RawOptions:
-    """The options of `_NEEDS`; a sweep counts as an array of its size."""
-    needs = {name: job_file.raw[name] for name in _NEEDS & job_file.raw.keys()}
-    if "param" not in job_file.raw and "params" not in job_file.raw:
-        return needs
-    return {**needs, "array": f"0-{_count(job_file) - 1}"}
-
-
-def _count(job_file: JobFile) -> int:
-    """The number of elements; 0 for a job that is no array."""
-    asked = job_file.options
-    if asked.array is None and not asked.param and asked.params is None:
-        return 0
-    from radrm.jobfile.sweeps import array_of  # few jobs are arrays
-
-    array = array_of(job_file)
-    return 0 if array is None else len(array.indices)
-
-
-def _to_lower(job_file: JobFile) -> str:
-    if not job_file.options.of_tasks:
-        return ""
-    from radrm.jobfile.sizes import smaller_ends
-
-    return f"; {smaller_ends(job_file.raw, job_file.script)}"
-
-
-def _spool(spool: Spool, results: list[dict[str, Any]]) -> None:
-    sound = [r for r in results if r["error"] is None]
-    spool.put([r["envelope"] for r in sound])
-    for result in sound:
-        result["ticket"] = result["envelope"].ticket
-
-
-def _learn_ids(client: Client, results: list[dict[str, Any]]) -> None:
-    """Ask the daemon for the ids. If it has died meanwhile, only the tickets are shown."""
-    submitted = [r for r in results if r["ticket"] is not None]
-    try:
-        for batch in _batches(submitted):
-            unknown, before = batch, len(batch) + 1
-            # The daemon takes in a limited number at once, in turn with other users' jobs.
-            while unknown and len(unknown) < before:
-                before = len(unknown)
-                found = client.ask("intake", jobs=[r["ticket"] for r in unknown])
-                for result, document in zip(unknown, found, strict=True):
-                    if document is not None:
-                        _note_id(result, document)
-                unknown = [r for r in unknown if r["id"] is None]
-    except Unreachable:
-        pass
-
-
-def _note_id(result: dict[str, Any], document: dict[str, Any]) -> None:
-    result["id"] = document["id"]
-    result["unknown_gpus"] = document.get("unknown_gpus")
-    result["needs_s"] = document.get("needs_s") or result["needs_s"]
-    if document["state"] == "FAILED" and document["started_at"] is None:
-        where = result["file"] or result["name"]
-        result["error"] = f"{where}: job {document['id']} failed: {document['reason']}"
-
-
-def _streams(request: SubmitRequest, results: list[dict[str, Any]]) -> bool:
+def _streams(request: SubmitRequest, results: list[Submission]) -> bool:
     """True if the command shows the output of its only job."""
     if not request.wait or request.json or request.parsable:
         return False
     return (
         len(results) == 1
         and results[0]["ticket"] is not None
-        and _count(results[0]["job_file"]) <= 1
+        and count_of(results[0]["job_file"]) <= 1
     )
 
 
-def _batches(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    return [results[i : i + _BATCH] for i in range(0, len(results), _BATCH)]
-
-
-def _wait(client: Client, request: SubmitRequest, results: list[dict[str, Any]]) -> int:
+def _wait(client: Client, request: SubmitRequest, results: list[Submission]) -> int:
     """Wait for the jobs; of a single one, show the output. Returns the highest exit code."""
     tickets = [r["ticket"] for r in results if r["ticket"] is not None]
     if not tickets:
@@ -323,7 +114,7 @@ def _wait(client: Client, request: SubmitRequest, results: list[dict[str, Any]])
 # ------------------------------------------------------------------ printing
 
 
-def tell(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | None) -> None:
     """Print what became of each job. `unserved`: the daemon's paths if none runs."""
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
@@ -360,7 +151,7 @@ def tell(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths 
     print(end="", flush=True)
 
 
-def _unknown_gpus(result: dict[str, Any]) -> list[str]:
+def _unknown_gpus(result: Submission) -> list[str]:
     """A note on names of GPUs that the daemon does not know now; a GPU may return."""
     names = ", ".join(result.get("unknown_gpus") or ())
     if not names:
@@ -371,7 +162,7 @@ def _unknown_gpus(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def _warn_if_late(result: dict[str, Any]) -> None:
+def _warn_if_late(result: Submission) -> None:
     """Warn of a job that cannot end in time."""
     options = result["job_file"].options
     if options.due_s is None:
@@ -385,8 +176,8 @@ def _warn_if_late(result: dict[str, Any]) -> None:
         print(f"radrm: warning: {where}: {late}", file=sys.stderr)
 
 
-def _elements(result: dict[str, Any]) -> str:
-    count = _count(result["job_file"])
+def _elements(result: Submission) -> str:
+    count = count_of(result["job_file"])
     if not count:
         return ""
     return f", an array of {count}" if count > 1 else ", an array of one"

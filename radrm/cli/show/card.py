@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from radrm.cli.show.columns import Field
-from radrm.cli.show.jobs import advance, age_s, params_text, state_text, warned, where, why
+from radrm.cli.show.jobs import state_text
 from radrm.cli.show.parts.attempts import attempts_table
-from radrm.cli.show.sizes import requested_size, size_text, tasks_table
+from radrm.cli.show.sizes import tasks_table
 from radrm.cli.show.styled import Styled
-from radrm.client.amounts import (
-    SCALED,
-    number,
-    sane_mib,
-    show_joules,
-    show_smact,
-    shown_duration,
-    shown_smact,
-    span,
-    starts_in,
-    when,
-)
-from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.text import label, notice_lines
-from radrm.core.units import show_mib, show_seconds
+from radrm.client.text import label, next_steps
+from radrm.client.words.facts import facts, lasted
+from radrm.client.words.jobs import where
 from radrm.errors import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
 
     from radrm.cli.show.styled import Part
     from radrm.client.text import Document
@@ -50,13 +37,8 @@ def card(
     `tails`: the last lines of its logs, by `stdout` and `stderr`.
     """
     error = tails.get("stderr") if job["state"] == "FAILED" else None
-    lines = [
-        *_who(job, now, error[-1] if error else ""),
-        *_asked(job),
-        *_got(job, index, attempts),
-        *_times(job, now),
-    ]
-    lines += [("notice", line) for line in notice_lines(job)]
+    last = error[-1] if error else ""
+    lines = [_line(job, *fact) for fact in facts(job, now, index, attempts, last)]
     if logs is not None:
         lines += [("stdout", plain(logs["stdout"])), ("stderr", plain(logs["stderr"]))]
     parts: list[Part] = [_title(job), *_fields(lines)]
@@ -83,7 +65,7 @@ def headline(job: Document, index: Mapping[str, int]) -> Styled:
     line = _title(job)
     line.append("  ")
     line.extend(state_text(job["state"]))
-    line.append(f" {_progress(job)}")
+    line.append(f" {lasted(job)}")
     if where(job, index) != "-":
         line.append(f" on GPU {where(job, index)}")
     return line
@@ -102,281 +84,13 @@ def _fields(lines: Iterable[_Line]) -> list[Field]:
     ]
 
 
-def _progress(job: Document) -> str:
-    age = age_s(job)
-    spent = "an unknown time" if age is None else show_seconds(age)
-    if job["state"] in FINAL:
-        return f"after {spent}" if job["started_at"] is not None else "before it started"
-    return f"for {spent}"
-
-
-def _who(job: Document, now: float, error: str = "") -> Iterator[_Line]:
-    """Who the job is, and its state. `error`: the last line of its standard error."""
-    state = state_text(job["state"])
-    state.append(f" {_progress(job)}")
-    if job["exit_code"] is not None:
-        state.append(f", exit code {job['exit_code']}")
-    if job.get("held"):
-        state.append(", held", "yellow")
-    yield "state", state
-    for each in job.get("warnings") or ():
-        yield "warning", Styled(warned(each, now), "yellow")
-    reason = "" if job.get("warnings") else why(job, now=now)
-    if reason or error:
-        yield "why", ": ".join(filter(None, (reason, error)))
-    if job["position"] is not None:
-        yield "position", f"{job['position']} in the {job['queue'] or 'main'} queue"
-    for other in job.get("after") or []:
-        yield "waits for", plain(f"job {other['job']} to {_ENDS[other['condition']]}")
-    if job.get("params"):
-        yield "params", params_text(job)
-    yield "user", plain(job["user"])
-    yield "ticket", plain(job["ticket"])
-    if job.get("comment"):
-        yield "comment", plain(job["comment"])
-
-
-def _asked(job: Document) -> Iterator[_Line]:
-    asked = [requested_size(job)]
-    if job.get("gpu_types"):
-        asked[0] += f" of type {plain(' or '.join(job['gpu_types']))}"
-    for key, verb in (("prefer_gpus", "prefers"), ("avoid_gpus", "avoids")):
-        if job.get(key):
-            asked.append(f"{verb} {plain(', '.join(job[key]))}")
-    if job.get("max_slowdown") is not None:
-        asked.append(f"slowdown at most {job['max_slowdown']:g}")
-    if job.get("sm_share") is not None:
-        asked.append(f"{job['sm_share']:.0%} of the SMs")
-    if job.get("cpus") is not None and not job.get("roles"):
-        asked.append(f"{job['cpus']:g} CPU{'' if job['cpus'] == 1 else 's'}")
-    if job.get("memory_mib") is not None:
-        most = job.get("memory_max_mib") or job["memory_mib"]
-        up_to = f" to {show_mib(most)}" if most > job["memory_mib"] else ""
-        asked.append(f"{show_mib(job['memory_mib'])}{up_to} of host memory")
-    if job.get("time_limit_s") is not None:
-        asked.append(f"time limit {show_seconds(job['time_limit_s'])}")
-    if job.get("priority"):
-        asked.append(f"priority {job['priority']}")
-    if job.get("signal"):
-        asked.append(f"signal {plain(_signal(job['signal']))}")
-    yield "requested", ", ".join(asked)
-    if job.get("unknown_gpus"):
-        yield "not here", plain(", ".join(job["unknown_gpus"]))
-    if job.get("not_enforced"):
-        yield "limits", plain(job["not_enforced"])
-    yield from estimated(job)
-
-
-def estimated(job: Document) -> Iterator[_Line]:
-    """Yield the estimated memory and its source, its assumptions, or the reason for no estimate."""
-    if job["estimate_source"] is not None:
-        mib, upper_mib = sane_mib(job["estimate_mib"]), sane_mib(job.get("estimate_upper_mib"))
-        what = "a whole GPU" if mib is None else f"{show_mib(mib)} per GPU"
-        if mib is not None and upper_mib is not None and upper_mib > mib:
-            what += f", at most {show_mib(upper_mib)}"
-        if job.get("gpu_memory_max_mib") is not None:
-            what += f", limit {show_mib(job['gpu_memory_max_mib'])}"
-        source = plain(job["estimate_source"])
-        yield "estimate", f"{what} ({source if source == 'declared' else f'from {source}'})"
-    for guess in job.get("estimate_guesses") or ():
-        yield "assumed", plain(guess)
-    for note in job.get("estimate_notes") or ():
-        yield "no estimate", plain(note)
-    if job.get("estimate_smact") is not None:
-        upper, source = job.get("estimate_smact_upper"), plain(job["estimate_smact_source"])
-        about = f" on {plain(job['estimate_smact_on'])}" if job.get("estimate_smact_on") else ""
-        here = shown_smact(job["estimate_smact"], upper, source)
-        yield "predicted", f"SM activity {here}{about}"
-        for each in job.get("estimate_smact_scaled") or ():
-            there = shown_smact(each["smact"], each["smact_upper"], SCALED)
-            yield "predicted", f"SM activity {there} on {plain(each['gpu'])}"
-    if job.get("estimate_duration_s") is not None:
-        upper_s, source = job.get("estimate_duration_upper_s"), job["estimate_duration_source"]
-        alone = shown_duration(job["estimate_duration_s"], upper_s, plain(source))
-        yield "predicted", f"duration alone {alone}"
-
-
-def _signal(signal: Any) -> str:
-    if isinstance(signal, dict):
-        return f"{signal.get('number')} {show_seconds(signal.get('seconds'))} before its limit"
-    return str(signal)
-
-
-def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) -> Iterator[_Line]:
-    if where(job, index) != "-":
-        verb = "ran on" if job["state"] in FINAL else "runs on"
-        sharing = plain(job["collocation"] or "exclusive")
-        yield verb, f"GPU {where(job, index)}, sharing: {sharing}"
-        if job.get("cpu_list"):
-            yield "CPUs", f"{plain(job['cpu_list'])}, near its GPUs"
-    if sm_share(job):
-        yield "SM share", sm_share(job)
-    if job.get("adopted"):
-        yield "adopted", adopted(job)
-    if size_text(job) and job["state"] in LIVE:
-        error = job.get("resize_error")
-        yield "size", size_text(job) + (f"; not resized: {plain(error)}" if error else "")
-    last = attempts[-1] if attempts else {}
-    memory = []
-    if job["reserved_mib"] is not None:
-        until = " until its memory settles" if _is_enlarged(job, last) else ""
-        memory.append(f"reserved {show_mib(job['reserved_mib'])} per GPU{until}")
-    if job["peak_mib"] is not None:
-        memory.append(f"peak use {show_mib(job['peak_mib'])}")
-    if memory:
-        yield "memory", ", ".join(memory)
-    if memory_cap(job):
-        yield "memory cap", memory_cap(job)
-    activity = []
-    if last.get("smact") is not None:
-        activity.append(f"{show_smact(last['smact'])} measured")
-    if job.get("alone_smact") is not None:
-        activity.append(f"{show_smact(job['alone_smact'])} alone")
-    if activity:
-        yield "SM activity", ", ".join(activity)
-    share = job.get("cpu_share") or {}
-    remarks = ", ".join(job.get("remarks") or ())
-    if share.get("part") is not None:
-        most = share.get("cpus")
-        cap = "" if most is None else f", at most {most:g} CPU{'' if most == 1 else 's'}"
-        said = f" ({remarks})" if remarks else ""
-        yield "CPU", f"{share['part']:.0%} of the server while others want it{cap}{said}"
-    elif remarks:
-        yield "planner", remarks
-    if job["energy_j"] is not None:
-        yield "energy", show_joules(job["energy_j"])
-    if _saving(job):
-        yield "checkpoint", _saving(job)
-
-
-def sm_share(job: Document) -> str:
-    """What the SM share of a live job does; "" without one."""
-    if job.get("sm_share") is None or job["state"] not in LIVE:
-        return ""
-    unbound = job.get("sm_share_unbound")
-    does = f"does not limit it, because {plain(unbound)}" if unbound else "booked; its MPS limit"
-    return f"{job['sm_share']:.0%}, {does}"
-
-
-def adopted(job: Document) -> str:
-    """The process that `radrm adopt` has booked as this job."""
-    its = job["adopted"]
-    span = "until its end" if its["for_s"] is None else f"for {show_seconds(its['for_s'])} at most"
-    return f"process {its['pid']}, which radrm did not start; booked {span}"
-
-
-def _saving(job: Document) -> str:
-    """What came of the last request to save its work, and its migrations; "" for nothing."""
-    words = []
-    if job.get("checkpoint_pending"):
-        words.append("asked to save its work")
-    elif job.get("checkpoint_error"):
-        words.append(f"did not save its work: {plain(job['checkpoint_error'])}")
-    if job.get("moves"):
-        did = "moved or resized" if job.get("roles") else "moved"
-        words.append(f"{did} {'once' if job['moves'] == 1 else '{} times'.format(job['moves'])}")
-    return ", ".join(words)
-
-
-def _is_enlarged(job: Document, attempt: Document) -> bool:
-    """Whether the reservation exceeds the estimate until the job settles."""
-    estimated = job["estimate_mib"] is not None and job["estimate_source"] != "declared"
-    if job["collocation"] != "mps" or not estimated or job["state"] != "RUNNING":
-        return False
-    return bool(job["reserved_mib"] == attempt.get("reserved_mib") > job["estimate_mib"])
-
-
-def memory_cap(job: Document) -> str:
-    """The most memory that a live job's processes can have, and who enforces that; "" for none."""
-    if job["state"] not in LIVE:
-        return ""
-    cap_mib, reserved_mib = job.get("cap_mib"), job["reserved_mib"]
-    if cap_mib is None:
-        if job.get("cap_refused"):
-            return f"none is enforced: {plain(job['cap_refused'])}"
-        return "" if job.get("gpu_memory_max_mib") is None else "none is enforced"
-    of = "each process" if job["cap_by"] == "mps" else "its processes together, not in containers"
-    by = "MPS" if job["cap_by"] == "mps" else "the driver"
-    more = ", more than is reserved now" if cap_mib > (reserved_mib or cap_mib) else ""
-    return f"{show_mib(cap_mib)} per GPU{more} ({by}, for {of})"
-
-
-def _times(job: Document, now: float) -> Iterator[_Line]:
-    progress = job.get("progress") or {}
-    parts = [advance(job, now)]
-    if progress.get("work_done") is not None and progress.get("step") is not None:
-        of = f" of {number(progress['total'])}" if progress.get("total") is not None else ""
-        parts.append(f"step {number(progress['step'])}{of}")
-    if progress.get("loss") is not None:
-        parts.append(f"loss {progress['loss']:.4g}")
-    if any(parts):
-        yield "progress", ", ".join(filter(None, parts))
-    if job.get("reports_dropped"):
-        count, cause = job["reports_dropped"], plain(job["reports_dropped_why"])
-        yield "reports", f"{count} dropped, the last one because {cause}"
-    for key in ("submitted", "started", "ended"):
-        if job[f"{key}_at"] is not None:
-            yield key, when(job[f"{key}_at"], now)
-    if starts_in(job, now):
-        yield "starts", f"{starts_in(job, now)} (est.)"
-    if job.get("expected_end_at") is not None:
-        latest = job.get("latest_end_at")
-        most = ""
-        if latest is not None and latest > now:
-            most = f", {show_seconds(latest - now)} at the latest"
-        yield "ends", f"{when(job['expected_end_at'], now)}{most}"
-    if job.get("due_at") is not None:
-        yield "due", f"{when(job['due_at'], now)}{_lateness(job)}"
-    if job["state"] == "RUNNING" and job.get("time_limit_at") is not None:
-        yield "time limit", when(job["time_limit_at"], now)
-
-
-def _lateness(job: Document) -> str:
-    """As `, expected to be late by 40m, which costs 2.00 (weight 3)`; "" if that is unknown."""
-    late_s, cost, ended = job.get("late_s"), job.get("cost"), job["state"] in FINAL
-    if late_s is None:
-        return ""
-    if late_s < 1:
-        return ", in time" if ended else ", expected in time"
-    if ended:
-        late = "late by"
-    else:
-        known = job["expected_end_at"] is not None
-        late = "expected to be late by" if known else "late by at least"
-    weight = "" if job["weight"] == 1 else f" (weight {job['weight']:g})"
-    price = "" if cost is None else f", which costs {cost:.2f}{weight}"
-    return f", {late} {span(late_s)}{price}"
-
-
-_ENDS = {"ok": "complete", "failed": "fail", "any": "end"}
-
-
-_EDITS = {"begin_at": "--begin=none", "after": "--after=none"}
-_EDITS |= {"idle": "--expect-idle", "silent": "--silent-limit=none"}
-
-
-def next_steps(job: Document) -> list[str]:
-    """The commands that users most often type next about a job in this state."""
-    name, state = plain(label(job)), job["state"]
-    if job.get("held"):
-        return [f"radrm release {name}", f"radrm explain {name}"]
-    if state in WAITING and job.get("behind"):
-        ahead = plain(str(job["behind"]))
-        return [f"radrm explain {ahead}", f"radrm edit {name} --priority=N", f"radrm cancel {name}"]
-    if state in WAITING:
-        change = "--gpu-memory=SIZE" if job.get("gpus") else ""
-        for key in ("begin_at", "after"):
-            change = _EDITS[key] if job.get(key) else change
-        edit = [f"radrm edit {name} {change}"] if change else []
-        return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
-    if job.get("adopted"):
-        return [f"radrm explain {name}", *([] if state in FINAL else [f"radrm cancel {name}"])]
-    if state not in FINAL:
-        spares = [_EDITS.get(w["kind"], "") for w in job.get("warnings") or ()]
-        edits = [f"radrm edit {name} {' '.join(spares)}"] if any(spares) else []
-        return [f"radrm logs {name} -f", *edits, f"radrm explain {name}"]
-    if state == "COMPLETED":
-        return [f"radrm logs {name}"]
-    if not job["attempts"]:
-        return [f"radrm explain {name}"]  # a requeued job would fail for the same reason
-    return [f"radrm logs {name} --stderr", f"radrm requeue {name}"]
+def _line(job: Document, name: str, text: str) -> _Line:
+    """A fact with its colours."""
+    if name == "warning":
+        return name, Styled(text, "yellow")
+    if name != "state":
+        return name, text
+    state, held = state_text(job["state"]), ", held" if job.get("held") else ""
+    state.append(text[len(state.plain) :].removesuffix(held))
+    state.append(held, "yellow")
+    return name, state

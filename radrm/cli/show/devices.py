@@ -5,6 +5,7 @@ from __future__ import annotations
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import clock, local_time, show_smact, show_watts
+from radrm.client.words.reasons import reserved
 from radrm.core.units import gpus_named, show_booked, show_mib, show_seconds
 from radrm.errors import plain
 
@@ -176,13 +177,6 @@ def _remarks_on(device: Document) -> Iterator[str]:
 def _planned(device: Document) -> Sequence[Document]:
     """The reservations that planners made: their ends are known."""
     return [each for each in device.get("reservations") or [] if each["end_at"] is not None]
-
-
-def reserved(found: Document) -> str:
-    """As `reserved: 38.0G for job 12, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (backfill)`."""
-    start, end = local_time(found["start_at"]), local_time(found["end_at"])
-    what = f"{show_mib(found['reserved_mib'])} for {found['owner']}"
-    return plain(f"reserved: {what}, {start} to {end} ({found['kind']})")
 
 
 def _for_users(found: Document) -> str:

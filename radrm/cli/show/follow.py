@@ -6,13 +6,13 @@ import json
 import sys
 from typing import Any
 
-from radrm.cli.show.card import headline, next_steps
+from radrm.cli.show.card import headline
 from radrm.cli.show.jobs import PAGE, change_line, no_jobs
 from radrm.cli.show.log import log_writer
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.follow import LogFollower, Patient, changes, end_line
-from radrm.client.text import Document, label, warn
+from radrm.client.text import Document, label, next_steps, warn
 from radrm.errors import Refused, plain
 
 

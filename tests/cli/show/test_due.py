@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from radrm.cli.show.card import card
-from radrm.cli.show.explanation import explanation, outlook
-from radrm.cli.show.jobs import advance, job_rows
+from radrm.cli.show.explanation import explanation
+from radrm.cli.show.jobs import job_rows
 from radrm.client.amounts import clock, due_text, span, starts_in
+from radrm.client.words.jobs import advance
+from radrm.client.words.reasons import outlook
 from tests.cli.fakes import ESC, job, shown
 
 NOW = datetime.fromisoformat("2026-11-23T14:00:00+01:00").timestamp()

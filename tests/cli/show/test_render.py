@@ -13,9 +13,10 @@ from rich.cells import cell_len
 from radrm.cli.show.card import card
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import devices_table
-from radrm.cli.show.jobs import advance, change_line, counts_line, job_rows, why
+from radrm.cli.show.jobs import change_line, counts_line, job_rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_joules
+from radrm.client.words.jobs import advance, why
 from radrm.errors import plain
 from tests.cli.fakes import ESC, NOW, gpu, job, shown
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from radrm.cli.show.card import card
-from radrm.cli.show.jobs import job_rows, params_text
+from radrm.cli.show.jobs import job_rows
+from radrm.client.words.jobs import params_text
 from tests.cli.fakes import ESC, NOW, job, shown
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.jobs import where, why
 from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
+from radrm.client.words.jobs import where, why
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

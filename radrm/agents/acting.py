@@ -1,0 +1,141 @@
+"""Commands about the user's own jobs. The server offers them only with `--allow-commands`.
+
+The daemon refuses commands about other users' jobs, but not to root and to its own user. So each
+command also names its user here: an agent of root acts on root's jobs alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from radrm.agents.asking import Document, daemon
+from radrm.agents.bounded import fitting, maybe, name, text, texts
+from radrm.agents.preview import Command, File, Options, request_of
+from radrm.agents.shapes import Commanded, Done, Submitted
+from radrm.client.connection import Client
+from radrm.client.submitting import check, put
+from radrm.client.text import label
+from radrm.errors import Refused
+from radrm.host.storage.submission import here
+from radrm.jobfile.confirmation import notes_on
+from radrm.jobfile.options import MOMENTS
+from radrm.jobfile.parsing import dated, parse_words
+
+MOST_JOBS = 100
+References = Annotated[
+    list[str],
+    Field(min_length=1, max_length=MOST_JOBS, description="Jobs: 12, 12_3, a ticket, a name."),
+]
+Changes = Annotated[
+    dict[str, str | list[str]],
+    Field(description='Options of `radrm edit` without the dashes: {"gpu-memory": "12G"}.'),
+]
+
+_ROWS = 1000
+
+
+def submit_job(command: Command = None, file: File = None, options: Options = None) -> Submitted:
+    """Submit one job, or one array. It runs with this server's environment, in its folder or in
+    that of the option `chdir`. Ask preview_submit first."""
+    request = request_of(command, file, options)
+    with daemon() as client:
+        results, paths, up = check(client, request)
+        (found,) = results
+        if found["error"] is None:
+            put(client, results, paths, up)
+        if found["error"] is not None:
+            raise Refused(found["error"])
+    job = None if found["id"] is None else str(found["id"])
+    return Submitted(
+        job=job,
+        ticket=text(found["ticket"]),
+        name=name(found["name"]),
+        notes=texts(notes_on(found["job_file"])),
+        next_steps=[f"radrm status {job or found['ticket']}"],
+    )
+
+
+def cancel_jobs(jobs: References) -> Commanded:
+    """Cancel jobs of this user, waiting or running. Running ones lose what they have not saved."""
+    return _command("cancel", jobs)
+
+
+def hold_jobs(jobs: References) -> Commanded:
+    """Keep waiting jobs of this user from starting, until they are released."""
+    return _command("hold", jobs)
+
+
+def release_jobs(jobs: References) -> Commanded:
+    """Let held jobs of this user start."""
+    return _command("release", jobs)
+
+
+def requeue_jobs(jobs: References) -> Commanded:
+    """Run jobs of this user again from their start. A running one is stopped first."""
+    return _command("requeue", jobs)
+
+
+def edit_jobs(jobs: References, options: Changes) -> Commanded:
+    """Change options of unfinished jobs of this user: memory, time limit, priority..."""
+    words = [
+        f"--{key}={each}"
+        for key, value in options.items()
+        for each in (value if isinstance(value, list) else [value])
+    ]
+    raw = parse_words(words, "options")
+    with daemon() as client:
+        me = _me(client)
+        _refuse_others(client, jobs, me)
+        if MOMENTS & raw.keys():
+            raw = dated(raw, here(client.ask("ping")["now"]), "options")
+        return _commanded("edit", client.ask("edit", jobs=jobs, options=raw))
+
+
+def _command(command: str, jobs: list[str]) -> Commanded:
+    with daemon() as client:
+        # With a user, jobs of others are skipped, also for root.
+        results = client.ask(command, jobs=jobs, user=_me(client))
+    if not results:
+        raise Refused("none of these jobs is this user's")
+    return _commanded(command, results)
+
+
+def _me(client: Client) -> str:
+    """This user, as the daemon names it."""
+    user: str = client.ask("limits")["user"]
+    return user
+
+
+def _refuse_others(client: Client, jobs: list[str], me: str) -> None:
+    """Refuse a command that is about jobs of others, too."""
+    found = client.ask("page", jobs=jobs, limit=_ROWS)
+    if found["total"] > _ROWS:
+        raise Refused(f"these are {found['total']} jobs, {_ROWS} is the most; name fewer")
+    other = next((job for job in found["jobs"] if job["user"] != me), None)
+    if other is not None:
+        raise Refused(f"job {label(other)} is {other['user']}'s; name jobs of {me}")
+
+
+def _commanded(command: str, results: list[dict[str, Any]]) -> Commanded:
+    rows = fitting(map(_done, results))
+    refused = sum(1 for each in results if each["error"] is not None)
+    return Commanded(
+        command=command,
+        done=len(results) - refused,
+        refused=refused,
+        jobs=rows,
+        left_out=len(results) - len(rows),
+    )
+
+
+def _done(result: Document) -> Done:
+    return Done(
+        job=name(label(result)),
+        name=maybe(result["name"]),
+        was=result["state"],
+        error=maybe(result["error"]),
+        warning=maybe(result.get("warning")),
+        failing_with_it=texts(result.get("followers")),
+    )

@@ -1,0 +1,350 @@
+"""`Client`: submit jobs, watch them and command them from a program.
+
+Theory of operation. A client has one connection, which carries one request at a time. A daemon
+that restarts is found again by the next request. `wait`, `events` and `follow_logs` survive its
+absence once it has answered; all others raise `Unreachable`, which is `transient`. A submission
+is on disk before `submit` returns, also without a daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from radrm.api.following import follow, log
+from radrm.api.options import raw_options
+from radrm.api.records import (
+    Explanation,
+    Gpu,
+    Job,
+    Reference,
+    Result,
+    Submission,
+    explanation_of,
+    gpu_of,
+    job_of,
+    reference_of,
+    result_of,
+)
+from radrm.client import submitting
+from radrm.client.commands import batches
+from radrm.client.connection import Client as Connection
+from radrm.client.connection import every_job
+from radrm.client.exits import wait_for
+from radrm.client.follow import Patient, changes
+from radrm.client.tail import Tail
+from radrm.errors import Refused, UsageError, plain
+from radrm.host.storage.paths import paths_for
+from radrm.host.storage.submission import here
+from radrm.jobfile.command_line import STDIN, SubmitRequest, check_edit
+from radrm.jobfile.confirmation import notes_on
+from radrm.jobfile.options import MOMENTS
+from radrm.jobfile.parsing import dated
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from radrm.api.option_types import JobOptions
+
+Stream = Literal["stdout", "stderr"]
+JobFileOrCommand = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+MAX_LOG_BYTES = 1 << 20
+"""What `Client.logs` returns at most, by default."""
+
+
+class _Connection(Connection):
+    """A connection that several threads share. Not for other processes."""
+
+    def __init__(self, home: str | os.PathLike[str] | None) -> None:
+        environ = None if home is None else {"RADRM_HOME": os.fspath(home)}
+        super().__init__(None if environ is None else (paths_for(environ, os.getuid()),))
+        self.lock = threading.RLock()
+        self._pid = os.getpid()
+
+    def ask(self, op: str, **words: Any) -> Any:
+        if self._pid != os.getpid():
+            raise UsageError(
+                f"this radrm.Client belongs to process {self._pid}; make one in each process"
+            )
+        with self.lock:
+            return super().ask(op, **words)
+
+
+class Client:
+    """A client of the user's own daemon, else of the system's; of `home`, as in RADRM_HOME.
+
+    It connects at the first request. Use it as a context manager, or call `close`. Several
+    threads can share it. After a fork, make another one.
+
+    Every error is a `radrm.errors.RadrmError` with one line of text: `UsageError` for what is
+    asked wrongly, `BadFile` for a job file, `Refused` for what the daemon does not do, and
+    `Unreachable` (`transient`) without a daemon. Jobs are named by a number, a label (`12_3`), a
+    ticket, a name, a glob (`sweep-*`) or by a record that a method returned.
+    """
+
+    def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
+        self._connection = _Connection(home)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. The next request opens another one."""
+        with self._connection.lock:
+            self._connection.close()
+
+    # -------------------------------------------------------------- submitting
+
+    def submit(self, job: JobFileOrCommand, **options: Unpack[JobOptions]) -> Submission:
+        """Submit a job file (a path), or a command (a list of words), with the options of
+        `radrm submit`: `gpus=1, gpu_memory="8G", time="2h"`.
+
+        Of a job file, options override those in the file. The job gets the present environment
+        and folder. Without a daemon, it waits on disk until there is one. Raises `UsageError`,
+        `BadFile`, and `Refused` for a job that can never run here.
+        """
+        raw = raw_options(options, "submit")
+        if raw.get("params") == STDIN:
+            raise UsageError("submit: params cannot be standard input; name a file")
+        if isinstance(job, (str, os.PathLike)):
+            file = os.fspath(job)
+            if file in (STDIN, ""):
+                raise UsageError(f"submit: {file!r} is not a job file; name a file, or a list")
+            if " " in file and not os.path.exists(file):
+                raise UsageError(
+                    f"submit: there is no job file {plain(file)!r}; write a command as a list of "
+                    'words: ["python", "train.py"]'
+                )
+            request = SubmitRequest(raw, files=(file,))
+        else:
+            words = tuple(os.fspath(word) for word in job)
+            if not words:
+                raise UsageError('submit: no command; write one as ["python", "train.py"]')
+            request = SubmitRequest(raw, command=words)
+        return self._submit(request)
+
+    def _submit(self, request: SubmitRequest) -> Submission:
+        with self._connection.lock:
+            results, paths, up = submitting.check(self._connection, request)
+            submitting.put(self._connection, results, paths, up)
+        (result,) = results
+        if result["error"] is not None:
+            raise result.get("cause") or Refused(result["error"])
+        job_file = result["job_file"]
+        return Submission(
+            ticket=result["ticket"],
+            id=result["id"],
+            name=job_file.name,
+            count=max(1, submitting.count_of(job_file)),
+            notes=tuple(notes_on(job_file)),
+        )
+
+    # -------------------------------------------------------------- watching
+
+    def jobs(
+        self,
+        *jobs: Reference,
+        all: bool = False,
+        user: str | None = None,
+        state: str | None = None,
+    ) -> list[Job]:
+        """These jobs; without a name, those that have not ended, in queue order.
+
+        `all`: also those that have ended, the latest 10,000. `user`, `state`: only those of a
+        user, or in some states (`running,pending`). Raises `Refused` for a job that is not there.
+        """
+        words = _words(jobs, all, user, state)
+        return [job_of(document) for document in every_job(self._connection.ask, **words)]
+
+    def job(self, job: Reference) -> Job:
+        """One job. Raises `Refused` if the name means none, or several."""
+        return self.explain(job).job
+
+    def explain(self, job: Reference) -> Explanation:
+        """Why a job waits, GPU by GPU, or where and how it ran. Raises `Refused`."""
+        return explanation_of(self._connection.ask("explain", jobs=[reference_of(job)]))
+
+    def gpus(self) -> list[Gpu]:
+        """The GPUs and MIG instances, with their memory and jobs."""
+        return [gpu_of(document) for document in self._connection.ask("gpus")]
+
+    def wait(self, *jobs: Reference, timeout: float | None = None) -> list[Job]:
+        """Wait until these jobs have ended. Returns them, as they ended; all elements of arrays.
+
+        A job that failed is no error: see `Job.completed`. After the first answer, the wait
+        survives a restart of the daemon. Raises `TimeoutError` after `timeout` seconds; the jobs
+        run on.
+        """
+        if not jobs:
+            return []
+        words = [reference_of(job) for job in jobs]
+        found = wait_for(self._connection, words, _pause_until(timeout))
+        return [job_of(document) for document in found]
+
+    def events(
+        self,
+        *jobs: Reference,
+        all: bool = False,
+        user: str | None = None,
+        state: str | None = None,
+    ) -> Iterator[Job]:
+        """Yield each of these jobs once, then at each new state or attempt, until all have ended.
+
+        Without a name: the jobs that have not ended, also later ones, until none is left. The
+        daemon is asked twice a second at most, so a state that a job leaves at once can be
+        missed. It survives a restart of the daemon.
+        """
+        patient = Patient(self._connection, log.info, time.sleep)
+        for changed in changes(patient, _words(jobs, all, user, state), time.sleep):
+            yield from map(job_of, changed)
+
+    # -------------------------------------------------------------- logs
+
+    def logs(
+        self,
+        job: Reference,
+        stream: Stream = "stdout",
+        *,
+        attempt: int | None = None,
+        lines: int | None = None,
+        max_bytes: int = MAX_LOG_BYTES,
+    ) -> str:
+        """The end of a job's log, as the job wrote it: at most `max_bytes`, and `lines` lines.
+
+        This process opens the file, with the rights of its user. `attempt`: by default the last.
+        Raises `Refused` if the job has no such attempt or log.
+        """
+        place = self._connection.ask("logs", jobs=[reference_of(job)], attempt=attempt)
+        tail = Tail(_path(place, stream), log.info)
+        found: list[bytes] = []
+        try:
+            if lines is not None:
+                tail.skip_to_last(lines)
+            tail.skip_to_end(max(0, max_bytes))
+            if not tail.copy_new(found.append):
+                when = " yet" if place["live"] else ""
+                raise Refused(f"the log {plain(tail.path)} does not exist{when}")
+        finally:
+            tail.close()
+        return b"".join(found).decode("utf-8", "replace")
+
+    def follow_logs(
+        self,
+        job: Reference,
+        stream: Stream = "stdout",
+        *,
+        attempt: int | None = None,
+        lines: int | None = None,
+    ) -> Iterator[str]:
+        """Yield a job's log in pieces as it grows, through all attempts, until the job ends.
+
+        It waits for the job's start. `lines`: how many lines of the present log come first.
+        Raises `Refused` if the job ends before its start.
+        """
+        _path({}, stream)
+        return follow(self._connection, reference_of(job), stream, attempt, lines)
+
+    # -------------------------------------------------------------- commands
+
+    def cancel(
+        self, *jobs: Reference, user: str | None = None, state: str | None = None,
+        check: bool = True,
+    ) -> list[Result]:  # fmt: skip
+        """End jobs, waiting or running: these, or those of a `user` or in a `state`.
+
+        Every job is tried. Then, with `check`, `Refused` is raised if one could not be
+        cancelled; else `Result.error` says why. So do the other commands.
+        """
+        return self._command("cancel", jobs, user, state, check)
+
+    def hold(
+        self, *jobs: Reference, user: str | None = None, state: str | None = None,
+        check: bool = True,
+    ) -> list[Result]:  # fmt: skip
+        """Keep waiting jobs from starting, until they are released."""
+        return self._command("hold", jobs, user, state, check)
+
+    def release(
+        self, *jobs: Reference, user: str | None = None, state: str | None = None,
+        check: bool = True,
+    ) -> list[Result]:  # fmt: skip
+        """Let held jobs start."""
+        return self._command("release", jobs, user, state, check)
+
+    def requeue(
+        self, *jobs: Reference, user: str | None = None, state: str | None = None,
+        check: bool = True,
+    ) -> list[Result]:  # fmt: skip
+        """Put jobs back into the queue: a running one is stopped, an ended one runs again."""
+        return self._command("requeue", jobs, user, state, check)
+
+    def edit(
+        self, *jobs: Reference, check: bool = True, **options: Unpack[JobOptions]
+    ) -> list[Result]:
+        """Change options of jobs, such as `priority=10`. Raises `UsageError` for an option that
+        cannot change."""
+        raw = raw_options(options, "edit")
+        check_edit(raw, "edit")
+        if MOMENTS & raw.keys():
+            raw = dated(raw, here(self._connection.ask("ping")["now"]), "edit")
+        return self._command("edit", jobs, None, None, check, options=raw)
+
+    def _command(
+        self,
+        command: str,
+        jobs: Sequence[Reference],
+        user: str | None,
+        state: str | None,
+        check: bool,
+        **words: Any,
+    ) -> list[Result]:
+        choice = {"user": user, "state": state and state.replace(" ", "")}
+        words |= {name: word for name, word in choice.items() if word}
+        if not jobs and not any(choice.values()):
+            raise UsageError(f"{command}: no job is named; name jobs, or choose by user or state")
+        named = [reference_of(job) for job in jobs]
+        results = [
+            result_of(document)
+            for batch in (batches(named) if named else ([],))
+            for document in self._connection.ask(command, jobs=batch, **words)
+        ]
+        failed = [result.error for result in results if result.error is not None]
+        if failed and check:
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            raise Refused(plain(f"{failed[0]}{more}"))
+        return results
+
+
+def _words(
+    jobs: Sequence[Reference], all: bool, user: str | None, state: str | None
+) -> dict[str, Any]:
+    named = [reference_of(job) for job in jobs]
+    return {"jobs": named, "all": all, "user": user, "state": state and state.replace(" ", "")}
+
+
+def _path(place: dict[str, Any], stream: str) -> str:
+    if stream not in ("stdout", "stderr"):
+        raise UsageError(f"there is no stream {stream!r}; name stdout or stderr")
+    return str(place.get(stream))
+
+
+def _pause_until(timeout: float | None) -> Callable[[float], object]:
+    """How to pause until a deadline. Then it raises `TimeoutError`."""
+    if timeout is None:
+        return time.sleep
+    deadline = time.monotonic() + timeout
+
+    def pause(seconds: float) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"the jobs have not ended within {timeout:g} s; they run on")
+        time.sleep(min(seconds, left))
+
+    return pause

@@ -1,0 +1,101 @@
+"""The words that describe one job: why it waits, where it runs, how far it is."""
+
+from __future__ import annotations
+
+import time
+
+from radrm.client.amounts import clock, number, starts_in
+from radrm.client.states import FINAL, WAITING
+from radrm.client.words.sizes import size_text
+from radrm.core.units import show_seconds
+from radrm.errors import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from radrm.client.text import Document
+
+
+def age_s(job: Document) -> float | None:
+    """The waiting time or run time of a job so far; None across a reboot."""
+    if job["started_at"] is None and job["ended_at"] is not None:
+        return 0.0
+    found: float | None = job.get("waited_s" if job["started_at"] is None else "ran_s")
+    return found
+
+
+def why(job: Document, short: bool = False, now: float | None = None) -> str:
+    """Why a job waits, or how it ended. `short`: for a column. `now`: as for `advance`."""
+    reason = (short and job.get("reason_short")) or job["reason"] or ""
+    if short and job["state"] in WAITING and job.get("held"):
+        reason = "held"
+    elif short and job["state"] in WAITING and job.get("after"):
+        reason = f"after {', '.join(str(other['job']) for other in job['after'])}"
+    if job.get("begin_at") is not None and not job.get("held"):
+        then = clock(job["begin_at"], time.time() if now is None else now)
+        reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
+    elif job.get("warnings") and short:
+        reason = warned(job["warnings"][0], now, True)
+    if job["oom_count"] and job["state"] != "FAILED":
+        times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
+        recovered = f"recovered from out-of-memory {times}"
+        reason = f"{recovered}; {reason}" if reason else recovered
+    return plain(reason)
+
+
+def warned(warning: Document, now: float | None, short: bool = False) -> str:
+    """What the user of a job was warned of, and what follows: `...; it is cancelled at 18:20`."""
+    said = warning["kind"] if short else warning["text"]
+    if not warning["does"] or warning["does_at"] is None:
+        return plain(said)
+    then = clock(warning["does_at"], time.time() if now is None else now)
+    return plain(f"{said}{': ' if short else '; '}{warning['does']} at {then}")
+
+
+def where(job: Document, index: Mapping[str, int]) -> str:
+    """The indices of the devices that a job holds or held; `-` for none."""
+    uuids = job["devices"] if job["state"] not in WAITING else []
+    return ",".join(str(index.get(uuid, plain(uuid[:12]))) for uuid in uuids) or "-"
+
+
+def advance(job: Document, now: float | None = None) -> str:
+    """How far a job is: `62 %, 14 min left, saved 3 min ago`; "" if it did not say.
+
+    `now`, in epoch seconds on the daemon's clock, is needed for the times.
+    """
+    progress, found = job.get("progress") or {}, []
+    if progress.get("work_done") is not None:
+        found.append(f"{int(progress['work_done'] * 100)} %")
+    elif progress.get("step") is not None:
+        found.append(f"step {number(progress['step'])}")
+    elif progress.get("epoch") is not None:
+        found.append(f"epoch {number(progress['epoch'])}")
+    ends = job.get("expected_end_at") is not None and job["state"] not in WAITING
+    if now is not None and found and ends:
+        found.append(f"{show_seconds(max(0.0, job['expected_end_at'] - now))} left")
+    if now is not None and job.get("saved_at") is not None:
+        found.append(f"saved {show_seconds(max(0.0, now - job['saved_at']))} ago")
+    return ", ".join(found)
+
+
+def params_text(job: Document) -> str:
+    """The values of an element of a sweep: `lr=1e-3 seed=0`, or of several elements in one row:
+    `seed=0 to seed=9`, without the parameters that they share; "" for another job."""
+    values, last = job.get("params") or {}, job.get("params_last") or {}
+    differ = [name for name in values if last and values[name] != last.get(name)]
+    texts = [
+        " ".join(f"{name}={each[name]}" for name in differ or values)
+        for each in ((values, last) if differ else (values,))
+    ]
+    return plain(" to ".join(texts))
+
+
+def state_of_open(job: Document, now: float | None) -> str:
+    """The size of a job that has not ended, and how far it is, or when it starts:
+    `2 of 1-4 GPUs, 37 %`, `in 20-40m (est.)`."""
+    if job["state"] in FINAL:
+        return ""
+    starts = "" if now is None else starts_in(job, now)
+    words = (size_text(job), advance(job, now), f"{starts} (est.)" if starts else "")
+    return ", ".join(filter(None, words))

@@ -1,0 +1,142 @@
+"""Why a job waits, and what is expected of it, in sentences."""
+
+from __future__ import annotations
+
+from radrm.client.amounts import clock, local_time, span, starts_in
+from radrm.client.states import FINAL, LIVE, WAITING
+from radrm.client.words.jobs import warned, why
+from radrm.client.words.sizes import size_text
+from radrm.core.units import show_mib, show_seconds
+from radrm.errors import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from radrm.client.text import Document
+
+
+def sentences(answer: Document) -> Iterator[str]:
+    """Yield why the job of an answer of `explain` waits or ended, and what is expected of it."""
+    job, now = answer["job"], answer["now"]
+    summary = answer.get("summary") or why(job)
+    if job.get("warnings"):
+        summary = "; ".join(warned(each, now) for each in job["warnings"])
+    if job.get("begin_at") is not None and not job.get("held"):
+        left = show_seconds(job["begin_at"] - now)
+        summary = f"{why(job, now=now)} (in {left}); until then others pass it"
+    yield from filter(None, (summary, outlook(job, now)))
+    yield from _size(answer)
+    if job["state"] in WAITING:
+        yield from _general(answer)
+        for each in answer.get("reservations") or []:
+            yield f"GPU {each['index']} {reserved(each)}"
+
+
+def _general(answer: Document) -> Iterator[str]:
+    """Why the job starts on no GPU at all, and how many jobs are before it."""
+    for reason in answer["reasons"]:
+        numbers = ""
+        if reason["needed"] is not None and reason["available"] is not None:
+            needed, there = (amount(reason[key], reason["unit"]) for key in ("needed", "available"))
+            if not {needed, there} <= {word.strip("(),;") for word in reason["message"].split()}:
+                numbers = f": {there} of {needed}"
+        if numbers or reason["message"] != answer["summary"]:
+            yield f"{whose(reason)}{reason['message']}{numbers}"
+    if answer["ahead"]:
+        one = answer["ahead"] == 1
+        yield f"{answer['ahead']} {'job is' if one else 'jobs are'} before it"
+    elif answer["ahead"] == 0:
+        yield "it is first in the queue"
+
+
+def _size(answer: Document) -> Iterator[str]:
+    """The size of a running job with a range, and why it does not grow."""
+    job = answer["job"]
+    size = size_text(job)
+    if not size or job["state"] not in LIVE:
+        return
+    yield size
+    if job.get("resize_error"):
+        yield f"not resized: {job['resize_error']}"
+    for reason in answer.get("size") or ():
+        yield f"does not grow: {whose(reason)}{reason['message']}"
+
+
+def shows_devices(answer: Document) -> bool:
+    """Whether to show the devices: not if all would take the job and a general reason holds it."""
+    refusing = any(device["rule"] is not None for device in answer["devices"])
+    return refusing or (bool(answer["devices"]) and not answer["reasons"])
+
+
+def outlook(job: Document, now: float) -> str:
+    """When a job that has not ended is expected to end, and how late that is; how late it ended.
+
+    As `expected 14:20 to 18:40 (at worst 19:30, by history); due 18:00: late by 40m`. "" for a job
+    without a due time of which nothing is expected.
+    """
+    due, ended = job.get("due_at"), job["state"] in FINAL
+    says = not ended and (due is not None or job.get("expected_end_at") is not None)
+    parts = [_expected(job, now)] if says and job["state"] != "STOPPING" else []
+    if due is not None:
+        late_s = job.get("late_s")
+        parts.append(f"due {clock(due, now)}")
+        if late_s is not None:
+            least = "" if ended or job["expected_end_at"] is not None else "at least "
+            parts[-1] += f": late by {least}{span(late_s)}" if late_s >= 1 else ": in time"
+        elif job.get("needs_s") is not None:
+            parts[-1] += f": it must start before {clock(due - job['needs_s'], now)}"
+    return "; ".join(filter(None, parts))
+
+
+def expected_start(job: Document, now: float) -> str:
+    """As `expected start: in 20-40m, from 14:20 to 14:40 (est.)`, or why it is unknown."""
+    found = starts_in(job, now)
+    if not found:
+        unknown = job.get("start_unknown")
+        return f"expected start: unknown; {plain(unknown)}" if unknown else ""
+    start, latest = job["expected_start_at"], job.get("latest_start_at")
+    at = f"at {clock(start, now)}"
+    if latest is None:
+        at = f"not before {clock(start, now)}"
+    elif clock(latest, now) != clock(start, now):
+        at = f"from {clock(start, now)} to {clock(latest, now)}"
+    return f"expected start: {found}, {at} (est.)"
+
+
+def _expected(job: Document, now: float) -> str:
+    end, latest = job.get("expected_end_at"), job.get("latest_end_at")
+    worst = "" if latest is None or latest == end else f"at worst {clock(latest, now)}"
+    if end is None:
+        unknown = job.get("expected_unknown")
+        most = f", {worst}" if worst else ""
+        return f"cannot say when it ends: {plain(unknown)}{most}" if unknown else ""
+    start = job.get("expected_start_at") or job["started_at"]
+    begins = "" if start is None else f"{clock(start, now)} to "
+    source = plain(job.get("expected_source") or "")
+    by = source if source == "declared" else f"by {source}"
+    return f"expected {begins}{clock(end, now)} ({', '.join(filter(None, (worst, by)))})"
+
+
+def amount(value: float | None, unit: str | None) -> str:
+    """A number of a rule with its unit; `-` if the rule has none."""
+    if value is None:
+        return "-"
+    if unit and unit.lower() == "mib":
+        return show_mib(value)
+    if unit == "s":
+        return show_seconds(value)
+    return f"{value:.4g} {plain(unit)}" if unit else f"{value:.4g}"
+
+
+def whose(reason: Document) -> str:
+    """The planner that gives a reason, where several planners run."""
+    planner = reason.get("planner")
+    return f"{plain(planner)}: " if planner else ""
+
+
+def reserved(found: Document) -> str:
+    """As `reserved: 38.0G for job 12, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (backfill)`."""
+    start, end = local_time(found["start_at"]), local_time(found["end_at"])
+    what = f"{show_mib(found['reserved_mib'])} for {found['owner']}"
+    return plain(f"reserved: {what}, {start} to {end} ({found['kind']})")
