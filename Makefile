@@ -18,6 +18,10 @@
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
 #   make generated  write the files that are made from the code: manual pages, references
+#   make package    the wheel and the sources, into dist/
+#   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
+#   make deb        a Debian package for this machine's Python, into dist/
+#   make deb-test   builds it twice, lints it, and tries it under a real systemd (root; needs what systemd does)
 #   make venv       only the virtual environment, with all that developing needs
 #
 # Another Python: make check PYTHON=python3.12
@@ -28,7 +32,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels generated venv
+  systemd mutants properties gpu-test gpu-accept gpu-wheels generated package package-test \
+  deb deb-test venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -108,6 +113,18 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+package: $(VENV)/.dev
+	$(BIN)/python -m hatchling build -d dist
+
+package-test: $(VENV)/.dev
+	@$(BIN)/python -m tests.packaging.installed
+
+deb: $(VENV)/.dev
+	@$(BIN)/python -m tools.deb dist
+
+deb-test: $(VENV)/.dev
+	@$(BIN)/python -m tests.packaging.deb
 
 venv: $(VENV)/.dev
 
