@@ -22,6 +22,8 @@
 #   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
 #   make deb        a Debian package for this machine's Python, into dist/
 #   make deb-test   builds it twice, lints it, and tries it under a real systemd (root; needs what systemd does)
+#   make site       the documentation site, into site/; any warning is an error
+#   make site-serve the same while you write, on http://127.0.0.1:8000
 #   make venv       only the virtual environment, with all that developing needs
 #
 # Another Python: make check PYTHON=python3.12
@@ -33,7 +35,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
   systemd mutants properties gpu-test gpu-accept gpu-wheels generated package package-test \
-  deb deb-test venv
+  deb deb-test site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -108,6 +110,7 @@ gpu-wheels: $(BIN)/python
 
 generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference
+	$(BIN)/python -m tools.command_reference
 	$(BIN)/python -m tools.json_reference
 	$(BIN)/python -m tools.metrics_reference
 	$(BIN)/python -m tools.manual
@@ -125,6 +128,13 @@ deb: $(VENV)/.dev
 
 deb-test: $(VENV)/.dev
 	@$(BIN)/python -m tests.packaging.deb
+
+site: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html"
+
+site-serve: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict
 
 venv: $(VENV)/.dev
 
