@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.runtime
 	@$(BIN)/radrm demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.compiled
 	$(BIN)/python -m compileall -q radrm
 	$(BIN)/python -m pytest
 
@@ -151,6 +151,13 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 	@$(PIP) --editable '.[dev]'
 	@$(BIN)/python -m compileall -q radrm
 	@touch $@ $(VENV)/.runtime
+
+# pytest rewrites and compiles the tests: once, before each of its workers does so for itself. What
+# is wrong with a test, the run after this one says.
+$(VENV)/.compiled: $(VENV)/.dev $(shell find tests -name '*.py')
+	@find tests -name 'test_*.py' | sort | xargs -P 2 -n 300 $(BIN)/python -m pytest -n 0 \
+	  --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true
+	@touch $@
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { \
