@@ -238,6 +238,7 @@ def job_environment(
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
         "RADRM_ATTEMPT": str(action.number),
+        "RADRM_ARRAY_ID": str(job.array.array_id) if job.array is not None else "",
         "RADRM_ARRAY_TASK_ID": str(job.array.index) if job.array is not None else "",
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
         "RADRM_PROGRESS": progress,
