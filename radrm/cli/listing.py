@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
     "For programs": {
+        "metrics": "Print or serve figures for Prometheus and Grafana.",
         "mcp": "Serve tools to a coding agent (MCP).",
     },
     "Estimates and simulation": {

@@ -19,6 +19,7 @@ The files, in the order in which they may import one another:
     mps          attempts that are MPS clients (a folder)
     attempts     convert what attempts' folders prove into events
     capping      memory caps by the driver: set, raised, checked
+    counting     what the daemon counts from its start on (a folder)
     effects      carry out actions, one handler for each kind
     decisions    step, save, act
     loop         wait, gather events, process them

@@ -25,6 +25,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.scheduler import Scheduler
+from radrm.daemon.counting.counts import Counts
 from radrm.daemon.effects import Effects, ServerReady
 from radrm.daemon.past_runs import runs_of
 from radrm.errors import StoreError, plain
@@ -45,10 +46,13 @@ VOLATILE_S = 30.0
 class Unsaved:
     """Decisions that are not on disk yet, so that none of their actions may be carried out."""
 
+    events: list[ev.Event]
     decisions: list[Decision]
     submissions: list[Submission]
     edits: list[tuple[int, dict[str, Any]]]
     runs: list[Run]
+    took_s: float = 0.0
+    """Real seconds of steps and tries to save so far, without the pauses between them."""
     logged: bool = False
 
 
@@ -60,6 +64,7 @@ class Decisions:
     ) -> None:
         self.wake_at: float | None = None
         """When the scheduler wants a `Tick`, in boot-time seconds."""
+        self.counts = Counts()
         self.broken = False
         """True once memory and disk differ, so that the daemon must restart from the store."""
         self._scheduler = scheduler
@@ -98,7 +103,7 @@ class Decisions:
         edits, self._edits = self._edits, []
         if not events:
             return
-        self.broken = True
+        self.broken, began_s = True, self.counts.tick()
         decisions = [self._scheduler.step(event) for event in events]
         self.broken = False
         self.wake_at = decisions[-1].wake_at
@@ -108,7 +113,8 @@ class Decisions:
             log.warning("job %d: %s", warned.job_id, plain(warned.text))
         now = self._scheduler.snapshot
         runs = [run for decision in decisions for run in runs_of(decision, now, self._driver)]
-        self._unsaved = Unsaved(decisions, submissions, edits, runs)
+        took_s = self.counts.tick() - began_s
+        self._unsaved = Unsaved(events, decisions, submissions, edits, runs, took_s)
 
     def commit(self) -> bool:
         """Save and act until no event is left. False while the store cannot be written."""
@@ -116,6 +122,7 @@ class Decisions:
             if not self._save(self._unsaved):
                 return False
             saved, self._unsaved = self._unsaved, None
+            self.counts.note(saved.events, saved.decisions, saved.took_s)
             if saved.logged:
                 self._events.insert(0, self._effects.delayed())
             for decision in saved.decisions:
@@ -130,6 +137,7 @@ class Decisions:
 
     def _save(self, waiting: Unsaved) -> bool:
         """Write to the store. False if the daemon must try again later."""
+        began_s = self.counts.tick()
         try:
             self._store.save(waiting.decisions, waiting.submissions, waiting.edits, waiting.runs)
         except StoreError as error:
@@ -147,6 +155,8 @@ class Decisions:
                 error,
             )
             raise
+        finally:
+            waiting.took_s += self.counts.tick() - began_s
         return True
 
     def save_volatile(self, now_s: float | None = None) -> None:

@@ -151,6 +151,7 @@ class Loop:
         )
         self.capping = effects.capping
         self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
+        self.counts = self._decisions.counts
         self.outbox = Outbox(parts.store.notices, parts.sender, self._wakeups.wake)
         self.reports = parts.site.reports
         self._rescan_at = 0.0

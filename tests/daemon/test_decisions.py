@@ -39,7 +39,7 @@ def decisions_of(world: World, effects: Any, action: act.Action) -> Any:
     """Decisions of which one, with this action, waits for the store."""
     decisions = Decisions(world.scheduler, Mock(), effects, None)
     decision = Decision((action,), (), (), None, ())
-    decisions._unsaved = Unsaved([decision], [], [], [])
+    decisions._unsaved = Unsaved([ev.Tick(at=world.now)], [decision], [], [], [])
     return decisions
 
 

@@ -26,6 +26,7 @@ The files, in the order in which they may import one another:
     report      `radrm report`
     usage       `radrm usage`
     history     `radrm history`
+    metrics     `radrm metrics`
     reserve     `radrm reserve`
     drain       `radrm drain`
     resume      `radrm resume`

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
+from radrm import __version__
 from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
 from radrm.daemon.answers.energy import energy
 from radrm.daemon.answers.limits import limits
 from radrm.daemon.answers.past.history import history
+from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
@@ -173,6 +175,25 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
     }
 
 
+def metrics(loop: Loop, words: Words, uid: int) -> Work[Document]:
+    """What `radrm metrics` shows beside the devices: counters since the daemon's start, and the
+    jobs now. It names no job and no user."""
+    counts = loop.counts
+    states = yield from counts.unfinished(loop.scheduler.snapshot)
+    devices = {each.device.uuid for each in loop.scheduler.snapshot.devices}
+    found = counts.document()
+    return {
+        **found,
+        "version": __version__,
+        "jobs": states,
+        "queued": loop.scheduler.snapshot.waiting,
+        "energy_j": {uuid: joules for uuid, joules in found["energy_j"].items() if uuid in devices},
+        "writable": not loop.unsaved,
+        "rules_resting": len(loop.scheduler.errors(loop.clock.now())),
+        "notices_given_up": loop.store.notices.given_up,
+    }
+
+
 def _not_capped(loop: Loop) -> dict[str, str] | None:
     """Why the driver caps no memory, by GPU. None on simulated GPUs, which have no driver."""
     caps = loop.parts.site.caps
@@ -271,11 +292,13 @@ QUESTIONS: dict[str, Question] = {
     "logs": logs,
     "gpus": gpus,
     "health": health,
+    "metrics": metrics,
     "mps": mps,
     "shares": shares,
     "energy": energy,
     "report": report,
     "history": history,
+    "overview": overview,
     "check": check,
     "adoptable": which_process,
     "limits": limits,

@@ -87,6 +87,8 @@ class Notices:
         self.site = NotifyConfig()
         self.new = True
         """True if rows may wait of which `waiting` has not told yet; the reader sets it back."""
+        self.given_up = 0
+        """Notices that could not be sent, since the daemon's start."""
         self._db = database
         self._submissions = Submissions(database)
         self._tick = tick
@@ -296,6 +298,7 @@ class Notices:
                 "UPDATE notices SET state = ?, tries = tries + 1, error = ? WHERE id = ?",
                 ("failed" if for_good else "waiting", error, notice.id),
             )
+        self.given_up += for_good
 
     def _remove_failed(self, job_id: int, kind: str, target: Target) -> None:
         self._db.execute(

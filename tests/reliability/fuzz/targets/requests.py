@@ -49,6 +49,7 @@ REQUESTS: tuple[dict[str, Any], ...] = (
     {"op": "runs", "fingerprint": "ab:cd", "name": "train"},
     {"op": "gpus"},
     {"op": "health"},
+    {"op": "metrics"},
     {"op": "mps"},
     {"op": "shares"},
     {"op": "energy", "by": "user", "since": 1.9e9, "until": 1.91e9},
