@@ -1,6 +1,6 @@
 """Draw the pictures of docs/page.md: the page of a real daemon on simulated GPUs, in Chromium.
 
-    python -m tools.page_pictures
+    python -m tools.pictures.page
 
 It needs Debian's chromium. Every run differs a little, as times do.
 """
@@ -23,7 +23,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-IMAGES = Path(__file__).parent.parent / "docs" / "images"
+IMAGES = Path(__file__).parents[2] / "docs" / "pictures"
 MOST_BYTES = 100_000
 _RADRM = (sys.executable, "-m", "radrm.cli.main")
 _SCALE = "30"
