@@ -14,6 +14,7 @@ from benchmarks import (
     idle,
     launch,
     long_queue,
+    overview,
     readings,
     reports,
     saving,
@@ -28,7 +29,7 @@ from benchmarks.table import Row
 
 BENCHMARKS = (
     *(commands, launch, bulk, long_queue, pages, readings, saving, reports, idle, simulator),
-    *(steering, specon_runs, calls, sweep, redraw),
+    *(steering, specon_runs, calls, sweep, redraw, overview),
 )
 
 
