@@ -18,6 +18,8 @@
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
 #   make generated  write the files that are made from the code: manual pages, references
+#   make site       the documentation site, into site/; any warning is an error
+#   make site-serve the same while you write, on http://127.0.0.1:8000
 #   make venv       only the virtual environment, with all that developing needs
 #
 # Another Python: make check PYTHON=python3.12
@@ -28,7 +30,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels generated venv
+  systemd mutants properties gpu-test gpu-accept gpu-wheels generated site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -103,11 +105,19 @@ gpu-wheels: $(BIN)/python
 
 generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference
+	$(BIN)/python -m tools.command_reference
 	$(BIN)/python -m tools.json_reference
 	$(BIN)/python -m tools.metrics_reference
 	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+site: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html"
+
+site-serve: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict
 
 venv: $(VENV)/.dev
 

@@ -14,13 +14,13 @@ from benchmarks import (
     idle,
     launch,
     long_queue,
-    overview,
     readings,
     reports,
     saving,
 )
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.past import overview
 from benchmarks.retention import sweep
 from benchmarks.serving import pages, redraw
 from benchmarks.simulation import simulator

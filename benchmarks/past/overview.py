@@ -1,6 +1,6 @@
 """The overview of a long history: its CPU time beside that of a report, and its longest piece.
 
-python -m benchmarks.overview 200000      # jobs
+python -m benchmarks.past.overview 200000      # jobs
 """
 
 from __future__ import annotations
