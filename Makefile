@@ -17,6 +17,7 @@
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
+#   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make generated  write the files that are made from the code: manual pages, references
 #   make package    the wheel and the sources, into dist/
 #   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
@@ -35,7 +36,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
   systemd mutants properties gpu-test gpu-accept gpu-wheels generated package package-test \
-  deb deb-test site site-serve venv
+  deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -116,6 +117,13 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+page-pictures: $(VENV)/.dev  # those of docs/page.md; it needs chromium
+	$(BIN)/python -m tools.pictures.page
+
+picture: $(VENV)/.dev
+	@$(BIN)/python -m tools.picture docs/pictures/session.svg
+	@$(BIN)/python -m tools.policy_pictures docs/pictures
 
 package: $(VENV)/.dev
 	$(BIN)/python -m hatchling build -d dist
