@@ -17,7 +17,14 @@
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
+#   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make generated  write the files that are made from the code: manual pages, references
+#   make package    the wheel and the sources, into dist/
+#   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
+#   make deb        a Debian package for this machine's Python, into dist/
+#   make deb-test   builds it twice, lints it, and tries it under a real systemd (root; needs what systemd does)
+#   make site       the documentation site, into site/; any warning is an error
+#   make site-serve the same while you write, on http://127.0.0.1:8000
 #   make venv       only the virtual environment, with all that developing needs
 #
 # Another Python: make check PYTHON=python3.12
@@ -28,7 +35,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels generated venv
+  systemd mutants properties gpu-test gpu-accept gpu-wheels generated package package-test \
+  deb deb-test picture site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.runtime
 	@$(BIN)/radrm demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.compiled
 	$(BIN)/python -m compileall -q radrm
 	$(BIN)/python -m pytest
 
@@ -103,11 +111,35 @@ gpu-wheels: $(BIN)/python
 
 generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference
+	$(BIN)/python -m tools.command_reference
 	$(BIN)/python -m tools.json_reference
 	$(BIN)/python -m tools.metrics_reference
 	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+picture: $(VENV)/.dev
+	@$(BIN)/python -m tools.picture docs/pictures/session.svg
+	@$(BIN)/python -m tools.policy_pictures docs/pictures
+
+package: $(VENV)/.dev
+	$(BIN)/python -m hatchling build -d dist
+
+package-test: $(VENV)/.dev
+	@$(BIN)/python -m tests.packaging.installed
+
+deb: $(VENV)/.dev
+	@$(BIN)/python -m tools.deb dist
+
+deb-test: $(VENV)/.dev
+	@$(BIN)/python -m tests.packaging.deb
+
+site: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html"
+
+site-serve: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict
 
 venv: $(VENV)/.dev
 
@@ -124,6 +156,13 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 	@$(PIP) --editable '.[dev]'
 	@$(BIN)/python -m compileall -q radrm
 	@touch $@ $(VENV)/.runtime
+
+# pytest rewrites and compiles the tests: once, before each of its workers does so for itself. What
+# is wrong with a test, the run after this one says.
+$(VENV)/.compiled: $(VENV)/.dev $(shell find tests -name '*.py')
+	@find tests -name 'test_*.py' | sort | xargs -P 2 -n 300 $(BIN)/python -m pytest -n 0 \
+	  --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true
+	@touch $@
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { \

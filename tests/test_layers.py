@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -43,6 +43,7 @@ _LISTING = re.compile(
 @dataclass(frozen=True)
 class Module:
     name: str
+    text: str
     tree: ast.Module
     is_package: bool
 
@@ -64,7 +65,8 @@ class Code:
             words = file.relative_to(folder.parent).with_suffix("").parts
             is_package = words[-1] == "__init__"
             name = ".".join(words[:-1] if is_package else words)
-            yield Module(name, ast.parse(file.read_text("utf-8"), str(file)), is_package)
+            text = file.read_text("utf-8")
+            yield Module(name, text, ast.parse(text, str(file)), is_package)
 
     @cached_property
     def imports(self) -> dict[str, set[str]]:
@@ -197,9 +199,15 @@ def shown(errors: list[str]) -> str:
 # ------------------------------------------------------------------ radrm itself
 
 
-@pytest.fixture(scope="module")
-def radrm() -> Code:
+@cache
+def code_of_radrm() -> Code:
+    """Read once for all who ask in a process: to parse it takes seconds."""
     return Code(REPOSITORY / "radrm")
+
+
+@pytest.fixture
+def radrm() -> Code:
+    return code_of_radrm()
 
 
 def test_every_file_is_listed_where_its_folder_lists_files(radrm: Code) -> None:

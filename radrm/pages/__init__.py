@@ -3,4 +3,7 @@
 The files, in the order in which they may import one another:
     style     the stylesheet: light and dark by custom properties
     charts/   curves, bars and Gantt charts as figures
+    document  a page as one HTML file
+    summary   an overview of a time in words
+    overview  an overview of a time as figures and tables
 """

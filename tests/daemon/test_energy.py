@@ -49,6 +49,14 @@ def test_the_parts_are_the_meter_also_after_a_kill(home: DaemonHome) -> None:
     assert {row["job"]: row["gpu_s"] for row in after["rows"]} == {
         job_id: row["gpu_s"] for job_id, row in held.items()
     }
+    looked = home.ask("overview", since=0)
+    assert looked["total"]["gpu_s"] == pytest.approx(after["total"]["gpu_s"])
+    assert sorted(bar["job"] for bar in looked["bars"]) == [str(light), str(heavy)]
+    (declared,) = looked["estimators"]
+    assert (declared["estimator"], declared["runs"]) == ("declared", 2)
+    page = home.radrm("report", "--html", "-", "--since", "1d").stdout
+    assert page.startswith("<!doctype html>") and page.endswith("</html>\n")
+    assert "<script" not in page and "2 jobs of 1 user ended" in page
     listed = home.ask("history", since=0)
     assert sorted(job["id"] for job in listed["jobs"]) == [light, heavy]
     assert listed["sums"]["gpu_s"] == pytest.approx(after["total"]["gpu_s"])

@@ -13,8 +13,6 @@ from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from radrm.cli.show.styled import Part
     from radrm.client.text import Document
 
@@ -25,12 +23,15 @@ PARAMETERS = (
     SINCE,
     UNTIL,
     Parameter("energy", FLAG, "Only energy, with its shares.", flags=("--energy",)),
-    Parameter("html", TEXT, "Write the report into an HTML file.", "FILE", ("--html",)),
+    Parameter("overview", FLAG, "How the server did: waiting, use, deaths.", flags=("--overview",)),
+    Parameter("html", TEXT, "Write it all into an HTML file, with charts.", "FILE", ("--html",)),
     JSON,
 )
 
 
-def report(by: str, since: str, until: str, energy: bool, html: str, as_json: bool) -> None:
+def report(
+    by: str, since: str, until: str, energy: bool, overview: bool, html: str, as_json: bool
+) -> None:
     """Show what users, jobs or GPUs have used: GPU-hours, energy, cost.
 
     JOBS: jobs that ended in that time. OOM: out-of-memory deaths. WAITED: the mean. Jobs that share
@@ -41,6 +42,8 @@ def report(by: str, since: str, until: str, energy: bool, html: str, as_json: bo
       radrm report
       radrm report --by day --since 2030-01-01 --until 2030-02-01
       radrm report --by job --since 12h --html report.html
+      radrm report --html - --since 30d > report.html
+      radrm report --overview --since 30d
       radrm report --energy --by gpu
     """
     what = by or "user"
@@ -48,31 +51,53 @@ def report(by: str, since: str, until: str, energy: bool, html: str, as_json: bo
         raise UsageError(f"--by: {what!r} is none of {', '.join(BY)}; write --by user")
     if html and as_json:
         raise UsageError("--html and --json exclude each other; name one")
+    if overview and (by or energy):
+        given = "--energy" if energy else "--by"
+        raise UsageError(f"--overview and {given} exclude each other; name one")
     question, page = ("energy", energy_page) if energy else ("report", report_page)
     times = period(since, until)
     with Client() as client:
         begin_s, end_s = times(client.ask("ping")["now"])
-        asked = [what] if by or not html else ["user", "gpu", "day"]
+        asked = [] if overview else [what] if by or not html else ["user", "gpu", "day"]
         answers = [client.ask(question, by=each, since=begin_s, until=end_s) for each in asked]
+        looked = None
+        if overview or (html and not energy):
+            looked = client.ask("overview", since=begin_s, until=end_s)
     if as_json:
-        print_json(answers[0])
+        print_json(looked if overview else answers[0])
     elif html:
-        _write(html, "Energy" if energy else "GPU use", answers, page)
+        sections = [
+            (f"By {'GPU' if each['by'] == 'gpu' else each['by']}", page(each)) for each in answers
+        ]
+        _write(html, "Energy" if energy else "GPU use", sections, looked)
+    elif looked is not None:
+        from radrm.pages.summary import incomplete, summary
+
+        show(*[Styled(plain(line)) for line in summary(looked)])
+        show(*[Styled(plain(line), "dim") for line in incomplete(looked)])
     else:
         show(*page(answers[0]))
 
 
 def _write(
-    path: str, title: str, answers: list[Document], page: Callable[[Document], list[Part]]
+    path: str, title: str, sections: list[tuple[str, list[Part]]], looked: Document | None
 ) -> None:
     import os
+    import sys
 
     from radrm.cli.show.past.web import web_page
+    from radrm.pages.overview import overview_parts
 
-    sections = [(f"By {each['by']}", page(each)) for each in answers]
+    lead = overview_parts(looked) if looked is not None else []
+    text = web_page(f"{title} of {os.uname().nodename}", sections, lead)
+    written = text.encode("utf-8", "replace")
+    if path == "-":
+        sys.stdout.buffer.write(written)
+        sys.stdout.buffer.flush()
+        return
     try:
-        with open(path, "w", encoding="utf-8", errors="replace") as file:
-            file.write(web_page(f"{title} of {os.uname().nodename}", sections))
+        with open(path, "wb") as file:
+            file.write(written)
     except OSError as error:
         raise Refused(f"cannot write {plain(path)}: {error.strerror}; name another file") from None
     show(Styled(f"Wrote {plain(path)}"))

@@ -13,6 +13,7 @@ from radrm.core.words import Collocation
 from radrm.daemon.answers.energy import energy
 from radrm.daemon.answers.limits import limits
 from radrm.daemon.answers.past.history import history
+from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
@@ -297,6 +298,7 @@ QUESTIONS: dict[str, Question] = {
     "energy": energy,
     "report": report,
     "history": history,
+    "overview": overview,
     "check": check,
     "adoptable": which_process,
     "limits": limits,

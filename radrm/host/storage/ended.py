@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from radrm.core.records import Instant
-from radrm.core.words import JobState, Outcome
+from radrm.core.words import Collocation, JobState, Outcome
 from radrm.host.storage.database import DAMAGE, Database
 from radrm.host.storage.schema import ENDED, OWNER
 
@@ -21,6 +21,7 @@ AT_ONCE = 50
 ATTEMPTS_AT_ONCE = 200
 
 _T = TypeVar("_T")
+_A = TypeVar("_A", bound="PastAttempt")
 
 _NEXT = f"""
 SELECT {ENDED}, id, record FROM jobs WHERE final AND {OWNER} = ?1 AND {ENDED} >= ?2
@@ -54,10 +55,12 @@ class PastJob(msgspec.Struct, frozen=True):
 
 class _Share(msgspec.Struct, frozen=True):
     device: str | None
+    reserved_mib: int = 0
 
 
 class _Placement(msgspec.Struct, frozen=True):
     shares: tuple[_Share, ...]
+    collocation: Collocation = Collocation.EXCLUSIVE
 
 
 class PastAttempt(msgspec.Struct, frozen=True):
@@ -93,8 +96,35 @@ class PastAttempt(msgspec.Struct, frozen=True):
         return end.wall_s - max(0.0, lasting_s), end.wall_s
 
 
+class PastUse(msgspec.Struct, frozen=True):
+    """What an attempt was measured to use on one device, as in `Usage`."""
+
+    device: str
+    peak_mib: int | None = None
+    smact_mean: float | None = None
+    shared: bool = False
+
+
+class UsedAttempt(PastAttempt, frozen=True):
+    """An attempt with what it used."""
+
+    usage: tuple[PastUse, ...] = ()
+
+    @property
+    def peak_mib(self) -> int | None:
+        """The peak of its fullest device."""
+        return max((u.peak_mib for u in self.usage if u.peak_mib is not None), default=None)
+
+    def reserved_mib(self, device: str) -> int | None:
+        """MiB that were reserved on a device at last; None: the whole device."""
+        if self.placement.collocation.whole_device:
+            return None
+        return sum(s.reserved_mib for s in self.placement.shares if s.device == device)
+
+
 _JOB = msgspec.json.Decoder(PastJob)
 _ATTEMPT = msgspec.json.Decoder(PastAttempt)
+_USED = msgspec.json.Decoder(UsedAttempt)
 
 
 class EndedJobs:
@@ -115,6 +145,15 @@ class EndedJobs:
 
     def attempts(self, job_ids: Sequence[int]) -> Iterator[list[PastAttempt]]:
         """Yield the attempts of these jobs that were really made, by job, oldest first."""
+        return self._attempts(job_ids, _ATTEMPT)
+
+    def used(self, job_ids: Sequence[int]) -> Iterator[list[UsedAttempt]]:
+        """Yield the same with what the attempts used."""
+        return self._attempts(job_ids, _USED)
+
+    def _attempts(
+        self, job_ids: Sequence[int], decoder: msgspec.json.Decoder[_A]
+    ) -> Iterator[list[_A]]:
         given = ",".join("?" * len(job_ids))
         query = (
             f"SELECT job_id, serial, record FROM attempts WHERE job_id IN ({given}) "
@@ -123,7 +162,7 @@ class EndedJobs:
         place = (-1, -1)
         while rows := self._db.execute(query, (*job_ids, *place, ATTEMPTS_AT_ONCE)).fetchall():
             place = rows[-1][:2]
-            found = [self._read(_ATTEMPT, text, "an attempt") for _, _, text in rows]
+            found = [self._read(decoder, text, "an attempt") for _, _, text in rows]
             yield [each for each in found if not each.void]
             if len(rows) < ATTEMPTS_AT_ONCE:
                 return

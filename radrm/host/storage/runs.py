@@ -10,7 +10,7 @@ retention has removed are in the table `learned`, with the job's name.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -54,6 +54,10 @@ class Said:
     length: str | None = None
     resumed: bool = False
     sm_rate: float | None = None
+
+
+class _Told(msgspec.Struct, frozen=True):
+    told: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,17 @@ class PastRuns:
             cuda: float(by_user.get(uid, median(by_user.values())))
             for cuda, by_user in found.items()
         }
+
+    def told(self, serials: Sequence[int]) -> list[tuple[int, dict[str, float]]]:
+        """What the estimators had said (MiB) of these attempts, as far as they have shown what
+        their jobs need."""
+        given = ",".join("?" * len(serials))
+        query = f"SELECT serial, record FROM runs WHERE serial IN ({given}) AND {_OF_JOBS}"
+        found = []
+        for serial, said in self._db.execute(query, tuple(serials)):
+            with contextlib.suppress(*DAMAGE):
+                found.append((serial, msgspec.json.decode(said, type=_Told).told))
+        return found
 
     def _read(
         self, condition: str, *arguments: Any, attempts: tuple[str, str] = _ALL

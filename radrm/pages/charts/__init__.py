@@ -19,7 +19,7 @@ from radrm.pages.charts.bars import Bin, bars
 from radrm.pages.charts.curves import Limit, Series, curves
 from radrm.pages.charts.gantt import GanttBar, GanttRow, gantt
 from radrm.pages.charts.kinds import PLAIN, Kind
-from radrm.pages.charts.scales import Axis, counts, durations, numbers, shares, sizes
+from radrm.pages.charts.scales import Axis, counts, durations, numbers, shares, short_span, sizes
 
 __all__ = [
     "PLAIN",
@@ -37,5 +37,6 @@ __all__ = [
     "gantt",
     "numbers",
     "shares",
+    "short_span",
     "sizes",
 ]

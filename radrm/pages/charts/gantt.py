@@ -20,6 +20,8 @@ _LANE, _THIN, _GAP = 16.0, 8.0, 7.0
 _LEAST = 1.5
 """The width of the shortest bar."""
 _CHARACTERS = 80
+_MOST_CHARACTERS = 600_000
+"""The size of all bars of a chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ def gantt(
         drawn += len(found)
         placed.append(found)
     left_out += sum(len(row.bars) for row in rows[MOST_ROWS:])
-    y, used = 6.0, set()
+    y, room = 6.0, _MOST_CHARACTERS
+    used: set[int] = set()
     for row, found in zip(rows, placed, strict=False):
         lanes = 1 + max((each.lane for each in found), default=0)
         height = _LANE if lanes <= 4 else _THIN
@@ -90,8 +93,12 @@ def gantt(
             f"{safe(shortened(row.label, frame.left - 4, SIZE))}</text>"
         )
         for each in found:
+            if room <= 0:
+                left_out += 1
+                continue
             used.add(each.bar.kind)
             frame.body.append(_bar(frame.name, each, y + each.lane * height, height, kinds))
+            room -= len(frame.body[-1])
         y += lanes * height + _GAP
         frame.body.append(f'<path class="grid" d="M0 {at(y - _GAP / 2)}H{at(frame.right)}"/>')
     frame.height = y + BOTTOM + (0.0 if drawn else 40.0)
@@ -143,7 +150,7 @@ def _bar(figure: str, each: _Placed, y: float, height: float, kinds: Sequence[Ki
     shape = (
         f"<g><title>{safe(', '.join(filter(None, words)))}</title>"
         f'<rect {paint(figure, bar.kind, kind)} x="{at(each.x)}" y="{at(y + 0.5)}" '
-        f'width="{at(each.width)}" height="{at(height - 1)}" rx="1"/>'
+        f'width="{at(max(_LEAST, each.width - 0.8))}" height="{at(height - 1)}" rx="1"/>'
     )
     text = shortened(label, each.width - 8, SIZE) if height >= _LANE else ""
     if text:

@@ -6,12 +6,13 @@ Times are shown as local time. Values that a chart cannot show are unknown (`kno
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from radrm.client.amounts import number, span
-from radrm.core.units import show_mib
+from radrm.client.amounts import number
+from radrm.core.units import show_mib, show_seconds
 
 _LARGEST = 1e15
 _LAST_S = 2.0**36
@@ -41,7 +42,7 @@ class Axis:
 
     def ticks(self, largest: float, most: int = 5) -> list[float]:
         """Return the ticks from zero on, at most `most` + 1; the last is the axis' upper end."""
-        high = self.top if self.fixed else max(self.top, largest, 0.0)
+        high = self.top if self.fixed else max(self.top, largest, 0.0) or 1.0
         step = self.step(max(high / most, 1e-9))
         return [step * place for place in range(max(1, math.ceil(high / step - 1e-9)) + 1)]
 
@@ -93,14 +94,20 @@ def sizes(title: str, top_mib: float = 0.0) -> Axis:
 
 def durations(title: str) -> Axis:
     """Durations in seconds."""
-    return Axis(title, span, _time_step, 1.0)
+    return Axis(title, short_span, _time_step, 1.0)
+
+
+def short_span(seconds: float) -> str:
+    """Return a duration without zeros at its end: `2h`, `2h30m`."""
+    text = show_seconds(seconds)
+    return re.sub(r"(?<=[dhm])00[hms]$", "", text)
 
 
 def elapsed_ticks(begin_s: float, end_s: float, most: int = 6) -> list[tuple[float, str]]:
     """Return ticks of a time that is counted from a beginning, and their texts."""
     step = _time_step(max((end_s - begin_s) / most, 1.0))
     first = math.ceil(begin_s / step)
-    return [(step * n, span(step * n)) for n in range(first, math.floor(end_s / step) + 1)]
+    return [(step * n, short_span(step * n)) for n in range(first, math.floor(end_s / step) + 1)]
 
 
 def clock_ticks(begin_s: float, end_s: float, most: int = 6) -> list[tuple[float, str]]:

@@ -30,7 +30,8 @@ def points_of(folder: Path) -> set[str]:
 
 
 def _in_file(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    text = path.read_text("utf-8")
+    for node in ast.walk(ast.parse(text)) if f"{_CALL}(" in text else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _CALL:
             point = node.args[0]
             if not isinstance(point, ast.Constant) or not isinstance(point.value, str):

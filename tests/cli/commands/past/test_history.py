@@ -15,6 +15,7 @@ import radrm.cli.commands.usage
 from radrm.cli.app import make_app
 from tests.cli.fakes import NOW, Script, job
 from tests.cli.show.test_past import DAY, past, report, sums
+from tests.pages.test_overview import lively
 
 
 def run(
@@ -48,16 +49,28 @@ def test_usage_of_some_users_adds_up_the_others(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_report_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    done, client = run(monkeypatch, "report", "--html", str(file), report=USERS)
+    file, looked = tmp_path / "report.html", lively().overview()
+    answers = {"report": USERS, "overview": looked}
+    done, client = run(monkeypatch, "report", "--html", str(file), **answers)
     assert done.output == f"Wrote {file}\n"
     assert [words["by"] for op, words in client.asked if op == "report"] == ["user", "gpu", "day"]
     page = file.read_text()
-    assert "&lt;b&gt;eve" in page and "<b>eve" not in page and page.count("<table>") == 3
-    _, client = run(monkeypatch, "report", "--html", str(file), "--by", "user", report=USERS)
-    assert client.ops() == ["ping", "report"]
-    done, _ = run(monkeypatch, "report", "--html", str(tmp_path), report=USERS)
+    assert "&lt;b&gt;eve" in page and "<b>eve" not in page and page.count("<svg xmlns") == 8
+    _, client = run(monkeypatch, "report", "--html", str(file), "--by", "user", **answers)
+    assert client.ops() == ["ping", "report", "overview"]
+    done, _ = run(monkeypatch, "report", "--html", "-", **answers)
+    assert done.output.endswith("</html>\n")
+    done, _ = run(monkeypatch, "report", "--html", str(tmp_path), **answers)
     assert "cannot write" in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_an_overview_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = lively().overview()
+    done, client = run(monkeypatch, "report", "--overview", overview=looked)
+    assert client.asked[1] == ("overview", {"since": NOW - 7 * DAY, "until": NOW})
+    assert "4 jobs of 1 user ended on this server" in done.output
+    done, _ = run(monkeypatch, "report", "--overview", "--json", overview=looked)
+    assert json.loads(done.output) == looked
 
 
 def test_the_history_asks_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:

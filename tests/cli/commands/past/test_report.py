@@ -78,6 +78,8 @@ def test_times(
 
 MISTAKES = [
     (["--html", "x", "--json"], "--html and --json exclude each other"),
+    (["--overview", "--by", "user"], "--overview and --by exclude each other"),
+    (["--overview", "--energy"], "--overview and --energy exclude each other"),
     (["--energy", "--by", "colour"], "--by: 'colour' is none of user, job, gpu, day, group"),
     (["--energy", "--since", "1d", "--until", "2d"], "--since 1d is not before --until 2d"),
     (["--energy", "--since", "soon"], "neither a time span nor a date; write 7d, 12h, 2030-01"),

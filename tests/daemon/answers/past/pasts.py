@@ -20,11 +20,13 @@ from radrm.core.records import (
 )
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.daemon.answers.past.history import history
+from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.serving.in_line import InLine
 from radrm.daemon.serving.turns import finish
 from radrm.deadlines.costs import Costs, Zone
-from radrm.host.storage.ended import PastAttempt, PastJob
+from radrm.host.storage.ended import PastAttempt, PastJob, UsedAttempt
+from radrm.host.storage.energy import EnergyRow
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -69,6 +71,8 @@ class Past:
     costs: Costs = field(default_factory=Costs)
     gpus: tuple[str, ...] = ("A", "B")
     removed_until: float | None = None
+    told: dict[int, dict[str, float]] = field(default_factory=dict)
+    energy: tuple[EnergyRow, ...] = ()
 
     def of_user(self, uid: int, begin_s: float, end_s: float) -> Iterator[list[PastJob]]:
         found = [
@@ -87,6 +91,16 @@ class Past:
             for each in self.attempts
             if each.job_id in ids
         ]
+
+    def used(self, ids: Sequence[int]) -> Iterator[list[UsedAttempt]]:
+        yield [
+            msgspec.convert(msgspec.to_builtins(each), UsedAttempt)
+            for each in self.attempts
+            if each.job_id in ids
+        ]
+
+    def rows_of_energy(self, begin_s: int, end_s: int, by: str) -> list[EnergyRow]:
+        return [each for each in self.energy if begin_s <= each.hour_s < end_s]
 
     @property
     def loop(self) -> Any:
@@ -108,19 +122,29 @@ class Past:
             ),
             store=SimpleNamespace(
                 job=known.get,
-                ended=SimpleNamespace(of_user=self.of_user, attempts=self.attempts_of),
+                ended=SimpleNamespace(
+                    of_user=self.of_user, attempts=self.attempts_of, used=self.used
+                ),
+                runs=SimpleNamespace(
+                    told=lambda serials: [(n, self.told[n]) for n in serials if n in self.told]
+                ),
                 rows=SimpleNamespace(
                     users=lambda: iter(sorted({each.spec.uid for each in self.jobs})),
                     removed_until=lambda: self.removed_until,
                 ),
                 energy=SimpleNamespace(
-                    first_hour_s=lambda: None, hour_of=lambda s: int(s - s % HOUR_S)
+                    first_hour_s=lambda: min((e.hour_s for e in self.energy), default=None),
+                    hour_of=lambda s: int(s - s % HOUR_S),
+                    sums=self.rows_of_energy,
                 ),
             ),
         )
 
     def report(self, by: str = "user", since: float = MIDNIGHT, **words: Any) -> Any:
         return finish(report(self.loop, {"by": by, "since": since, **words}, 1000))
+
+    def overview(self, since: float = MIDNIGHT, **words: Any) -> Any:
+        return finish(overview(self.loop, {"since": since, **words}, 1000))
 
     def history(self, since: float = MIDNIGHT, **words: Any) -> Any:
         return finish(history(self.loop, {"since": since, **words}, 1000))

@@ -1,0 +1,140 @@
+"""Commands of the documentation, read by the parsers of the commands themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from typer.main import get_command
+
+from radrm.cli.app import make_app
+from radrm.cli.listing import ALIASES
+from radrm.cli.settings import RULE_TABLES, registry_of
+from radrm.config import Config, with_set
+from radrm.errors import RadrmError
+from radrm.jobfile.command_line import HOSTS, SUBMIT_FLAGS, parse_edit, parse_run, parse_submit
+from radrm.jobfile.parsing import parse_words
+from radrm.jobfile.radfile import wrap_command
+from radrm.jobfile.slurm.translation import translate
+from radrm.jobfile.slurm.words import read as read_slurm
+from radrm.wiring import REGISTRIES
+
+_LACKS = ("MissingParameter", "NoArgsIsHelpError", "BadOptionUsage")
+"""Errors of click for a command line that lacks something."""
+_OWN_OPTIONS = ("estimate",)
+"""Commands that take the options of a job besides their own."""
+
+
+@cache
+def application() -> Any:
+    """The click application of all commands."""
+    return get_command(make_app())
+
+
+def mistake(words: Sequence[str], spoken: bool = False) -> str | None:
+    """What is wrong with the words behind `radrm`. None: nothing.
+
+    A command that is only spoken of may lack arguments and have placeholders.
+    """
+    if "--help" in words:
+        words, spoken = [word for word in words if word != "--help"], True
+    try:
+        _parse(_filled(words) if spoken else list(words), spoken)
+    except RadrmError as error:
+        return str(error)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        if spoken and type(error).__name__ in _LACKS:
+            return None
+        return error.format_message()
+    return None
+
+
+def _parse(words: list[str], spoken: bool) -> None:
+    """Raises `RadrmError`, or click's error of a wrong command line."""
+    if words[:1] == ["-H"]:
+        words = words[2:]
+    if not words or words[0].startswith("-") or words[0] in ("help", "--help", "--version"):
+        return
+    name, rest = ALIASES.get(words[0], words[0]), words[1:]
+    if name in ("submit", "run", "edit"):
+        _of_the_option_table(name, rest, spoken)
+        return
+    command = application()
+    words = [name, *rest]
+    while hasattr(command, "commands") and words:
+        _, command, words = command.resolve_command(command.context_class(command), words)
+    if hasattr(command, "commands"):
+        return  # a group, spoken of
+    context = command.make_context(name, words)
+    if name in _OWN_OPTIONS:
+        given = [*(context.params["files"] or ()), *context.args]
+        parse_words([word for word in given if word.startswith("--")], "command line")
+    _check_values(context.params)
+
+
+def _of_the_option_table(name: str, words: list[str], spoken: bool) -> None:
+    words = [word for word in words if not word.startswith(f"--{HOSTS}=")]
+    if f"--{HOSTS}" in words:
+        at = words.index(f"--{HOSTS}")
+        del words[at : at + 2]
+    if name == "edit":
+        words = [word for word in words if word != "--json"]
+        jobs = [] if any(not word.startswith("-") for word in words) else ["12"]
+        options = [] if any(word.startswith("-") for word in words) else ["--priority=1"]
+        parse_edit([*words, *jobs, *options] if spoken else words)
+    elif name == "run":
+        command = [] if "--" in words or not spoken else ["--", "true"]
+        parse_run([*words, *command])
+    elif "--slurm" in words:
+        options, _ = read_slurm([w for w in words if w != "--slurm"], "command line", SUBMIT_FLAGS)
+        translate([o for o in options if o.name != "wrap"], "/", "here", SUBMIT_FLAGS)
+    else:
+        command = [] if "--" in words or not spoken else ["a", "b"]  # a value, and a file
+        request = parse_submit([*words, *command])
+        if request.command:
+            wrap_command(request.command, request.raw_options)
+
+
+def _check_values(given: dict[str, Any]) -> None:
+    """Raises `RadrmError` for settings and rules that are not there."""
+    config = Config()
+    for setting in given.get("settings") or given.get("set") or ():
+        if not setting.startswith(("policy.", "life.", "KEY=")):  # what only simulations have
+            config = with_set(config, setting)
+    for table, key in RULE_TABLES.items():
+        value = given.get(key)
+        names = [value] if isinstance(value, str) else value or []
+        for name in re.split("[,+]", ",".join(names)) if names else ():
+            known = {*REGISTRIES[registry_of(table)], "all", "oracle", "guess", "none", "recorded"}
+            if name not in known and not name.isupper():
+                raise RadrmError(f"there is no {key} {name}")
+
+
+# ------------------------------------------------------------------ placeholders
+
+_MEANT = {
+    "…": "mail",
+    "COMMAND": "status",
+    "N": "1",
+    "X": "0.5",
+    "PID": "4711",
+    "[GPU]": "0",
+    "WHAT": "user",
+}
+
+
+def _filled(words: Sequence[str]) -> list[str]:
+    """The words with values in place of placeholders: `[--attempt N]`, `JOB...`, `--gpus=N`."""
+    found = []
+    for word in words:
+        word = word.replace("[", "").replace("]", "").rstrip("….") if "[" in word else word
+        word = word.strip("[]").removesuffix("...")
+        name, equals, value = word.partition("=")
+        word = f"{name}={_MEANT.get(value, value)}" if equals else _MEANT.get(word, word)
+        if word:
+            found.append(word)
+    return found
