@@ -49,7 +49,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "calls": lambda: calls.measure(rounds=1),
     "sweep": lambda: sweep.measure(count=300),
     "redraw": lambda: redraw.measure(jobs=30, pictures=1),
-    "scrapes": lambda: scrapes.measure(20, 1, commands=4, rounds=1, fresh_s=0.0, agent=False),
+    "scrapes": lambda: scrapes.measure(20, 1, 1, seconds=0.05, fresh_s=0.0, every_look=False),
 }
 
 

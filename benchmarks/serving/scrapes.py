@@ -1,10 +1,10 @@
 """What it costs to look at a daemon: a scrape of /metrics, and the decisions beside all who look.
 
-A scrape is asked over HTTP after a job has changed, so that nothing of the answer is kept. Then
-short jobs change again and again, in turns alone and beside those who look: a scraper each second,
-`radrm status --follow`, a coding agent that asks `queue_pressure` each second and, if the web page
-is there, a reader of it. The daemon's own histogram tells the time of its decisions; how long a
-command takes until it is answered is measured here.
+A scrape is asked over HTTP after a job has changed, so that nothing of the answer is kept. Then a
+job changes again and again, in turns alone and beside those who look: a scraper each second,
+`radrm status --follow`, a coding agent that asks `queue_pressure` each second, and the web page.
+The daemon's own histogram tells the time of its decisions; how long a command takes until it is
+answered is measured here.
 
     python -m benchmarks.serving.scrapes
 """
@@ -12,15 +12,18 @@ command takes until it is answered is measured here.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from statistics import median
 from typing import Any
+
+import psutil
 
 from benchmarks.real import occupy, running_daemon, submit
 from benchmarks.table import Row, median_ms, p95_ms
@@ -32,6 +35,7 @@ MOST_SLOWER = 2.0
 GPUS = 8
 EVERY_S = 1.0
 _PATIENCE_S = 1200.0
+_NOWHERE = subprocess.DEVNULL
 _FRESH_S = 1.05
 """The server of /metrics gives an answer to others for a second."""
 
@@ -39,26 +43,30 @@ _FRESH_S = 1.05
 def measure(
     jobs: int = 10_000,
     scrapes: int = 40,
-    commands: int = 200,
-    rounds: int = 4,
+    rounds: int = 12,
+    seconds: float = 2.0,
     fresh_s: float = _FRESH_S,
-    agent: bool = True,
+    every_look: bool = True,
 ) -> list[Row]:
-    with running_daemon(devices=GPUS) as home, served(home) as url:
+    with running_daemon(devices=GPUS) as home, served(home) as (url, server):
         occupy(home, GPUS, duration="1h")
         tickets, _ = submit(home, ("true",), jobs, gpus="2", duration="10m")
         wait_until(lambda: _waiting(home) >= jobs, "all to be taken in", patience_s=_PATIENCE_S)
         changed = tickets[len(tickets) // 2]
+        used_s = _cpu_s(server)
         times = _scrapes(home, url, changed, scrapes, fresh_s)
+        used_s = (_cpu_s(server) - used_s) / scrapes
         alone, beside = _Decided(), _Decided()
-        for _ in range(rounds):
-            _decide(home, changed, commands, alone)
-            with looked_at(home, url, agent):
-                _decide(home, changed, commands, beside)
+        with looked_at(home, url, every_look) as pause:
+            for _ in range(rounds):
+                with pause():
+                    _decide(home, changed, seconds, alone)
+                _decide(home, changed, seconds, beside)
         home.ask("cancel", state="pending")
     slower = beside.p99_s / alone.p99_s
     waits = p99(beside.commands_s) / p99(alone.commands_s)
-    of_all = f"median {median_ms(times):.1f} ms, of {len(times)}"
+    of_all = f"median {median_ms(times):.1f} ms, of {len(times)}; its server takes "
+    of_all += f"{used_s * 1e3:.1f} ms of CPU time for each"
     return [
         Row(f"/metrics, {jobs:,} jobs, {GPUS} GPUs: p95", p95_ms(times), LIMIT_MS, "ms", of_all),
         Row(
@@ -117,6 +125,11 @@ def _waiting(home: DaemonHome) -> int:
     return int(home.ask("page", limit=1)["counts"].get("PENDING", 0))
 
 
+def _cpu_s(pid: int) -> float:
+    used = psutil.Process(pid).cpu_times()
+    return used.user + used.system
+
+
 def _fetch(url: str) -> float:
     """Seconds of a scrape. A bare connection: what Python's client does is no part of it."""
     host, port = url.split("/")[2].split(":")
@@ -140,12 +153,13 @@ def _scrapes(home: DaemonHome, url: str, changed: str, count: int, fresh_s: floa
     return found
 
 
-def _decide(home: DaemonHome, changed: str, commands: int, into: _Decided) -> None:
-    """Change a waiting job again and again."""
+def _decide(home: DaemonHome, changed: str, seconds: float, into: _Decided) -> None:
+    """Change a waiting job again and again for this time."""
     before = home.ask("metrics")["decision_s"]
-    for number in range(commands):
-        began = time.perf_counter()
-        home.ask("release" if number % 2 else "hold", jobs=[changed])
+    until, held = time.perf_counter() + seconds, False
+    while (began := time.perf_counter()) < until:
+        held = not held
+        home.ask("hold" if held else "release", jobs=[changed])
         into.commands_s.append(time.perf_counter() - began)
     into.add(before, home.ask("metrics")["decision_s"])
 
@@ -154,24 +168,49 @@ def _decide(home: DaemonHome, changed: str, commands: int, into: _Decided) -> No
 
 
 @contextmanager
-def served(home: DaemonHome) -> Iterator[str]:
-    """`radrm metrics --listen` on a free port: its address."""
+def served(home: DaemonHome) -> Iterator[tuple[str, int]]:
+    """`radrm metrics --listen` on a free port: its address, and its pid."""
     with _process(home, "metrics", "--listen", "0", stderr=subprocess.PIPE) as server:
         assert server.stderr is not None
-        yield server.stderr.readline().decode().split()[1].rstrip(";")
+        yield server.stderr.readline().decode().split()[1].rstrip(";"), server.pid
+
+
+Pause = Callable[[], AbstractContextManager[None]]
 
 
 @contextmanager
-def looked_at(home: DaemonHome, url: str, agent: bool) -> Iterator[None]:
-    """Let all kinds of clients look while the block runs."""
+def looked_at(home: DaemonHome, url: str, every_look: bool) -> Iterator[Pause]:
+    """Let all kinds of clients look while the block runs, but for the blocks of a pause: their
+    processes are stopped there, and go on with what is overdue."""
     with ExitStack() as stack:
-        stack.enter_context(_process(home, "status", "--follow", stdout=subprocess.DEVNULL))
+        stack.enter_context(_process(home, "status", "--follow", stdout=_NOWHERE))
         looks: list[Looking] = [lambda over, once: _scrape(url, over, once)]
-        looks += [_agent_of(home)] * agent
+        if every_look:  # these take long to start
+            page = f"{home.folder}/page"
+            stack.enter_context(
+                _process(
+                    home, "serve", "--socket", page, "--no-token", stdout=_NOWHERE, stderr=_NOWHERE
+                )
+            )
+            looks += [_agent_of(home), lambda over, once: _live(page, over, once)]
         seen = [stack.enter_context(_thread(each)) for each in looks]
         for each in seen:
             wait_until(each.is_set, "the first answer of those who look")
-        yield
+
+        @contextmanager
+        def pause() -> Iterator[None]:
+            assert home.process is not None
+            children = psutil.Process().children()
+            looking = [each for each in children if each.pid != home.process.pid]
+            for each in looking:
+                each.suspend()
+            try:
+                yield
+            finally:
+                for each in looking:
+                    each.resume()
+
+        yield pause
 
 
 @contextmanager
@@ -208,6 +247,22 @@ def _scrape(url: str, over: threading.Event, once: threading.Event) -> None:
         _fetch(url)
         once.set()
         over.wait(EVERY_S)
+
+
+def _live(page: str, over: threading.Event, once: threading.Event) -> None:
+    """Read the changes of the first page, as a browser does."""
+    wait_until(lambda: os.path.exists(page), "the page")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(page)
+        server.settimeout(EVERY_S)
+        server.sendall(b"GET /events?view=overview HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not over.is_set():
+            with suppress(TimeoutError):
+                text = server.recv(1 << 16)
+                if not text or text.startswith(b"HTTP/1.1 4"):
+                    raise AssertionError(f"the page is not live: {text[:200]!r}")
+                if b"data: " in text:
+                    once.set()
 
 
 def _agent_of(home: DaemonHome) -> Looking:
