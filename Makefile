@@ -36,7 +36,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
   systemd mutants properties gpu-test gpu-accept gpu-wheels generated package package-test \
-  deb deb-test picture site site-serve venv
+  deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -117,6 +117,9 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+page-pictures: $(VENV)/.dev  # those of docs/page.md; it needs chromium
+	$(BIN)/python -m tools.pictures.page
 
 picture: $(VENV)/.dev
 	@$(BIN)/python -m tools.picture docs/pictures/session.svg

@@ -20,6 +20,7 @@ from benchmarks import (
 )
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.past import overview
 from benchmarks.retention import sweep
 from benchmarks.serving import pages, redraw
 from benchmarks.simulation import simulator
@@ -28,7 +29,7 @@ from benchmarks.table import Row
 
 BENCHMARKS = (
     *(commands, launch, bulk, long_queue, pages, readings, saving, reports, idle, simulator),
-    *(steering, specon_runs, calls, sweep, redraw),
+    *(steering, specon_runs, calls, sweep, redraw, overview),
 )
 
 

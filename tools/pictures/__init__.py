@@ -1,0 +1,5 @@
+"""Pictures of a real radrm for the documents.
+
+The files, in the order in which they may import one another:
+    page  the web page, by Chromium
+"""
