@@ -118,12 +118,12 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
 
-page-pictures: $(VENV)/.dev  # those of docs/page.md; it needs chromium
+page-pictures: $(VENV)/.dev # those of docs/page.md; it needs chromium
 	$(BIN)/python -m tools.pictures.page
 
 picture: $(VENV)/.dev
-	@$(BIN)/python -m tools.picture docs/pictures/session.svg
-	@$(BIN)/python -m tools.policy_pictures docs/pictures
+	@$(BIN)/python -m tools.pictures.session docs/pictures/session.svg
+	@$(BIN)/python -m tools.pictures.policies docs/pictures
 
 package: $(VENV)/.dev
 	$(BIN)/python -m hatchling build -d dist

@@ -43,6 +43,7 @@ from radrm.jobfile.command_line import STDIN, SubmitRequest, check_edit
 from radrm.jobfile.confirmation import notes_on
 from radrm.jobfile.options import MOMENTS
 from radrm.jobfile.parsing import dated
+from radrm.jobfile.values import shown
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -115,6 +116,7 @@ class Client:
             raise UsageError("submit: params cannot be standard input; name a file")
         if isinstance(job, (str, os.PathLike)):
             file = os.fspath(job)
+            _refuse_odd(file)
             if file in (STDIN, ""):
                 raise UsageError(f"submit: {file!r} is not a job file; name a file, or a list")
             if " " in file and not os.path.exists(file):
@@ -124,9 +126,7 @@ class Client:
                 )
             request = SubmitRequest(raw, files=(file,))
         else:
-            words = tuple(os.fspath(word) for word in job)
-            if not words:
-                raise UsageError('submit: no command; write one as ["python", "train.py"]')
+            words = _command(job)
             request = SubmitRequest(raw, command=words)
         return self.submit_request(request)
 
@@ -224,17 +224,23 @@ class Client:
         """
         place = self.connection.ask("logs", jobs=[reference_of(job)], attempt=attempt)
         tail = Tail(_path(place, stream), log.info)
-        found: list[bytes] = []
+        most, kept = max(0, max_bytes), bytearray()
+
+        def keep(data: bytes) -> None:  # the log may grow meanwhile, or be replaced
+            kept.extend(data)
+            del kept[: max(0, len(kept) - most)]
+
         try:
-            if lines is not None:
-                tail.skip_to_last(lines)
-            tail.skip_to_end(max(0, max_bytes))
-            if not tail.copy_new(found.append):
+            tail.skip_to_end(most)
+            if not tail.copy_new(keep):
                 when = " yet" if place["live"] else ""
                 raise Refused(f"the log {plain(tail.path)} does not exist{when}")
         finally:
             tail.close()
-        return b"".join(found).decode("utf-8", "replace")
+        text = kept.decode("utf-8", "replace")
+        if lines is None:
+            return text
+        return "".join(text.splitlines(keepends=True)[-lines:]) if lines > 0 else ""
 
     def follow_logs(
         self,
@@ -321,6 +327,28 @@ class Client:
             more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             raise Refused(plain(f"{failed[0]}{more}"))
         return results
+
+
+def _command(job: object) -> tuple[str, ...]:
+    """The words of a command. Raises `UsageError`."""
+    example = 'write a path, or a command as ["python", "train.py"]'
+    if not isinstance(job, (list, tuple)):
+        raise UsageError(f"submit: a {type(job).__name__} is no job; {example}")
+    words = tuple(os.fspath(word) if isinstance(word, os.PathLike) else word for word in job)
+    if not words:
+        raise UsageError(f"submit: no command; {example}")
+    for word in words:
+        if not isinstance(word, str):
+            kind = type(word).__name__
+            raise UsageError(f"submit: {shown(repr(word))} is a {kind}; words of a command are str")
+        _refuse_odd(word)
+    return words
+
+
+def _refuse_odd(text: str) -> None:
+    """Raise `UsageError` for text that no file name or argument can hold."""
+    if "\0" in text or text != text.encode("utf-8", "ignore").decode():
+        raise UsageError(f"submit: {shown(text)} holds a NUL, or is not UTF-8")
 
 
 def _words(

@@ -2,8 +2,8 @@
 
 Theory of operation. A call is a file; its job makes the call and writes the answer as a file
 (`radrm.api.called`). `map` submits one array. One thread waits for all futures: it lists the
-folder of the answers and asks the daemon one question about some of the jobs in turn, at most
-every second. The thread ends when nothing is left to wait for.
+folder of the answers, and asks the daemon about some of the jobs in turn: one question, at most
+twice a second. The thread ends when nothing is left to wait for.
 
 A value counts as soon as its file is there. An exception counts once its job has ended, because
 radrm may run the job again: after a GPU out-of-memory with more memory, or for `--retries`.
@@ -28,6 +28,7 @@ from radrm.api.following import log
 from radrm.api.options import raw_options
 from radrm.api.records import Job, JobFailed
 from radrm.client.connection import find_spool
+from radrm.client.follow import ASK_S
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError, message_of
 from radrm.host.storage.paths import own_state
 from radrm.host.storage.spool import has_envelope
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 _ASKED = 200
 """Jobs in one question."""
 _MOST_MISSED = 30
@@ -194,12 +195,14 @@ class Executor(concurrent.futures.Executor):
 
     def _watch(self) -> None:
         """Settle futures until none is left."""
-        pause_s = _FIRST_PAUSE_S
+        pause_s, asked_s = _FIRST_PAUSE_S, 0.0
         while True:
             before = len(self._open)
             try:
                 self._collect()
-                self._ask()
+                if time.monotonic() - asked_s >= ASK_S:
+                    self._ask()
+                    asked_s = time.monotonic()
             except Unreachable:
                 pass  # the daemon is back some time, and its jobs run on
             except Exception as error:  # else all futures would wait for ever

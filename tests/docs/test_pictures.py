@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.paths import REPOSITORY
-from tools.policy_pictures import PICTURES, Picture, drawn
+from tools.pictures.policies import PICTURES, Picture, drawn
 
 PICTURES_FOLDER = REPOSITORY / "docs" / "pictures"
 LARGEST_BYTES = 150_000

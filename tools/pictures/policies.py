@@ -1,6 +1,6 @@
 """Draw what policies do with the jobs of examples/traces/sharing.csv, for docs/policies.md.
 
-    python -m tools.policy_pictures docs/pictures
+    python -m tools.pictures.policies docs/pictures
 
 Each picture is a Gantt chart of a simulated run, by `radrm.pages.charts`, as an SVG file that is
 light or dark as the reader's setting says. `radrm simulate` with the same options has its figures.
@@ -26,7 +26,7 @@ from radrm.pages.charts import GanttBar, GanttRow, Kind, gantt
 from radrm.pages.style import CHARTS, THEME
 from radrm.simulator.run import Run
 
-TRACE = Path(__file__).parent.parent / "examples" / "traces" / "sharing.csv"
+TRACE = Path(__file__).parent.parent.parent / "examples" / "traces" / "sharing.csv"
 GPUS = "sim:2xA100-40GB"
 END_S = 10_800.0  # of all pictures, so that they can be compared
 WIDTH = 820.0

@@ -1,6 +1,6 @@
 """Record the terminal session of README.md, and draw it as an animated SVG.
 
-    python -m tools.picture docs/pictures/session.svg
+    python -m tools.pictures.session docs/pictures/session.svg
 
 A bash on a pseudo-terminal runs the commands of `SESSION` against a real daemon on simulated
 GPUs. The picture shows what they print, unchanged. Only times differ from the session: keys
