@@ -17,7 +17,12 @@
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
+#   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make generated  write the files that are made from the code: manual pages, references
+#   make package    the wheel and the sources, into dist/
+#   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
+#   make deb        a Debian package for this machine's Python, into dist/
+#   make deb-test   builds it twice, lints it, and tries it under a real systemd (root; needs what systemd does)
 #   make site       the documentation site, into site/; any warning is an error
 #   make site-serve the same while you write, on http://127.0.0.1:8000
 #   make venv       only the virtual environment, with all that developing needs
@@ -30,7 +35,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels generated site site-serve venv
+  systemd mutants properties gpu-test gpu-accept gpu-wheels generated package package-test \
+  deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -111,6 +117,25 @@ generated: $(VENV)/.dev
 	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+page-pictures: $(VENV)/.dev # those of docs/page.md; it needs chromium
+	$(BIN)/python -m tools.pictures.page
+
+picture: $(VENV)/.dev
+	@$(BIN)/python -m tools.pictures.session docs/pictures/session.svg
+	@$(BIN)/python -m tools.pictures.policies docs/pictures
+
+package: $(VENV)/.dev
+	$(BIN)/python -m hatchling build -d dist
+
+package-test: $(VENV)/.dev
+	@$(BIN)/python -m tests.packaging.installed
+
+deb: $(VENV)/.dev
+	@$(BIN)/python -m tools.deb dist
+
+deb-test: $(VENV)/.dev
+	@$(BIN)/python -m tests.packaging.deb
 
 site: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -20,15 +20,16 @@ from benchmarks import (
 )
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.past import overview
 from benchmarks.retention import sweep
-from benchmarks.serving import pages, redraw
+from benchmarks.serving import pages, redraw, scrapes
 from benchmarks.simulation import simulator
 from benchmarks.specon import runs as specon_runs
 from benchmarks.table import Row
 
 BENCHMARKS = (
     *(commands, launch, bulk, long_queue, pages, readings, saving, reports, idle, simulator),
-    *(steering, specon_runs, calls, sweep, redraw),
+    *(steering, specon_runs, calls, sweep, redraw, scrapes, overview),
 )
 
 

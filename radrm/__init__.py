@@ -19,8 +19,14 @@ __version__ = "0.2.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.api.client import Client as Client
+    from radrm.api.executor import Executor as Executor
+    from radrm.api.records import JobFailed as JobFailed
 
-_PROGRAMS = {"Client": "radrm.api.client"}
+_PROGRAMS = {
+    "Client": "radrm.api.client",
+    "Executor": "radrm.api.executor",
+    "JobFailed": "radrm.api.records",
+}
 """What programs import from here, and where it is: `import radrm` imports none of it."""
 
 

@@ -27,7 +27,7 @@ from benchmarks.checkpoint import measure as saves
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
 from benchmarks.retention import sweep
-from benchmarks.serving import pages, redraw
+from benchmarks.serving import pages, redraw, scrapes
 from benchmarks.simulation import simulator, waiting
 from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms
@@ -49,6 +49,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "calls": lambda: calls.measure(rounds=1),
     "sweep": lambda: sweep.measure(count=300),
     "redraw": lambda: redraw.measure(jobs=30, pictures=1),
+    "scrapes": lambda: scrapes.measure(20, 1, 1, seconds=0.05, fresh_s=0.0, every_look=False),
 }
 
 

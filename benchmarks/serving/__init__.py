@@ -1,1 +1,1 @@
-"""How the daemon serves many clients: pages for fifty terminals, and other users under attack."""
+"""How the daemon serves many clients: terminals, browsers, scrapes, and users under attack."""

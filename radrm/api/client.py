@@ -43,6 +43,7 @@ from radrm.jobfile.command_line import STDIN, SubmitRequest, check_edit
 from radrm.jobfile.confirmation import notes_on
 from radrm.jobfile.options import MOMENTS
 from radrm.jobfile.parsing import dated
+from radrm.jobfile.values import shown
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -87,7 +88,7 @@ class Client:
     """
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
-        self._connection = _Connection(home)
+        self.connection = _Connection(home)
 
     def __enter__(self) -> Client:
         return self
@@ -97,8 +98,8 @@ class Client:
 
     def close(self) -> None:
         """Close the connection. The next request opens another one."""
-        with self._connection.lock:
-            self._connection.close()
+        with self.connection.lock:
+            self.connection.close()
 
     # -------------------------------------------------------------- submitting
 
@@ -115,6 +116,7 @@ class Client:
             raise UsageError("submit: params cannot be standard input; name a file")
         if isinstance(job, (str, os.PathLike)):
             file = os.fspath(job)
+            _refuse_odd(file)
             if file in (STDIN, ""):
                 raise UsageError(f"submit: {file!r} is not a job file; name a file, or a list")
             if " " in file and not os.path.exists(file):
@@ -124,16 +126,15 @@ class Client:
                 )
             request = SubmitRequest(raw, files=(file,))
         else:
-            words = tuple(os.fspath(word) for word in job)
-            if not words:
-                raise UsageError('submit: no command; write one as ["python", "train.py"]')
+            words = _command(job)
             request = SubmitRequest(raw, command=words)
-        return self._submit(request)
+        return self.submit_request(request)
 
-    def _submit(self, request: SubmitRequest) -> Submission:
-        with self._connection.lock:
-            results, paths, up = submitting.check(self._connection, request)
-            submitting.put(self._connection, results, paths, up)
+    def submit_request(self, request: SubmitRequest) -> Submission:
+        """Submit the one job of a command line that was read already. Raises as `submit`."""
+        with self.connection.lock:
+            results, paths, up = submitting.check(self.connection, request)
+            submitting.put(self.connection, results, paths, up)
         (result,) = results
         if result["error"] is not None:
             raise result.get("cause") or Refused(result["error"])
@@ -161,7 +162,7 @@ class Client:
         user, or in some states (`running,pending`). Raises `Refused` for a job that is not there.
         """
         words = _words(jobs, all, user, state)
-        return [job_of(document) for document in every_job(self._connection.ask, **words)]
+        return [job_of(document) for document in every_job(self.connection.ask, **words)]
 
     def job(self, job: Reference) -> Job:
         """One job. Raises `Refused` if the name means none, or several."""
@@ -169,11 +170,11 @@ class Client:
 
     def explain(self, job: Reference) -> Explanation:
         """Why a job waits, GPU by GPU, or where and how it ran. Raises `Refused`."""
-        return explanation_of(self._connection.ask("explain", jobs=[reference_of(job)]))
+        return explanation_of(self.connection.ask("explain", jobs=[reference_of(job)]))
 
     def gpus(self) -> list[Gpu]:
         """The GPUs and MIG instances, with their memory and jobs."""
-        return [gpu_of(document) for document in self._connection.ask("gpus")]
+        return [gpu_of(document) for document in self.connection.ask("gpus")]
 
     def wait(self, *jobs: Reference, timeout: float | None = None) -> list[Job]:
         """Wait until these jobs have ended. Returns them, as they ended; all elements of arrays.
@@ -185,7 +186,7 @@ class Client:
         if not jobs:
             return []
         words = [reference_of(job) for job in jobs]
-        found = wait_for(self._connection, words, _pause_until(timeout))
+        found = wait_for(self.connection, words, _pause_until(timeout))
         return [job_of(document) for document in found]
 
     def events(
@@ -201,7 +202,7 @@ class Client:
         daemon is asked twice a second at most, so a state that a job leaves at once can be
         missed. It survives a restart of the daemon.
         """
-        patient = Patient(self._connection, log.info, time.sleep)
+        patient = Patient(self.connection, log.info, time.sleep)
         for changed in changes(patient, _words(jobs, all, user, state), time.sleep):
             yield from map(job_of, changed)
 
@@ -221,19 +222,25 @@ class Client:
         This process opens the file, with the rights of its user. `attempt`: by default the last.
         Raises `Refused` if the job has no such attempt or log.
         """
-        place = self._connection.ask("logs", jobs=[reference_of(job)], attempt=attempt)
+        place = self.connection.ask("logs", jobs=[reference_of(job)], attempt=attempt)
         tail = Tail(_path(place, stream), log.info)
-        found: list[bytes] = []
+        most, kept = max(0, max_bytes), bytearray()
+
+        def keep(data: bytes) -> None:  # the log may grow meanwhile, or be replaced
+            kept.extend(data)
+            del kept[: max(0, len(kept) - most)]
+
         try:
-            if lines is not None:
-                tail.skip_to_last(lines)
-            tail.skip_to_end(max(0, max_bytes))
-            if not tail.copy_new(found.append):
+            tail.skip_to_end(most)
+            if not tail.copy_new(keep):
                 when = " yet" if place["live"] else ""
                 raise Refused(f"the log {plain(tail.path)} does not exist{when}")
         finally:
             tail.close()
-        return b"".join(found).decode("utf-8", "replace")
+        text = kept.decode("utf-8", "replace")
+        if lines is None:
+            return text
+        return "".join(text.splitlines(keepends=True)[-lines:]) if lines > 0 else ""
 
     def follow_logs(
         self,
@@ -249,7 +256,7 @@ class Client:
         Raises `Refused` if the job ends before its start.
         """
         _path({}, stream)
-        return follow(self._connection, reference_of(job), stream, attempt, lines)
+        return follow(self.connection, reference_of(job), stream, attempt, lines)
 
     # -------------------------------------------------------------- commands
 
@@ -293,7 +300,7 @@ class Client:
         raw = raw_options(options, "edit")
         check_edit(raw, "edit")
         if MOMENTS & raw.keys():
-            raw = dated(raw, here(self._connection.ask("ping")["now"]), "edit")
+            raw = dated(raw, here(self.connection.ask("ping")["now"]), "edit")
         return self._command("edit", jobs, None, None, check, options=raw)
 
     def _command(
@@ -313,13 +320,35 @@ class Client:
         results = [
             result_of(document)
             for batch in (batches(named) if named else ([],))
-            for document in self._connection.ask(command, jobs=batch, **words)
+            for document in self.connection.ask(command, jobs=batch, **words)
         ]
         failed = [result.error for result in results if result.error is not None]
         if failed and check:
             more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             raise Refused(plain(f"{failed[0]}{more}"))
         return results
+
+
+def _command(job: object) -> tuple[str, ...]:
+    """The words of a command. Raises `UsageError`."""
+    example = 'write a path, or a command as ["python", "train.py"]'
+    if not isinstance(job, (list, tuple)):
+        raise UsageError(f"submit: a {type(job).__name__} is no job; {example}")
+    words = tuple(os.fspath(word) if isinstance(word, os.PathLike) else word for word in job)
+    if not words:
+        raise UsageError(f"submit: no command; {example}")
+    for word in words:
+        if not isinstance(word, str):
+            kind = type(word).__name__
+            raise UsageError(f"submit: {shown(repr(word))} is a {kind}; words of a command are str")
+        _refuse_odd(word)
+    return words
+
+
+def _refuse_odd(text: str) -> None:
+    """Raise `UsageError` for text that no file name or argument can hold."""
+    if "\0" in text or text != text.encode("utf-8", "ignore").decode():
+        raise UsageError(f"submit: {shown(text)} holds a NUL, or is not UTF-8")
 
 
 def _words(

@@ -13,6 +13,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "run": "Run one command in the queue, tied to this terminal.",
         "status": "Show jobs: where they run, why they wait, how they ended.",
         "top": "Show GPUs and jobs live, and give commands by key.",
+        "serve": "Show GPUs, jobs, logs and the history as a live web page.",
         "explain": "Say why a job waits, or where and how it ran.",
         "logs": "Print a job's log.",
         "attach": "Show a job's output as it runs; end with the job's exit code.",

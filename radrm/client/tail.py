@@ -87,7 +87,7 @@ class Tail:
 
     def _opened(self) -> bool:
         if self._fd is None:
-            self._fd = _open_regular(self.path)
+            self._fd = open_regular(self.path)
         return self._fd is not None
 
     def _replaced(self, found: os.stat_result) -> bool:
@@ -105,7 +105,7 @@ def last_lines(path: str, most: int) -> list[str]:
     Of a line that was overwritten (progress bars), the last text counts. It reads 64 KiB at most.
     """
     try:
-        fd = _open_regular(path)
+        fd = open_regular(path)
         if fd is None:
             return []
         try:
@@ -114,14 +114,20 @@ def last_lines(path: str, most: int) -> list[str]:
             os.close(fd)
     except (OSError, Refused):
         return []
+    return text_lines(data)[-most:] if most else []
+
+
+def text_lines(data: bytes) -> list[str]:
+    """The lines of a log that hold text, made plain. Of a line that was overwritten (progress
+    bars), the last text counts."""
     lines = (
         line.rstrip("\r").rpartition("\r")[2] for line in data.decode(errors="replace").split("\n")
     )
     shown = [plain(line.expandtabs()).rstrip() for line in lines]
-    return [line for line in shown if line][-most:] if most else []
+    return [line for line in shown if line]
 
 
-def _open_regular(path: str) -> int | None:
+def open_regular(path: str) -> int | None:
     """Open a regular file; None if there is no file. Raises `Refused` for anything else."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)

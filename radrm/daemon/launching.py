@@ -238,7 +238,8 @@ def job_environment(
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
         "RADRM_ATTEMPT": str(action.number),
-        "RADRM_ARRAY_TASK_ID": str(job.array.index) if job.array is not None else "",
+        "RADRM_ARRAY_ID": "" if (array := job.array) is None else str(array.array_id),
+        "RADRM_ARRAY_TASK_ID": "" if array is None else str(array.index),
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
         "RADRM_PROGRESS": progress,
         "RADRM_REPORT_PY": _REPORT_PY,
@@ -267,9 +268,8 @@ def _slurm_variables(action: Launch, job: Job) -> dict[str, str]:
         "SLURM_JOB_NAME": job.spec.name,
         "SLURM_RESTART_COUNT": str(action.number - 1),
     }
-    if job.array is not None:
-        found["SLURM_ARRAY_JOB_ID"] = str(job.array.array_id)
-        found["SLURM_ARRAY_TASK_ID"] = str(job.array.index)
+    if (of := job.array) is not None:
+        found |= {"SLURM_ARRAY_JOB_ID": str(of.array_id), "SLURM_ARRAY_TASK_ID": str(of.index)}
     return found
 
 

@@ -83,7 +83,7 @@ def _samples(client: Client) -> list[Sample]:
 
 def _of_daemon(counts: Document) -> Iterator[Sample]:
     yield "radrm_up", (), 1.0
-    yield "radrm_build_info", (counts["version"],), 1.0
+    yield "radrm_build_info", _labels(counts["version"]), 1.0
     yield "radrm_start_time_seconds", (), counts["since"]
     yield "radrm_store_writable", (), counts["writable"]
     yield "radrm_rules_resting", (), counts["rules_resting"]
@@ -103,7 +103,7 @@ def _of_daemon(counts: Document) -> Iterator[Sample]:
 
 def _of_gpus(gpus: Sequence[Document], energy_j: Document) -> Iterator[Sample]:
     for gpu in gpus[:MOST_GPUS]:
-        labels = (gpu["index"], gpu["uuid"], gpu["name"])
+        labels = _labels(gpu["index"], gpu["uuid"], gpu["name"])
         for what in ("total", "used", "reserved", "unmanaged", "free"):
             mib = gpu[f"{what}_mib"]
             yield f"radrm_gpu_memory_{what}_bytes", labels, None if mib is None else mib * _MIB
@@ -127,7 +127,7 @@ class _Samples(Collector):
         for metric in METRICS:
             family = _FAMILIES[metric.kind](metric.name, metric.help, labels=metric.labels)
             for _, labels, value in self._of.get(metric.name, ()):
-                _add(family, [_label(each) for each in labels], value)
+                _add(family, labels, value)
             if family.samples:
                 yield family
 
@@ -141,7 +141,7 @@ _FAMILIES: dict[str, type[GaugeMetricFamily | CounterMetricFamily | HistogramMet
 
 def _add(
     family: GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily,
-    labels: list[str],
+    labels: Sequence[str],
     value: float | Document | None,
 ) -> None:
     if isinstance(family, HistogramMetricFamily):
@@ -153,6 +153,7 @@ def _add(
         family.add_metric(labels, float(value))
 
 
-def _label(value: object) -> str:
-    """The value of a label as valid, plain, bounded text."""
-    return plain(str(value))[:_LONGEST].encode("utf-8", "replace").decode()
+def _labels(*values: object) -> tuple[str, ...]:
+    """The values of labels as valid, plain, bounded text."""
+    short = (plain(str(value)[:_LONGEST]) for value in values)
+    return tuple(each.encode("utf-8", "replace").decode() for each in short)

@@ -16,7 +16,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 0 auto; p
   background: var(--back); color: var(--ink); }
 h1 { font-size: 1.6rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; break-after: avoid; }
-p { margin: .4rem 0; max-width: 46rem; }
+p { margin: .2rem 0; max-width: 54rem; }
 .soft { color: var(--soft); }
 .facts { display: grid; gap: .7rem; padding: 0; margin: 1rem 0; list-style: none;
   grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); }

@@ -35,9 +35,8 @@ def main_facts(answer: Document) -> list[tuple[str, str]]:
     else:
         found.append((f"{total['oom_deaths']:,}", "out-of-memory deaths"))
     if answer["energy_since"] is not None:
-        found.append((f"{number_of(total['kwh'])} kWh", "energy of the GPUs"))
         cost = f"{total['cost']:,.2f} {plain(answer['currency'])}"
-        found.append((cost, f"its cost, with PUE {answer['pue']:g}"))
+        found.append((f"{number_of(total['kwh'])} kWh", f"energy of the GPUs, {cost}"))
     return found
 
 
@@ -146,7 +145,8 @@ def _energy(answer: Document) -> list[str]:
     idle = sum(each["idle_kwh"] for each in answer["times"])
     return [
         f"The GPUs used {number_of(total['kwh'])} kWh, {percent(idle, total['kwh'])} of it while "
-        f"no job was on them. That cost {total['cost']:,.2f} {plain(answer['currency'])}."
+        f"no job was on them. That cost {total['cost']:,.2f} {plain(answer['currency'])}, with PUE "
+        f"{answer['pue']:g}."
     ]
 
 

@@ -79,8 +79,12 @@ def test_logs_are_bounded_and_followed(client: Client) -> None:
     assert whole == f"{line}\n" * 5000 + "\ufffdä"
     assert client.logs(job, max_bytes=83) == f"{line}\n\ufffdä"
     assert client.logs(job, lines=2) == f"{line}\n\ufffdä"
-    assert client.logs(job, max_bytes=0) == ""
-    assert len(client.logs(job, max_bytes=1 << 30)) == len(whole)
+    assert client.logs(job, max_bytes=0) == client.logs(job, lines=0) == ""
+    with open(f"radrm-{job.id}.out", "ab") as log:  # its last line is not found for hours
+        log.truncate(1 << 40)
+    assert client.logs(job, lines=2) == "\0" * (1 << 20)
+    os.truncate(log.name, 80 * 5000)
+    assert len(client.logs(job, max_bytes=1 << 30)) == 80 * 5000
 
 
 def test_a_follower_that_is_closed_ends(client: Client) -> None:
@@ -102,6 +106,11 @@ def test_errors(client: Client, shared_daemon: DaemonHome) -> None:
         client.submit("python train.py")
     with pytest.raises(UsageError, match="no command"):
         client.submit([])
+    for odd in (None, [1], [b"x"], ["a\0b"], "a\0b", "\udc80", b"x"):
+        with pytest.raises(UsageError, match=r"^submit: "):
+            client.submit(odd)  # type: ignore[arg-type]
+    with pytest.raises(BadFile, match="cannot read the job file x\ufffdy"):
+        client.submit("x\ny")
     with pytest.raises(UsageError, match="not a job file"):
         client.submit("-")
     with pytest.raises(BadFile, match="cannot read the job file missing"):

@@ -36,6 +36,15 @@ def test_every_rule_is_in_the_architecture(name: str) -> None:
     assert f"`{name}`" in (DOCS / "architecture.md").read_text()
 
 
+def test_every_extra_is_in_the_installation() -> None:
+    whole = (REPOSITORY / "pyproject.toml").read_text()
+    extras = whole.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
+    names = set(re.findall(r"^([a-z]+) = \[", extras, re.MULTILINE))
+    assert len(names) > 5
+    rows = re.findall(r"^\| (`.*?`) \|", (DOCS / "install.md").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == names - {"dev"}
+
+
 def test_every_option_is_explained() -> None:
     assert all(option.help for option in OPTIONS)
 

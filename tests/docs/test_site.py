@@ -63,8 +63,19 @@ class Loads(HTMLParser):
         self.found += [given[name] or "" for name in names if name in given]
 
 
+ELSEWHERE = re.compile(r"(?:[a-z]+:)?//")
+
+
+@pytest.mark.parametrize(
+    "tag", ['<img src="https://a/b.png">', '<link rel="preconnect" href="//a">', "<img srcset=//a>"]
+)
+def test_what_is_loaded_from_elsewhere_is_noticed(tag: str) -> None:
+    loads = Loads()
+    loads.feed(f'<a href="https://example.org">a link is fine</a>{tag}')
+    assert [bool(ELSEWHERE.match(each)) for each in loads.found] == [True]
+
+
 def test_no_page_loads_anything_from_another_server(site: Path) -> None:
-    elsewhere = re.compile(r"(?:[a-z]+:)?//")
     pages = list(site.rglob("*.html"))
     assert len(pages) > 40
     for page in pages:
@@ -72,7 +83,7 @@ def test_no_page_loads_anything_from_another_server(site: Path) -> None:
         text = page.read_text("utf-8")
         loads.feed(text)
         assert loads.found
-        wrong = [each for each in loads.found if elsewhere.match(each)]
+        wrong = [each for each in loads.found if ELSEWHERE.match(each)]
         assert not wrong, f"{page.relative_to(site)}: {wrong}"
         assert 'class="mermaid"' not in text, "the theme would load what draws it from elsewhere"
     for style in site.rglob("*.css"):

@@ -8,6 +8,7 @@ The files, in the order in which they may import one another:
     attach      `radrm attach`
     status      `radrm status`
     top         `radrm top`
+    serve       `radrm serve`
     explain     `radrm explain`
     wait        `radrm wait`
     cancel      `radrm cancel`

@@ -5,16 +5,15 @@ Everything here may block; the application calls it in a thread.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 from radrm.client.commands import batches
 from radrm.client.connection import Client
-from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.tail import last_lines
 from radrm.client.text import Document, label
+from radrm.client.words.acting import names_of
 from radrm.errors import RadrmError, Unreachable, plain
 
 WINDOW = 100
@@ -115,51 +114,6 @@ _DONE = {
     "raise": f"Added {_STEP} to the priority of",
     "lower": f"Took {_STEP} from the priority of",
 }
-
-
-def names_of(job: Document) -> list[str]:
-    """Return the names of the jobs in a row: one, or waiting elements of an array that are alike.
-
-    The first is the one that the row's card and log are about.
-    """
-    if job.get("count", 1) == 1:
-        return [label(job)]
-    step = re.search(r":(\d+)\]$", label(job))
-    by, first = int(step[1]) if step else 1, job["array_index"]
-    return [f"{job['array_id']}_{first + by * number}" for number in range(job["count"])]
-
-
-def refused_here(command: str, job: Document) -> str:
-    """Return why a command makes no sense for a job in its state; "" if it does."""
-    state = job["state"]
-    held = bool(job.get("held"))
-    fits = {
-        "cancel": state not in FINAL,
-        "hold": state in WAITING and not held,
-        "release": held,
-        "requeue": state in FINAL,
-        "raise": state in WAITING,
-        "lower": state in WAITING,
-    }
-    if fits[command]:
-        return ""
-    now = "held" if held else "running" if state in LIVE else plain(state).lower()
-    return f"Job {plain(label(job))} is {now}: nothing to {command}."
-
-
-def words_of(text: str, every: bool) -> Document:
-    """Return the words of `page` for a filter: `user=ann state=running resnet`.
-
-    A word without `=` is a part of a job's name, or a glob.
-    """
-    words: Document = {"all": every, "user": None, "state": None, "jobs": []}
-    for word in text.split():
-        key, equals, value = word.partition("=")
-        if equals and key in ("user", "state"):
-            words[key] = value or None
-        else:
-            words["jobs"].append(word if any(c in word for c in "*?[") else f"*{word}*")
-    return words
 
 
 def _trouble(error: RadrmError) -> str:

@@ -68,6 +68,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "energy_split": _energy_split(found) if known else None,
         "jobs": [job.id for job in jobs],
         "labels": [job.label for job in jobs],
+        "jobs_mib": _jobs_mib(snapshot, found) if known else {},
         "state": condition,
         "profile": device.profile,
         "parent": device.parent,
@@ -87,6 +88,17 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "reservations": reservations_on(snapshot, found, now),
         "reserved_for": users_on(snapshot, found, now),
     }
+
+
+def _jobs_mib(snapshot: Snapshot, found: DeviceSnapshot) -> dict[str, int]:
+    """The memory in use by each job on a device, by label, as last read; without those of which
+    it is unknown."""
+    memory: dict[str, int] = {}
+    for each in (found.reading.attempts if found.reading else None) or ():
+        job = snapshot.job(each.job_id)
+        if job is not None and each.used_mib is not None and each.job_id in found.occupants:
+            memory[job.label] = each.used_mib
+    return memory
 
 
 def _near(device: Device) -> Document:

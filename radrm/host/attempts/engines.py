@@ -4,7 +4,7 @@ Where the runner may signal a container's processes, it can kill them itself. Bu
 engine knows that the container must not be started again (`--restart`), and only the engine may
 end what belongs to another user (an unprivileged radrm beside a Docker daemon of root). The
 engine is asked as the job's user, with the job's environment, so radrm does nothing that the
-user could not do. The runner imports this file when its job has ended, and `subprocess` only
+user could not do. The runner imports this file when its job has begun, and `subprocess` only
 when there is a command to start.
 """
 

@@ -250,6 +250,10 @@ class Runner:
 
     def _supervise(self) -> None:
         """Until the main process has ended."""
+        # Not before, for the job need not wait; not later, for an upgrade may remove the code.
+        from radrm.host.attempts import containers, engines
+
+        self._engines, self._machine = engines, containers.Containers()
         while self._children_left() and self._status is None:
             self._obey(self._wait(self._stop.look() if self._stop is not None else None))
 
@@ -279,11 +283,7 @@ class Runner:
 
     def _end_containers(self) -> None:
         """KILL the containers that the job has left behind: they are their engine's children."""
-        # Here, for the job need not wait for these imports.
-        from radrm.host.attempts import engines
-        from radrm.host.attempts.containers import Containers
-
-        machine, token = Containers(), self._launch["token"]
+        engines, machine, token = self._engines, self._machine, self._launch["token"]
         found = machine.of_attempt(token)
         if not found and engines.declared(self._launch) is None:
             return

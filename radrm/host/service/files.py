@@ -22,7 +22,7 @@ UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 TMPFILES_PATH = "/etc/tmpfiles.d/radrm.conf"
 COMMAND_PATH = "/usr/local/bin/radrm"
 _ON_EVERY_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 _LARGEST = 1 << 20
 _MARK = "# Written by radrm install-service. To change it: sudo systemctl edit radrmd. sha256:"
 _OWN_MARK = (
@@ -65,7 +65,7 @@ def files_of(radrmd: str) -> tuple[File, ...]:
     `radrm` on every PATH, unless it is there already."""
     found = [
         File(UNIT_PATH, text=unit(radrmd)),
-        File(TMPFILES_PATH, text=_marked((_TEMPLATES / "radrm.conf").read_text())),
+        File(TMPFILES_PATH, text=_marked((TEMPLATES / "radrm.conf").read_text())),
     ]
     folder = os.path.dirname(radrmd)
     if folder not in _ON_EVERY_PATH:
@@ -75,7 +75,7 @@ def files_of(radrmd: str) -> tuple[File, ...]:
 
 def unit(radrmd: str) -> str:
     """The unit that starts the script `radrmd`, an absolute path without odd characters."""
-    return _marked((_TEMPLATES / UNIT).read_text().replace("@RADRMD@", radrmd))
+    return _marked((TEMPLATES / UNIT).read_text().replace("@RADRMD@", radrmd))
 
 
 def own_unit(radrmd: str, config_home: str, gpus: str | None = None) -> File:
@@ -86,7 +86,7 @@ def own_unit(radrmd: str, config_home: str, gpus: str | None = None) -> File:
     if gpus is not None and not _SIMULATED.fullmatch(gpus):
         raise Refused(f"--gpus={gpus[:60]!r} is not sim:SPEC, as sim:2xA100-40GB")
     command = radrmd if gpus is None else f"{radrmd} --gpus {gpus}"
-    text = (_TEMPLATES / "radrmd-user.service").read_text().replace("@RADRMD@", command)
+    text = (TEMPLATES / "radrmd-user.service").read_text().replace("@RADRMD@", command)
     return File(f"{config_home}/systemd/user/{UNIT}", text=_marked(text, _OWN_MARK))
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from radrm.errors import BadFile
+from radrm.errors import BadFile, plain
 from radrm.host.storage.sources import MAX_SCRIPT, sources_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.tickets import new_ticket
@@ -33,7 +33,7 @@ def load(name: str) -> bytes:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         step = "name a job file, or write a command after --, as: radrm submit -- python train.py"
-        raise BadFile(f"cannot read the job file {name}: {error.strerror}; {step}") from None
+        raise BadFile(f"cannot read the job file {plain(name)}: {error.strerror}; {step}") from None
 
 
 def here(now_s: float | None = None) -> Here:

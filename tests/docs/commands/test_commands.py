@@ -13,6 +13,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from importlib.util import find_spec
 
 import pytest
@@ -27,13 +28,23 @@ from tests.docs.commands.pages import SHELL, Block, blocks, pages, simple_comman
 from tests.docs.commands.parsing import application, mistake
 from tests.paths import REPOSITORY
 
-BLOCKS = [block for page in pages() for block in blocks(page)]
-LINES = [
-    (f"{block.page}:{block.line}", line)
-    for block in BLOCKS
-    if block.kind in SHELL and not block.is_job_file
-    for line in block.lines()
-]
+
+@cache
+def all_blocks() -> list[Block]:
+    """The blocks of all pages. Not at the import: each worker of the suite imports this file."""
+    return [block for page in pages() for block in blocks(page)]
+
+
+@cache
+def all_lines() -> list[tuple[str, str]]:
+    """The shell lines of all pages, and where they stand."""
+    return [
+        (f"{block.page}:{block.line}", line)
+        for block in all_blocks()
+        if block.kind in SHELL and not block.is_job_file
+        for line in block.lines()
+    ]
+
 
 OTHERS = {
     **dict.fromkeys(("apt", "apt-get", "dpkg", "systemctl", "loginctl"), "changes the system"),
@@ -68,7 +79,7 @@ def words_of_radrm(line: str) -> Iterator[list[str]]:
 
 
 def test_there_is_something_to_check() -> None:
-    assert len(LINES) > 150
+    assert len(all_lines()) > 150
     assert mistake(["status", "--al"]) and mistake(["sttus"]) and mistake(["logs"])
     assert mistake(["submit", "--gpu-memory=much", "--", "true"]) and mistake(["edit", "12"])
     assert mistake(["daemon", "--set", "polcy=lug"]) and mistake(["mps", "halt"], spoken=True)
@@ -79,13 +90,13 @@ def test_there_is_something_to_check() -> None:
 
 def test_every_block_has_a_kind() -> None:
     known = (*SHELL, *TEXTS, "toml", "python")
-    errors = [f"{b.page}:{b.line}: {b.kind!r}" for b in BLOCKS if b.kind not in known]
+    errors = [f"{b.page}:{b.line}: {b.kind!r}" for b in all_blocks() if b.kind not in known]
     assert not errors, f"fence them as one of {known}: {errors}"
 
 
 def test_every_command_of_radrm_is_one() -> None:
     wrong = []
-    for where, line in LINES:
+    for where, line in all_lines():
         for words in words_of_radrm(line):
             if said := mistake(words):
                 wrong.append(f"{where}: {line}\n    {said}")
@@ -110,7 +121,7 @@ def test_every_command_in_a_sentence_is_one() -> None:
 
 def test_every_other_program_is_known() -> None:
     targets = re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
-    for where, line in LINES:
+    for where, line in all_lines():
         if any(True for _ in words_of_radrm(line)):
             continue
         for words in simple_commands(line):
@@ -123,24 +134,25 @@ def test_every_other_program_is_known() -> None:
                 assert find_spec(rest[1]), f"{where}: {line}"
 
 
-@pytest.mark.parametrize(
-    "block", [b for b in BLOCKS if b.is_job_file], ids=lambda b: f"{b.page}:{b.line}"
-)
-def test_every_job_file_is_read_without_a_remark(block: Block) -> None:
-    text = block.text if block.text.startswith("#!") else f"#!/bin/sh\n{block.text}true\n"
-    assert read_job_file(text.encode(), block.file or "job.rad", {}).notes == ()
+def test_every_job_file_is_read_without_a_remark() -> None:
+    files = [block for block in all_blocks() if block.is_job_file]
+    assert len(files) > 8
+    for block in files:
+        text = block.text if block.text.startswith("#!") else f"#!/bin/sh\n{block.text}true\n"
+        read = read_job_file(text.encode(), block.file or "job.rad", {})
+        assert read.notes == (), f"{block.page}:{block.line}"
 
 
-@pytest.mark.parametrize(
-    "block", [b for b in BLOCKS if b.kind == "toml"], ids=lambda b: f"{b.page}:{b.line}"
-)
-def test_every_configuration_is_one(block: Block) -> None:
-    if not block.text.startswith("[project"):  # a package's own
-        parse_config(block.text, block.page)
+def test_every_configuration_is_one() -> None:
+    files = [block for block in all_blocks() if block.kind == "toml"]
+    assert len(files) > 8
+    for block in files:
+        if not block.text.startswith("[project"):  # a package's own
+            parse_config(block.text, f"{block.page}:{block.line}")
 
 
 def test_every_program_is_python() -> None:
-    for block in BLOCKS:
+    for block in all_blocks():
         if block.kind == "python":
             ast.parse(block.text, f"{block.page}:{block.line}")
 
@@ -205,7 +217,7 @@ def test_the_daemon_answers_every_command_that_answers_at_once(
     done = refused = 0
     asked = {
         tuple(words): where
-        for where, line in LINES
+        for where, line in all_lines()
         if not LASTING & set(shlex.split(line, comments=True))
         for words in words_of_radrm(line)
         if words[0] in ASKED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -248,3 +249,22 @@ def test_a_daemon_killed_at_any_moment(host: Host, moment_s: float) -> None:
         select.select(list(second.fds()), [], [], 0.05)
     assert isinstance(end, Ended) and end.exit == Exit(code=6)
     assert (host.cwd / "ran").read_text() == "ran\n"
+
+
+def test_a_runner_whose_code_is_removed_records_the_end(host: Host) -> None:
+    """An upgrade or a removal of the package does not end jobs, and their ends are known."""
+    code = host.cwd / "code" / "radrm"
+    for part in ("core", "host"):
+        shutil.copytree(REPOSITORY / "radrm" / part, code / part)
+    for file in (REPOSITORY / "radrm").glob("*.py"):
+        shutil.copy2(file, code)
+    host.daemon()._prepare(host.plan(*ONCE))
+    command = [*PYTHON[:3], str(code / "host" / "attempts" / "runner.py"), str(host.folder)]
+    runs = subprocess.Popen(command, env={"RADRM_TOKEN": host.token})
+    host.ready()
+    wait_until(lambda: attempts.read_record(str(host.folder), attempts.START)[0])
+    shutil.rmtree(code)
+    (host.cwd / "go").touch()
+    assert runs.wait() == 0
+    record, _ = attempts.read_record(str(host.folder), attempts.EXIT)
+    assert record is not None and record["code"] == 6

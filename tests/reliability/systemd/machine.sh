@@ -1,7 +1,8 @@
 #!/bin/bash
-# Called by run.py, in new namespaces: machine.sh FOLDER PYTHON REPOSITORY. FOLDER gets the report.
+# Called by run.py, in new namespaces: machine.sh FOLDER PYTHON STEPS REPOSITORY. FOLDER gets the
+# report; what is there before is below /report.
 set -e
-folder=$1 python=$2 repository=$3
+folder=$1 python=$2 steps=$3 repository=$4
 mount --make-rprivate /
 mount -t tmpfs -o size=2g tmpfs "$folder/disk"
 mkdir "$folder/disk/upper" "$folder/disk/work" "$folder/disk/root"
@@ -31,7 +32,7 @@ DefaultDependencies=no
 [Service]
 Type=oneshot
 TimeoutStartSec=300
-ExecStart=$python -I $repository/tests/reliability/systemd/steps.py $repository
+ExecStart=$python -I $steps $repository
 StandardOutput=file:/report/steps
 StandardError=inherit
 ExecStopPost=/bin/kill -RTMIN+14 1

@@ -24,7 +24,8 @@ def cgroup2() -> str | None:
     return next((words[1] for words in mounts if words[2] == "cgroup2"), None)
 
 
-def main() -> int:
+def main(steps: Path = HERE / "steps.py", given: Path | None = None) -> int:
+    """Run the steps in the machine. `given`: a file for them, which is below /report there."""
     mounted = cgroup2()
     there = shutil.which("unshare") and os.path.exists("/lib/systemd/systemd")
     if os.geteuid() != 0 or mounted is None or not there:
@@ -36,8 +37,11 @@ def main() -> int:
     try:
         for name in ("disk", "report"):
             (folder / name).mkdir()
+        if given is not None:
+            shutil.copy(given, folder / "report")
         python = os.path.realpath(sys.executable)
-        machine = ["bash", str(HERE / "machine.sh"), str(folder), python, str(REPOSITORY)]
+        words = (str(folder), python, str(steps), str(REPOSITORY))
+        machine = ["bash", str(HERE / "machine.sh"), *words]
         unshare = ["unshare", *_NAMESPACES, "--fork", "--kill-child", *machine]
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(

@@ -23,13 +23,16 @@ class Bins:
     def of(cls, zone: Zone, begin_s: float, end_s: float) -> Bins:
         """Hours for up to eight days, else local days, from the beginning of the first one."""
         lasting_s = end_s - begin_s
-        step_s, local_s = HOUR_S, zone.local_s(begin_s)
-        if lasting_s > _HOURLY_S:
-            step_s = DAY_S * ceil(lasting_s / DAY_S / (MOST - 1))
-            local_s -= local_s % DAY_S
+        if lasting_s <= _HOURLY_S:
+            hours = (begin_s + place * HOUR_S for place in range(1, MOST))
+            edges = [begin_s, *(edge_s for edge_s in hours if edge_s < end_s)]
+            return cls((*edges, max(end_s, edges[-1])))
+        step_s = DAY_S * ceil(lasting_s / DAY_S / (MOST - 1))
+        local_s = zone.local_s(begin_s)
+        midnight_s = local_s - local_s % DAY_S
         edges = [begin_s]
         for place in range(1, MOST):
-            edge_s = _wall_s(zone, local_s + place * step_s)
+            edge_s = _wall_s(zone, midnight_s + place * step_s)
             if edge_s >= end_s:
                 break
             if edge_s > edges[-1]:

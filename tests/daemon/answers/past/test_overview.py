@@ -172,6 +172,8 @@ def test_long_times_have_few_bins_that_begin_at_midnight() -> None:
     assert [edge - MIDNIGHT for edge in bins.edges[:4]] == [
         *(12 * HOUR_S, DAY_S - HOUR_S, 2 * DAY_S - 2 * HOUR_S, 3 * DAY_S - 2 * HOUR_S)
     ]
+    hours = Bins.of(BERLIN_LIKE, MIDNIGHT + 28 * HOUR_S, MIDNIGHT + 33 * HOUR_S)
+    assert [(edge - MIDNIGHT) / HOUR_S for edge in hours.edges] == [28, 29, 30, 31, 32, 33]
     assert Bins.of(UTC, 0.0, 2.0**36).count <= MOST
     assert Bins.of(UTC, 5.0, 5.0).count == 1
 

@@ -55,6 +55,7 @@ REQUESTS: tuple[dict[str, Any], ...] = (
     {"op": "energy", "by": "user", "since": 1.9e9, "until": 1.91e9},
     {"op": "report", "by": "day", "since": 1.9e9, "until": 1.91e9},
     {"op": "history", "name": "a*", "state": "failed", "gpu": "0", "since": 1.9e9, "until": 1.91e9},
+    {"op": "overview", "since": 1.9e9, "until": 1.91e9},
     {"op": "check", "needs": [{"gpus": "2", "gpu-memory": "10G"}, {"role": ["a:1-2"]}]},
     {"op": "intake", "jobs": ["01M80TA4D4JDCEV010A4H87B41"]},
     {"op": "spool"},

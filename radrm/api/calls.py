@@ -1,0 +1,94 @@
+"""The files of calls and answers: a folder of this user's alone, open for as long as it is used.
+
+Files are named through the open folder, so nobody can put another folder in its place. What does
+not belong to this user, or what others can write, is never unpickled (`radrm.api.called`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from radrm.api.called import ANSWER, CALL, open_folder, open_private, remove, write_private
+from radrm.errors import StoreError, UsageError, message_of
+from radrm.host.storage.tickets import new_ticket
+
+
+class Answer:
+    """What came of a call: a value, or an exception and the traceback where it was raised."""
+
+    def __init__(self, returned: bool, value: Any, trace: str) -> None:
+        self.returned, self.value, self.trace = returned, value, trace
+
+
+class Calls:
+    """A new folder below `parent`, for calls and answers by number. Raises `StoreError`."""
+
+    def __init__(self, parent: str) -> None:
+        self.path = os.path.join(os.path.abspath(parent), new_ticket())
+        try:
+            os.makedirs(parent, 0o700, exist_ok=True)
+            os.mkdir(self.path, 0o700)
+            self._folder = open_folder(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"cannot make the folder {self.path}: {error.strerror or error}; name another "
+                "one: Executor(folder=...)"
+            ) from error
+
+    def put(
+        self, number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Write a call. Raises `UsageError` if it cannot be pickled, `StoreError`."""
+        try:
+            import cloudpickle
+        except ImportError:
+            raise UsageError(
+                "radrm.Executor needs cloudpickle: pip install 'radrm[executor]'"
+            ) from None
+        try:
+            data = pickle.dumps(sys.path) + cloudpickle.dumps((function, tuple(args), kwargs))
+        except Exception as error:  # whatever the objects' own methods raise
+            raise UsageError(f"the call cannot be pickled: {message_of(error)}") from error
+        try:
+            write_private(f"{number}.{CALL}", data, self._folder)
+        except OSError as error:
+            raise StoreError(f"cannot write a call in {self.path}: {error.strerror}") from error
+
+    def answered(self) -> set[int]:
+        """The numbers of the calls that have an answer."""
+        names = (name.partition(".") for name in os.listdir(self._folder))
+        return {int(number) for number, _, kind in names if kind == ANSWER and number.isdigit()}
+
+    def answer(self, number: int) -> Answer | None:
+        """The answer to a call; None if there is none. Raises `StoreError` for one that cannot
+        be read, or that another user could have written."""
+        try:
+            with open_private(f"{number}.{ANSWER}", self._folder) as file:
+                return Answer(*pickle.load(file))
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # whatever the objects' own methods raise
+            what = f"the answer of the job, {self.path}/{number}.{ANSWER}, cannot be read"
+            raise StoreError(f"{what}: {message_of(error)}") from error
+
+    def forget(self, number: int, logs: str = "") -> None:
+        """Remove a call, its answer, and the logs that begin with these characters."""
+        names = [f"{number}.{CALL}", f"{number}.{ANSWER}"]
+        if logs:
+            names += [name for name in os.listdir(self._folder) if name.startswith(logs)]
+        for name in names:
+            with contextlib.suppress(OSError):  # it is only tidying up
+                remove(name, self._folder)
+
+    def close(self) -> None:
+        """Close the folder, and remove it if nothing is left in it."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+            with contextlib.suppress(OSError):  # logs of calls that failed stay
+                os.rmdir(self.path)
