@@ -165,6 +165,7 @@ def _files(root: Path, epoch_s: int) -> None:
         _write(share / place, (words / f"radrm.{shell}").read_text())
     for page in sorted((REPOSITORY / "man").glob("*.1")):
         _write_packed(share / "man" / "man1" / f"{page.name}.gz", page.read_text())
+    _write_packed(share / "man" / "man1" / "radrmd.1.gz", ".so man1/radrm-daemon.1\n")
     documents = share / "doc" / "radrm"
     _write(documents / "copyright", _copyright(root))
     _write_packed(documents / "changelog.gz", _changelog(epoch_s))

@@ -1,8 +1,8 @@
 """Listen, print the link, serve until TERM or INT.
 
 Theory of operation. Other users of the server can open connections to the port. There are at most
-`MOST_CONNECTIONS`, and one that has no request under way is closed after `_IDLE_S`; a request has
-to arrive within that time. SIGUSR1 prints another link.
+`MOST_CONNECTIONS`: then the silent one that came first gives way. One that has no request under way
+is closed after `_IDLE_S`; a request has to arrive within that time. SIGUSR1 prints another link.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ _LEAVE_S = 2.0
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that ends if it asks nothing for `_IDLE_S`, or is one too many."""
+    """A connection that ends if it asks nothing for `_IDLE_S`, or if others need its place."""
 
     _looks: asyncio.TimerHandle | None = None
+    _began_s = 0.0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._began_s = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-            return
+            self._make_room()
         self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -46,12 +47,24 @@ class BoundedConnection(H11Protocol):
             self._looks.cancel()
         super().connection_lost(exc)
 
+    @property
+    def _is_silent(self) -> bool:
+        """No request is under way, or one that does not arrive."""
+        return self.conn.our_state is h11.IDLE or self.conn.their_state is h11.SEND_BODY
+
+    def _make_room(self) -> None:
+        """End the silent connection that came first; this one, if it is the only one."""
+        here = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        first = min((each for each in here if each._is_silent), key=lambda each: each._began_s)
+        self.connections.discard(first)
+        first.transport.abort()
+
     def _look_later(self) -> None:
         self._looks = self.loop.call_later(_IDLE_S, self._look)
 
     def _look(self) -> None:
-        if self.conn.our_state is h11.IDLE or self.conn.their_state is h11.SEND_BODY:
-            self.transport.abort()  # no request for so long, or one that does not arrive
+        if self._is_silent:
+            self.transport.abort()
         elif not self.transport.is_closing():
             self._look_later()
 

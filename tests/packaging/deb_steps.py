@@ -39,6 +39,11 @@ def main() -> None:
     )
     step("so does a simulated one", not simulated.returncode, simulated.stdout)
 
+    found = run("radrm", "doctor").stdout
+    step("radrm doctor: systemd", "ok    systemd: " in found, found)
+    refused = run("radrm", "install-service").stdout
+    step("install-service writes no second unit", "from a package" in refused, refused)
+
     run("systemctl", "disable", "radrmd")
     again = run("dpkg", "-i", package)
     step("dpkg -i upgrades it", not again.returncode, again.stdout)

@@ -20,6 +20,7 @@ from tests.paths import REPOSITORY
 pytest.importorskip("hatchling", reason="pip install hatchling")
 
 NAME = f"radrm-{__version__}"
+PACKAGES = ("radrm", "hydra_plugins")
 _BESIDE_CODE = ("__pycache__", ".pyc", ".log", ".out", ".err")
 
 
@@ -43,12 +44,14 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
 
 
 def test_the_wheel_has_all_files_of_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    tracked = subprocess.run(
-        ["git", "ls-files", "radrm"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    ).stdout.split()
+    found = {
+        str(path.relative_to(REPOSITORY))
+        for package in PACKAGES
+        for path in (REPOSITORY / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     names = {name for name in wheel.namelist() if not name.startswith(f"{NAME}.")}
-    assert {path for path in tracked if (REPOSITORY / path).exists()} <= names
-    assert all(name.startswith("radrm/") for name in names)
+    assert found == names
     assert not [name for name in names if any(word in name for word in _BESIDE_CODE)]
     assert "radrm/py.typed" in names
 
@@ -91,8 +94,9 @@ def test_the_sources_hold_what_builds_and_tests_them(dist: Path) -> None:
     with tarfile.open(dist / f"{NAME}.tar.gz") as archive:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
     assert names >= {"pyproject.toml", "LICENSE", "README.md", "Makefile", "radrm/__init__.py"}
+    assert set(PACKAGES) <= {name.partition("/")[0] for name in names}
     assert names >= {"man/radrm.1", "tests/conftest.py", "packaging/debian/control"}
     assert {name.partition("/")[0] for name in names if "/" in name} <= {
-        *("radrm", "man", "docs", "examples", "systemd", "packaging"),
+        *(*PACKAGES, "man", "docs", "examples", "systemd", "packaging"),
         *("tests", "tools", "benchmarks"),
     }

@@ -52,6 +52,9 @@ class Served:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(PATIENCE_S)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -54,8 +55,8 @@ def served(early: tuple[Served, int, str]) -> Served:
 
 @pytest.fixture(scope="module")
 def commanding(home: DaemonHome, served: Served) -> Iterator[Served]:
-    """A server that gives commands."""
-    with Served(home, "--allow-commands") as found:
+    """A server that gives commands, and metrics to everybody."""
+    with Served(home, "--allow-commands", "--metrics-open") as found:
         found.open()
         yield found
 
@@ -162,8 +163,11 @@ def test_without_a_session_nothing_is_shown(served: Served, path: str) -> None:
         assert "waits" not in answer.text
 
 
-def test_metrics_need_a_session_too(served: Served) -> None:
+def test_metrics_need_a_session_too(served: Served, commanding: Served) -> None:
     assert served.get("/metrics", Cookie="").status == 401
+    pytest.importorskip("prometheus_client", reason="metrics need: pip install 'radrm[metrics]'")
+    assert "radrm_up 1" in served.get("/metrics").text
+    assert "radrm_up 1" in commanding.get("/metrics", Cookie="").text
 
 
 def test_every_answer_has_the_policy(served: Served) -> None:
@@ -291,6 +295,16 @@ def test_nonsense_harms_nobody(served: Served) -> None:
                 pass  # it has closed the connection
     assert served.get("/").status == 200
     assert "Traceback" not in served.said()
+
+
+def test_silent_connections_give_way(served: Served) -> None:
+    silent = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(300)]
+    for each in silent[::2]:
+        with contextlib.suppress(OSError):  # it had to give way already
+            each.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    assert served.get("/").status == 200
+    for each in silent:
+        each.close()
 
 
 # ------------------------------------------------------------------ sockets

@@ -27,6 +27,7 @@ from radrm.host.service.steps import (
     check_folder,
     code_refusal,
     install_commands,
+    refuse_packaged,
     run_all,
     site,
     states_of,
@@ -69,6 +70,7 @@ def install_service(
     if gpus is not None:
         raise UsageError("--gpus goes with --user: a server's daemon serves its real GPUs")
     where = site(root)
+    refuse_packaged(where)
     be_root(dry_run)
     radrmd = script()
     with one_line("cannot look at"):

@@ -19,6 +19,7 @@ from radrm.host.storage.files import fsync_folder, write_durably
 
 BOOTED = "/run/systemd/system"
 """This folder is there if systemd is process 1."""
+_OF_PACKAGES = ("/usr/lib/systemd/system", "/lib/systemd/system")
 _LIMIT_S = 900.0
 """Real seconds for one command: a start re-adopts running jobs before it is ready."""
 
@@ -93,6 +94,17 @@ def code_refusal(fault: Fault, source: str) -> Refused:
             "sudo /opt/radrm/bin/radrm install-service"
         )
     return Refused(f"{fault.path}: {fault.why}, and the service would run it as root; {step}")
+
+
+def refuse_packaged(where: Site) -> None:
+    """Raise `Refused` where a package of the system has brought the unit: two would differ."""
+    for folder in _OF_PACKAGES:
+        path = under(where.root, f"{folder}/{UNIT}")
+        if os.path.lexists(path):
+            raise Refused(
+                f"{path} is there already, from a package of the system; start that one: sudo "
+                f"systemctl enable --now {UNIT}; or remove the package first"
+            )
 
 
 def install_commands(where: Site, start: bool) -> list[Command]:

@@ -188,7 +188,7 @@ def test_processes_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_matplotlib_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radrm.cli.show.experiments.plots.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'radrm\[plot\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'radrm\[plots\]'"):
         check_plot("run.png")
 
 

@@ -103,17 +103,11 @@ def test_every_command_of_radrm_is_one() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-COMING = tuple(name for name in ("serve", "metrics", "mcp") if name not in COMMANDS)
-"""Commands that the pages name before they are there."""
-
-
 def test_every_command_in_a_sentence_is_one() -> None:
     wrong = []
     for page in pages():
         for where, text in spoken(page):
             words = shlex.split(re.split(" [>|] ", text)[0])[1:]
-            if words[:1] and words[0] in COMING:
-                continue
             if said := mistake(words, spoken=True):
                 wrong.append(f"{where}: {text}\n    {said}")
     assert not wrong, "\n".join(wrong)

@@ -183,6 +183,16 @@ def test_an_image_that_leads_out_of_itself_is_left_as_it_is(
     assert (list(machine.tree()), machine.ran) == (["usr"], [])
 
 
+@pytest.mark.parametrize("folder", ["lib", "usr/lib"])
+def test_a_unit_of_a_package_is_told(machine: Machine, folder: str) -> None:
+    unit = machine.root / folder / "systemd" / "system" / "radrmd.service"
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    refused = machine.radrm("install-service")
+    assert str(refused.exception).startswith(f"{unit} is there already, from a package")
+    assert (len(machine.tree()), machine.ran) == (1, [])
+
+
 def test_only_root_installs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 1000)
     monkeypatch.setattr(sys, "argv", ["/opt/my radrm/bin/radrm", "install-service", "--no-start"])
