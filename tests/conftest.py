@@ -55,6 +55,16 @@ def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonHo
 
 
 @pytest.fixture
+def guest(shared_daemon: DaemonHome, tmp_path: Path) -> Iterator[DaemonHome]:
+    """The module's daemon, with a working folder of one's own. Jobs that a test leaves are
+    cancelled after it. The ids of its jobs depend on the tests before."""
+    place = shared_daemon.for_guest(tmp_path / "work")
+    yield place
+    assert shared_daemon.process is not None and shared_daemon.process.poll() is None
+    place.clear()
+
+
+@pytest.fixture
 def daemon(home: DaemonHome) -> DaemonHome:
     """A running daemon with two simulated GPUs."""
     home.start()

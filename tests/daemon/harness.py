@@ -7,6 +7,7 @@ is polled until a deadline that only a broken daemon reaches.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -101,10 +102,7 @@ class DaemonHome:
             return
         if self.process.poll() is not None:
             self.start()
-        unfinished = every_job(self.ask)
-        if unfinished:
-            self.ask("cancel", user=unfinished[0]["user"])
-            wait_until(lambda: not self.ask("page", limit=1)["total"], "the jobs' end")
+        self.clear()
         self.stop()
         if self.gpus is not None:
             try:
@@ -113,6 +111,21 @@ class DaemonHome:
                 driver.close()
             except (DeviceError, Unreachable):
                 pass
+
+    def clear(self) -> None:
+        """Cancel all jobs, and wait for their end."""
+        unfinished = every_job(self.ask)
+        if unfinished:
+            self.ask("cancel", user=unfinished[0]["user"])
+            wait_until(lambda: not self.ask("page", limit=1)["total"], "the jobs' end")
+
+    def for_guest(self, work: Path) -> DaemonHome:
+        """The same daemon for a test that neither ends it nor changes its settings, with a working
+        folder and environment of its own."""
+        guest = copy.copy(self)
+        guest.work, guest.environment = work, {**self.environment}
+        work.mkdir()
+        return guest
 
     # ------------------------------------------------------------- commands
 

@@ -20,42 +20,42 @@ def simjob(memory: str, smact: float, seconds: float, *more: str) -> list[str]:
     return ["--", *words, "--seconds", str(seconds), *more]
 
 
-def test_a_job_runs_and_leaves_its_output(daemon: DaemonHome) -> None:
-    job = daemon.submit("--", sys.executable, "-c", "print('hello'); import sys; sys.exit(7)")
-    done = daemon.wait_end(job)
+def test_a_job_runs_and_leaves_its_output(guest: DaemonHome) -> None:
+    job = guest.submit("--", sys.executable, "-c", "print('hello'); import sys; sys.exit(7)")
+    done = guest.wait_end(job)
     assert (done["state"], done["outcome"], done["exit_code"]) == ("FAILED", "failed", 7)
-    assert daemon.output(job) == "hello\n"
-    assert daemon.radrm("logs", str(job)).stdout == "hello\n"
+    assert guest.output(job) == "hello\n"
+    assert guest.radrm("logs", str(job)).stdout == "hello\n"
 
 
-def test_a_job_file_runs_by_its_first_line_where_it_was_submitted(daemon: DaemonHome) -> None:
-    daemon.file(
+def test_a_job_file_runs_by_its_first_line_where_it_was_submitted(guest: DaemonHome) -> None:
+    guest.file(
         "where.rad",
         f"#!{sys.executable}\n#RAD --name=where\nimport os, sys\n"
         "print(os.getcwd(), os.environ['RADRM_JOB_NAME'], os.environ['MINE'], sys.argv[1:])\n",
     )
-    daemon.environment["MINE"] = "as submitted"
-    job = daemon.submit("where.rad")
-    daemon.wait_state(job, "COMPLETED")
-    assert daemon.output(job) == f"{daemon.work} where as submitted []\n"
+    guest.environment["MINE"] = "as submitted"
+    job = guest.submit("where.rad")
+    guest.wait_state(job, "COMPLETED")
+    assert guest.output(job) == f"{guest.work} where as submitted []\n"
 
 
-def test_arguments_of_a_bare_command_are_untouched(daemon: DaemonHome) -> None:
+def test_arguments_of_a_bare_command_are_untouched(guest: DaemonHome) -> None:
     words = ["a b", "$HOME", "`x`", "*", "", "ü", "--gpus=9"]
     code = "import sys, json; print(json.dumps(sys.argv[1:]))"
-    job = daemon.submit("--", sys.executable, "-c", code, *words)
-    daemon.wait_state(job, "COMPLETED")
-    assert json.loads(daemon.output(job)) == words
+    job = guest.submit("--", sys.executable, "-c", code, *words)
+    guest.wait_state(job, "COMPLETED")
+    assert json.loads(guest.output(job)) == words
 
 
-def test_what_a_job_is_told(daemon: DaemonHome) -> None:
+def test_what_a_job_is_told(guest: DaemonHome) -> None:
     code = "import os, json; print(json.dumps(dict(os.environ)))"
     words = ["--gpus=2", "--gpu-memory=4G", "--name=told", "--env=A=b"]
-    daemon.environment["CUDA_VISIBLE_DEVICES"] = "7"
-    job = daemon.submit(*words, "--", sys.executable, "-c", code)
-    daemon.wait_state(job, "COMPLETED")
-    told = json.loads(daemon.output(job))
-    uuids = [g["uuid"] for g in daemon.ask("gpus")]
+    guest.environment["CUDA_VISIBLE_DEVICES"] = "7"
+    job = guest.submit(*words, "--", sys.executable, "-c", code)
+    guest.wait_state(job, "COMPLETED")
+    told = json.loads(guest.output(job))
+    uuids = [g["uuid"] for g in guest.ask("gpus")]
     assert sorted(told["CUDA_VISIBLE_DEVICES"].split(",")) == sorted(uuids)
     assert told["NVIDIA_VISIBLE_DEVICES"] == told["CUDA_VISIBLE_DEVICES"]
     assert told["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
@@ -68,13 +68,13 @@ def test_what_a_job_is_told(daemon: DaemonHome) -> None:
     assert told["A"] == "b"
 
 
-def test_device_indices_for_those_who_cannot_read_uuids(daemon: DaemonHome) -> None:
+def test_device_indices_for_those_who_cannot_read_uuids(guest: DaemonHome) -> None:
     code = "import os; print([int(gpu) for gpu in os.environ['CUDA_VISIBLE_DEVICES'].split(',')])"
-    failed = daemon.submit("--", sys.executable, "-c", code)
-    assert daemon.wait_state(failed, "FAILED")["reason"].endswith("--device-ids=index")
-    job = daemon.submit("--device-ids=index", "--gpus=2", "--", sys.executable, "-c", code)
-    daemon.wait_state(job, "COMPLETED")
-    assert daemon.output(job) == "[0, 1]\n"
+    failed = guest.submit("--", sys.executable, "-c", code)
+    assert guest.wait_state(failed, "FAILED")["reason"].endswith("--device-ids=index")
+    job = guest.submit("--device-ids=index", "--gpus=2", "--", sys.executable, "-c", code)
+    guest.wait_state(job, "COMPLETED")
+    assert guest.output(job) == "[0, 1]\n"
 
 
 def test_two_jobs_share_a_gpu_and_their_peaks_are_recorded(home: DaemonHome) -> None:
@@ -115,29 +115,29 @@ def test_a_memory_cap_makes_a_wrong_estimate_hurt_its_own_job_only(home: DaemonH
     assert (done["state"], done["oom_count"]) == ("COMPLETED", 1)
 
 
-def test_cancel_ends_the_whole_tree(daemon: DaemonHome) -> None:
-    daemon.file(
+def test_cancel_ends_the_whole_tree(guest: DaemonHome) -> None:
+    guest.file(
         "tree.rad",
         "#!/bin/bash\nsleep 1000 & echo $! > child\nsetsid sleep 1000 & echo $! > stray\nwait\n",
     )
-    job = daemon.submit("tree.rad")
+    job = guest.submit("tree.rad")
     pids = [
-        int(wait_until(lambda n=name: (daemon.work / n).exists() and (daemon.work / n).read_text()))  # type: ignore[misc]
+        int(wait_until(lambda n=name: (guest.work / n).exists() and (guest.work / n).read_text()))  # type: ignore[misc]
         for name in ("child", "stray")
     ]
-    done = daemon.radrm("cancel", str(job))
+    done = guest.radrm("cancel", str(job))
     assert done.returncode == 0, done.stderr
-    ended = daemon.wait_end(job)
+    ended = guest.wait_end(job)
     assert (ended["state"], ended["outcome"]) == ("CANCELLED", "cancelled")
     for pid in pids:
         wait_until(lambda p=pid: not Path(f"/proc/{p}").exists(), f"the end of {pid}")  # type: ignore[misc]
 
 
-def test_a_time_limit_ends_a_job(daemon: DaemonHome) -> None:
-    job = daemon.submit("--time=100", "--", "sleep", "1000")
-    done = daemon.wait_end(job)
+def test_a_time_limit_ends_a_job(guest: DaemonHome) -> None:
+    job = guest.submit("--time=100", "--", "sleep", "1000")
+    done = guest.wait_end(job)
     assert (done["state"], done["outcome"]) == ("TIMEOUT", "timeout")
-    assert daemon.radrm("wait", str(job)).returncode == 124
+    assert guest.radrm("wait", str(job)).returncode == 124
 
 
 def test_one_that_ignores_term_is_killed(home: DaemonHome) -> None:
@@ -160,27 +160,27 @@ def test_one_that_ignores_term_is_killed(home: DaemonHome) -> None:
         ("#!/bin/sh\n#RAD --error=/dev/full/x\necho hi\n", "/dev/full"),
     ],
 )
-def test_what_cannot_start_says_why(daemon: DaemonHome, text: str, words: str) -> None:
-    daemon.file("bad.rad", text)
-    done = daemon.wait_end(daemon.submit("bad.rad"))
+def test_what_cannot_start_says_why(guest: DaemonHome, text: str, words: str) -> None:
+    guest.file("bad.rad", text)
+    done = guest.wait_end(guest.submit("bad.rad"))
     assert (done["state"], done["started_at"], done["exit_code"]) == ("FAILED", None, None)
     assert words in done["reason"] and "\n" not in done["reason"]
-    assert daemon.radrm("wait", str(done["id"])).returncode == 125
+    assert guest.radrm("wait", str(done["id"])).returncode == 125
 
 
-def test_retries_and_a_log_for_each_attempt(daemon: DaemonHome) -> None:
+def test_retries_and_a_log_for_each_attempt(guest: DaemonHome) -> None:
     code = "import os, sys; print(os.environ['RADRM_ATTEMPT']); sys.exit(3)"
-    job = daemon.submit("--retries=1", "--", sys.executable, "-c", code)
-    done = daemon.wait_end(job)
+    job = guest.submit("--retries=1", "--", sys.executable, "-c", code)
+    done = guest.wait_end(job)
     assert (done["state"], done["attempts"]) == ("FAILED", 2)
-    assert daemon.radrm("logs", str(job), "--attempt", "1").stdout == "1\n"
-    assert daemon.radrm("logs", str(job)).stdout == "2\n"
+    assert guest.radrm("logs", str(job), "--attempt", "1").stdout == "1\n"
+    assert guest.radrm("logs", str(job)).stdout == "2\n"
 
 
-def test_an_old_log_of_the_same_name_does_not_count(daemon: DaemonHome) -> None:
-    (daemon.work / "mine.log").write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
-    job = daemon.submit("--output=mine.log", "--", "false")
-    done = daemon.wait_end(job)
+def test_an_old_log_of_the_same_name_does_not_count(guest: DaemonHome) -> None:
+    (guest.work / "mine.log").write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
+    job = guest.submit("--output=mine.log", "--", "false")
+    done = guest.wait_end(job)
     assert (done["outcome"], done["oom_count"]) == ("failed", 0)
 
 
@@ -218,24 +218,24 @@ def test_unmanaged_memory_is_counted(home: DaemonHome) -> None:
     assert home.wait_end(job)["devices"] == [gpus[1]["uuid"]]
 
 
-def test_prototype_files_run_unchanged(daemon: DaemonHome) -> None:
+def test_prototype_files_run_unchanged(guest: DaemonHome) -> None:
     # `conda` and the training script are stand-ins; the login shell would reset the PATH.
-    profile = daemon.folder / "profile"
+    profile = guest.folder / "profile"
     profile.mkdir()
     (profile / ".bash_profile").write_text(
         f"export PATH={os.environ['PATH']}:{Path(sys.executable).parent}\n"
         "conda() { echo activated $2; }\n"
     )
-    daemon.environment["HOME"] = str(profile)
-    daemon.file(
+    guest.environment["HOME"] = str(profile)
+    guest.file(
         "proto.rad",
         "# assumption is that model.txt file is in this directory\nconda activate tf\n"
         "radrm-simjob --gpu-memory 5262 --smact 0.3 --seconds 20\nresnet50_32.model\n"
         "/raid/datasets/imagenet\n32\nexclusive\n1\n5262\n7903.9316\n2672.516029\n16000",
     )
-    done = daemon.wait_end(daemon.submit("proto.rad"))
+    done = guest.wait_end(guest.submit("proto.rad"))
     assert (done["state"], done["name"], done["estimate_mib"]) == ("COMPLETED", "proto", 5262)
-    assert "activated tf" in daemon.output(done["id"])
+    assert "activated tf" in guest.output(done["id"])
 
 
 def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: DaemonHome) -> None:

@@ -18,16 +18,16 @@ echo "$RADRM_ARRAY_TASK_ID of $RADRM_JOB_ID" >> ran
 """
 
 
-def test_an_array_runs_each_element_with_its_number_and_log(daemon: DaemonHome) -> None:
-    daemon.file("sweep.rad", SWEEP)
-    first = daemon.submit("sweep.rad")
-    documents = daemon.ask("status", jobs=[str(first)])
+def test_an_array_runs_each_element_with_its_number_and_log(guest: DaemonHome) -> None:
+    guest.file("sweep.rad", SWEEP)
+    first = guest.submit("sweep.rad")
+    documents = guest.ask("status", jobs=[str(first)])
     assert [d["label"] for d in documents] == [f"{first}_{i}" for i in range(3, 8)]
     for document in documents:
-        assert daemon.wait_end(document["label"])["state"] == "COMPLETED"
-    lines = sorted((daemon.work / "ran").read_text().splitlines())
+        assert guest.wait_end(document["label"])["state"] == "COMPLETED"
+    lines = sorted((guest.work / "ran").read_text().splitlines())
     assert lines == [f"{i} of {first + i - 3}" for i in range(3, 8)]
-    assert (daemon.work / f"radrm-{first}_5.out").exists()
+    assert (guest.work / f"radrm-{first}_5.out").exists()
     assert len({d["ticket"] for d in documents}) == 1
 
 
@@ -113,18 +113,18 @@ def test_dependencies_hold_with_the_daemon_down_and_by_ticket(home: DaemonHome) 
     assert home.radrm("wait", never).returncode == 125
 
 
-def test_what_it_follows_has_ended_long_ago(daemon: DaemonHome) -> None:
-    first = daemon.submit("--gpus=0", "--", "false")
-    daemon.wait_end(first)
-    late = daemon.submit("--gpus=0", f"--after={first}:any", "--", "true")
-    assert daemon.wait_end(late)["state"] == "COMPLETED"
-    done = daemon.radrm("submit", "--gpus=0", f"--after={first}", "--", "true")
+def test_what_it_follows_has_ended_long_ago(guest: DaemonHome) -> None:
+    first = guest.submit("--gpus=0", "--", "false")
+    guest.wait_end(first)
+    late = guest.submit("--gpus=0", f"--after={first}:any", "--", "true")
+    assert guest.wait_end(late)["state"] == "COMPLETED"
+    done = guest.radrm("submit", "--gpus=0", f"--after={first}", "--", "true")
     assert done.returncode == 1 and "had to complete and is FAILED" in done.stderr
-    done = daemon.radrm("submit", "--gpus=0", "--after=999", "--", "true")
+    done = guest.radrm("submit", "--gpus=0", "--after=999", "--", "true")
     assert done.returncode == 1 and "no job 999" in done.stderr
 
 
-def test_envelopes_that_name_each_other_wait_for_nobody(daemon: DaemonHome) -> None:
+def test_envelopes_that_name_each_other_wait_for_nobody(guest: DaemonHome) -> None:
     """Nobody can do that with `radrm submit`: a ticket is known only once it is given."""
     one, other = new_ticket(), new_ticket()
     for mine, theirs in ((one, other), (other, one)):
@@ -134,14 +134,14 @@ def test_envelopes_that_name_each_other_wait_for_nobody(daemon: DaemonHome) -> N
             script=None,
             command=("true",),
             options={"gpus": "0", "after": [theirs]},
-            cwd=str(daemon.work),
+            cwd=str(guest.work),
             umask=0o022,
             environment={"PATH": os.environ["PATH"]},
             submitted_s=0.0,
         )
-        Spool(str(daemon.folder / "home" / "spool")).put([envelope])
-    ended = [wait_until(lambda t=t: _known(daemon, t), t) for t in (one, other)]  # type: ignore[misc]
-    assert [daemon.wait_end(d["id"])["state"] for d in ended] == ["FAILED", "FAILED"]
+        Spool(str(guest.folder / "home" / "spool")).put([envelope])
+    ended = [wait_until(lambda t=t: _known(guest, t), t) for t in (one, other)]  # type: ignore[misc]
+    assert [guest.wait_end(d["id"])["state"] for d in ended] == ["FAILED", "FAILED"]
 
 
 def _known(daemon: DaemonHome, ticket: str) -> dict[str, object]:
@@ -149,48 +149,46 @@ def _known(daemon: DaemonHome, ticket: str) -> dict[str, object]:
     return found or {}
 
 
-def test_orders_by_name_glob_array_and_element(daemon: DaemonHome) -> None:
+def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
     for name in ("net-a", "net-b", "other"):
-        daemon.submit(f"--name={name}", "--gpus=0", "--", "sleep", "100")
-    array = daemon.submit("--name=arr", "--gpus=0", "--array=0-3%1", "--", "sleep", "100")
-    told = daemon.ask("cancel", jobs=["net-*"])
+        guest.submit(f"--name={name}", "--gpus=0", "--", "sleep", "100")
+    array = guest.submit("--name=arr", "--gpus=0", "--array=0-3%1", "--", "sleep", "100")
+    told = guest.ask("cancel", jobs=["net-*"])
     assert [(t["name"], t["error"]) for t in told] == [("net-a", None), ("net-b", None)]
-    (told,) = daemon.ask("hold", jobs=[f"{array}_2"])
-    assert told["label"] == f"{array}_2" and daemon.job(f"{array}_2")["held"]
-    assert {t["label"] for t in daemon.ask("cancel", jobs=[str(array)])} == {
+    (told,) = guest.ask("hold", jobs=[f"{array}_2"])
+    assert told["label"] == f"{array}_2" and guest.job(f"{array}_2")["held"]
+    assert {t["label"] for t in guest.ask("cancel", jobs=[str(array)])} == {
         f"{array}_{i}" for i in range(4)
     }
-    (told,) = daemon.ask("cancel", jobs=["nobody-*"])
+    (told,) = guest.ask("cancel", jobs=["nobody-*"])
     assert "no job nobody-*" in told["error"]
-    daemon.ask("cancel", jobs=["other"])
+    guest.ask("cancel", jobs=["other"])
 
 
-def test_hold_release_edit_requeue(daemon: DaemonHome) -> None:
-    blocker = daemon.submit("--gpu-memory=30G", "--gpus=2", "--", "sleep", "100")
-    daemon.wait_state(blocker, "RUNNING")
-    job = daemon.submit(
+def test_hold_release_edit_requeue(guest: DaemonHome) -> None:
+    blocker = guest.submit("--gpu-memory=30G", "--gpus=2", "--", "sleep", "100")
+    guest.wait_state(blocker, "RUNNING")
+    job = guest.submit(
         "--gpu-memory=35G", "--env=WHAT=old", "--", "sh", "-c", "echo $WHAT $CUDA_VISIBLE_DEVICES"
     )
-    assert daemon.ask("hold", jobs=[str(job)])[0]["error"] is None
-    (told,) = daemon.ask("edit", jobs=[str(job)], options={"gpu-memory": "99G"})
+    assert guest.ask("hold", jobs=[str(job)])[0]["error"] is None
+    (told,) = guest.ask("edit", jobs=[str(job)], options={"gpu-memory": "99G"})
     assert "largest here" in told["error"]
-    (told,) = daemon.ask("edit", jobs=[str(job)], options={"gpus": "0", "env": ["WHAT=new"]})
+    (told,) = guest.ask("edit", jobs=[str(job)], options={"gpus": "0", "env": ["WHAT=new"]})
     assert told["error"] is None
-    assert daemon.job(job)["state"] == "PENDING" and daemon.job(job)["reason"]
-    daemon.ask("release", jobs=[str(job)])
-    assert daemon.wait_end(job)["state"] == "COMPLETED"
-    assert daemon.output(job).split() == ["new"]
-    (told,) = daemon.ask("requeue", jobs=[str(job)])
+    assert guest.job(job)["state"] == "PENDING" and guest.job(job)["reason"]
+    guest.ask("release", jobs=[str(job)])
+    assert guest.wait_end(job)["state"] == "COMPLETED"
+    assert guest.output(job).split() == ["new"]
+    (told,) = guest.ask("requeue", jobs=[str(job)])
     assert told["error"] is None and told["state"] == "COMPLETED"
-    assert daemon.wait_end(job)["attempts"] == 2
-    (told,) = daemon.ask("edit", jobs=[str(blocker)], options={"gpus": "1"})
+    assert guest.wait_end(job)["attempts"] == 2
+    (told,) = guest.ask("edit", jobs=[str(blocker)], options={"gpus": "1"})
     assert "only while it waits" in told["error"]
-    assert daemon.ask("requeue", jobs=[str(blocker)])[0]["error"] is None
-    again = wait_until(
-        lambda: (d := daemon.job(blocker))["attempts"] == 2 and d, "its next attempt"
-    )
+    assert guest.ask("requeue", jobs=[str(blocker)])[0]["error"] is None
+    again = wait_until(lambda: (d := guest.job(blocker))["attempts"] == 2 and d, "its next attempt")
     assert again["state"] in ("LAUNCHING", "RUNNING")
-    attempts = daemon.ask("explain", jobs=[str(blocker)])["attempts"]
+    attempts = guest.ask("explain", jobs=[str(blocker)])["attempts"]
     assert attempts[0]["outcome"] == "preempted"
 
 
@@ -258,9 +256,9 @@ def test_only_root_and_the_daemons_user_drain_devices(daemon: DaemonHome) -> Non
     daemon.ask("cancel", jobs=[str(j) for j in jobs])
 
 
-def test_the_tail_of_json_is_one_document(daemon: DaemonHome) -> None:
-    daemon.file("sweep.rad", SWEEP)
-    done = daemon.radrm("submit", "--json", "sweep.rad")
+def test_the_tail_of_json_is_one_document(guest: DaemonHome) -> None:
+    guest.file("sweep.rad", SWEEP)
+    done = guest.radrm("submit", "--json", "sweep.rad")
     (result,) = json.loads(done.stdout)
     assert set(result) >= {"ticket", "id", "name", "file", "error"}
-    wait_until(lambda: not daemon.ask("status"), "its end")
+    wait_until(lambda: not guest.ask("status"), "its end")

@@ -28,73 +28,74 @@ def block(home: DaemonHome, name: str = "blocker") -> int:
 
 
 def test_a_waiting_job_is_held_edited_released_cancelled_and_run_again(
-    daemon: DaemonHome,
+    guest: DaemonHome,
 ) -> None:
-    blocker = block(daemon)
-    job = daemon.submit("--name=mine", "--gpu-memory=1G", "--", "true")
-    assert "Held job 2 (mine)" in daemon.radrm("hold", "mine").stdout
-    assert "held" in daemon.radrm("explain", "mine").stdout
-    assert "Changed job 2" in daemon.radrm("edit", "mine", "--priority=7").stdout
-    assert "priority 7" in daemon.radrm("status", "mine").stdout
-    assert daemon.radrm("release", "mine").returncode == 0
-    said = daemon.radrm("explain", str(job)).stdout
+    blocker = block(guest)
+    job = guest.submit("--name=mine", "--gpu-memory=1G", "--", "true")
+    assert f"Held job {job} (mine)" in guest.radrm("hold", "mine").stdout
+    assert "held" in guest.radrm("explain", "mine").stdout
+    assert f"Changed job {job}" in guest.radrm("edit", "mine", "--priority=7").stdout
+    assert "priority 7" in guest.radrm("status", "mine").stdout
+    assert guest.radrm("release", "mine").returncode == 0
+    said = guest.radrm("explain", str(job)).stdout
     assert "exclusively" in said and "REFUSED BY" in said
-    assert daemon.radrm("cancel", str(blocker)).returncode == 0
-    assert daemon.wait_end(job)["state"] == "COMPLETED"
-    assert "it was COMPLETED" in daemon.radrm("requeue", "mine").stdout
-    wait_until(lambda: daemon.job(job)["attempts"] == 2, "the second run")
-    daemon.wait_end(job)
-    attempts = daemon.json("explain", str(job))["attempts"]
+    assert guest.radrm("cancel", str(blocker)).returncode == 0
+    assert guest.wait_end(job)["state"] == "COMPLETED"
+    assert "it was COMPLETED" in guest.radrm("requeue", "mine").stdout
+    wait_until(lambda: guest.job(job)["attempts"] == 2, "the second run")
+    guest.wait_end(job)
+    attempts = guest.json("explain", str(job))["attempts"]
     assert [a["outcome"] for a in attempts] == ["completed", "completed"]
 
 
-def test_a_refused_order_is_an_error_and_the_rest_is_done(daemon: DaemonHome) -> None:
-    job = daemon.submit("--", "sleep", "9999")
-    done = daemon.radrm("cancel", "99", str(job))
+def test_a_refused_order_is_an_error_and_the_rest_is_done(guest: DaemonHome) -> None:
+    job = guest.submit("--", "sleep", "9999")
+    done = guest.radrm("cancel", "99", str(job))
     assert done.returncode == 1
     assert done.stderr.startswith("radrm: there is no job") and f"job {job}" in done.stdout
 
 
-def test_an_array_is_one_row_and_its_elements_have_names(daemon: DaemonHome) -> None:
-    block(daemon)
-    array = daemon.submit("--name=sweep", "--array=0-99", "--", "true")
-    lines = daemon.radrm("status").stdout.splitlines()
+def test_an_array_is_one_row_and_its_elements_have_names(guest: DaemonHome) -> None:
+    block(guest)
+    array = guest.submit("--name=sweep", "--array=0-99", "--", "true")
+    lines = guest.radrm("status").stdout.splitlines()
     assert lines[0].startswith("1 running, 100 pending") and len(lines) == 4
     assert f"{array}_[0-99]" in lines[3]
-    assert f"Job {array}_3 " in daemon.radrm("status", f"{array}_3").stdout
-    assert "100 in all" in daemon.radrm("cancel", str(array)).stdout
+    assert f"Job {array}_3 " in guest.radrm("status", f"{array}_3").stdout
+    assert "100 in all" in guest.radrm("cancel", str(array)).stdout
 
 
-def test_pages(daemon: DaemonHome) -> None:
-    block(daemon)
-    daemon.radrm("submit", *[daemon.file(f"{i}.rad", "#!/bin/sh\ntrue\n").name for i in range(5)])
-    first = daemon.radrm("status", "--limit", "4").stdout.splitlines()
+def test_pages(guest: DaemonHome) -> None:
+    first_id = block(guest)
+    guest.radrm("submit", *[guest.file(f"{i}.rad", "#!/bin/sh\ntrue\n").name for i in range(5)])
+    first = guest.radrm("status", "--limit", "4").stdout.splitlines()
     assert first[-1] == "... 2 more: radrm status --limit 4 --page 2"
-    second = daemon.radrm("status", "--limit", "4", "--page", "2").stdout.splitlines()
-    assert [line.split()[0] for line in second[2:]] == ["5", "6"]
-    assert "no page 3" in daemon.radrm("status", "--limit", "4", "--page", "3").stderr
+    second = guest.radrm("status", "--limit", "4", "--page", "2").stdout.splitlines()
+    assert [line.split()[0] for line in second[2:]] == [f"{first_id + 4}", f"{first_id + 5}"]
+    assert "no page 3" in guest.radrm("status", "--limit", "4", "--page", "3").stderr
 
 
-def test_a_drained_gpu_takes_nobody_until_it_is_resumed(daemon: DaemonHome) -> None:
-    assert daemon.radrm("drain", "--reason", "fan is loud").stdout.count("Drained") == 2
-    job = daemon.submit("--gpu-memory=1G", "--", "true")
-    assert daemon.radrm("explain", str(job)).stdout.count("fan is loud") >= 2
-    assert daemon.radrm("resume", "1").returncode == 0
-    assert daemon.wait_end(job)["state"] == "COMPLETED"
-    wrong = daemon.radrm("drain", "7")
+def test_a_drained_gpu_takes_nobody_until_it_is_resumed(guest: DaemonHome) -> None:
+    assert guest.radrm("drain", "--reason", "fan is loud").stdout.count("Drained") == 2
+    job = guest.submit("--gpu-memory=1G", "--", "true")
+    assert guest.radrm("explain", str(job)).stdout.count("fan is loud") >= 2
+    assert guest.radrm("resume", "1").returncode == 0
+    assert guest.wait_end(job)["state"] == "COMPLETED"
+    assert guest.radrm("resume").returncode == 0
+    wrong = guest.radrm("drain", "7")
     assert wrong.returncode == 1 and "no GPU" in wrong.stderr
 
 
 def test_a_log_is_followed_from_before_the_start_through_a_retry(
-    daemon: DaemonHome,
+    guest: DaemonHome,
 ) -> None:
-    blocker = block(daemon)
-    daemon.file("twice.rad", '#!/bin/sh\necho "attempt $RADRM_ATTEMPT"\n[ -e "$0".no ]\n')
-    job = daemon.submit("--retries=1", "twice.rad")
-    with started(daemon, "logs", "-f", str(job)) as follower:
+    blocker = block(guest)
+    guest.file("twice.rad", '#!/bin/sh\necho "attempt $RADRM_ATTEMPT"\n[ -e "$0".no ]\n')
+    job = guest.submit("--retries=1", "twice.rad")
+    with started(guest, "logs", "-f", str(job)) as follower:
         assert follower.stderr is not None
         assert "waiting for its start" in follower.stderr.readline()
-        daemon.radrm("cancel", str(blocker))
+        guest.radrm("cancel", str(blocker))
         said, remarks = follower.communicate(timeout=60)
     assert said == "attempt 1\nattempt 2\n"
     assert "attempt 2:" in remarks
@@ -116,10 +117,10 @@ def test_following_outlives_the_daemon(daemon: DaemonHome) -> None:
         assert follower.stdout.read() == "" and follower.wait(60) == 0
 
 
-def test_a_job_is_followed_to_its_end(daemon: DaemonHome) -> None:
-    job = daemon.submit("--", "sh", "-c", "echo hello; exit 3")
-    daemon.wait_end(job)
-    done = daemon.radrm("status", str(job), "--follow")
+def test_a_job_is_followed_to_its_end(guest: DaemonHome) -> None:
+    job = guest.submit("--", "sh", "-c", "echo hello; exit 3")
+    guest.wait_end(job)
+    done = guest.radrm("status", str(job), "--follow")
     assert done.returncode == 0, "the view ended well, whatever the job did"
     head, *middle, last, step = done.stdout.splitlines()
     assert head.startswith(f"Job {job}  sh") and middle == ["hello"]
@@ -127,20 +128,20 @@ def test_a_job_is_followed_to_its_end(daemon: DaemonHome) -> None:
 
 
 def test_a_reader_that_leaves_ends_a_follower_that_has_nothing_to_say(
-    daemon: DaemonHome,
+    guest: DaemonHome,
 ) -> None:
-    job = daemon.submit("--", "sh", "-c", "echo one; exec sleep 9999")
-    with started(daemon, "logs", "-f", str(job)) as follower:
+    job = guest.submit("--", "sh", "-c", "echo one; exec sleep 9999")
+    with started(guest, "logs", "-f", str(job)) as follower:
         assert follower.stdout is not None
         assert follower.stdout.readline() == "one\n"
         follower.stdout.close()
         assert follower.wait(60) == 141
 
 
-def test_the_live_picture_on_a_terminal_ends_by_ctrl_c(daemon: DaemonHome) -> None:
-    daemon.submit("--name=watched", "--", "sleep", "9999")
+def test_the_live_picture_on_a_terminal_ends_by_ctrl_c(guest: DaemonHome) -> None:
+    guest.submit("--name=watched", "--", "sleep", "9999")
     master, slave = pty.openpty()
-    environment = {**daemon.environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    environment = {**guest.environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
     watcher = subprocess.Popen(
         [*RADRM, "status", "--follow"], env=environment, stdin=slave, stdout=slave, stderr=slave
     )

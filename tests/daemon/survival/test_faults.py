@@ -23,83 +23,83 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_a_script_edited_after_submission_runs_as_it_was(daemon: DaemonHome) -> None:
-    blocker = daemon.submit("--gpus=2", "--gpu-memory=30G", "--", "sleep", "100")
-    daemon.file("job.rad", "#!/bin/sh\n#RAD --gpu-memory=30G\necho as submitted\n")
-    job = daemon.submit("job.rad")
-    daemon.file("job.rad", "#!/bin/sh\necho changed\n")
-    (daemon.work / "job.rad").unlink()
-    daemon.ask("cancel", jobs=[str(blocker)])
-    assert daemon.wait_end(job)["state"] == "COMPLETED"
-    assert daemon.output(job) == "as submitted\n"
+def test_a_script_edited_after_submission_runs_as_it_was(guest: DaemonHome) -> None:
+    blocker = guest.submit("--gpus=2", "--gpu-memory=30G", "--", "sleep", "100")
+    guest.file("job.rad", "#!/bin/sh\n#RAD --gpu-memory=30G\necho as submitted\n")
+    job = guest.submit("job.rad")
+    guest.file("job.rad", "#!/bin/sh\necho changed\n")
+    (guest.work / "job.rad").unlink()
+    guest.ask("cancel", jobs=[str(blocker)])
+    assert guest.wait_end(job)["state"] == "COMPLETED"
+    assert guest.output(job) == "as submitted\n"
 
 
-def test_a_folder_that_has_vanished_fails_its_job_alone(daemon: DaemonHome) -> None:
-    folder = daemon.work / "sub"
+def test_a_folder_that_has_vanished_fails_its_job_alone(guest: DaemonHome) -> None:
+    folder = guest.work / "sub"
     folder.mkdir()
-    blocker = daemon.submit("--gpus=2", "--gpu-memory=30G", "--", "sleep", "100")
-    job = daemon.submit("--gpu-memory=30G", f"--chdir={folder}", "--", "true")
+    blocker = guest.submit("--gpus=2", "--gpu-memory=30G", "--", "sleep", "100")
+    job = guest.submit("--gpu-memory=30G", f"--chdir={folder}", "--", "true")
     folder.rmdir()
-    daemon.ask("cancel", jobs=[str(blocker)])
-    ended = daemon.wait_end(job)
+    guest.ask("cancel", jobs=[str(blocker)])
+    ended = guest.wait_end(job)
     assert ended["state"] == "FAILED" and str(folder) in ended["reason"]
-    assert daemon.radrm("wait", str(job)).returncode == 125
-    after = daemon.submit("--gpu-memory=30G", "--", "true")
-    assert daemon.wait_end(after)["state"] == "COMPLETED"
+    assert guest.radrm("wait", str(job)).returncode == 125
+    after = guest.submit("--gpu-memory=30G", "--", "true")
+    assert guest.wait_end(after)["state"] == "COMPLETED"
 
 
-def test_a_job_file_that_vanishes_before_it_is_read(daemon: DaemonHome) -> None:
-    done = daemon.radrm("submit", "was-here.rad")
+def test_a_job_file_that_vanishes_before_it_is_read(guest: DaemonHome) -> None:
+    done = guest.radrm("submit", "was-here.rad")
     assert done.returncode == 1 and "was-here.rad" in done.stderr
 
 
-def test_one_that_forks_and_leaves_is_not_over_before_its_children(daemon: DaemonHome) -> None:
+def test_one_that_forks_and_leaves_is_not_over_before_its_children(guest: DaemonHome) -> None:
     """A daemonised child is ended with its job: it would hold the GPU unseen."""
-    daemon.file(
+    guest.file(
         "leave.rad",
         "#!/bin/bash\n#RAD --gpu-memory=1G\n"
         "setsid nohup env -i sleep 1000 >/dev/null 2>&1 &\necho $!\n",
     )
-    job = daemon.submit("leave.rad")
-    assert daemon.wait_end(job)["state"] == "COMPLETED"
-    assert not lives(int(daemon.output(job)))
+    job = guest.submit("leave.rad")
+    assert guest.wait_end(job)["state"] == "COMPLETED"
+    assert not lives(int(guest.output(job)))
 
 
-def test_one_that_fills_its_log_is_read_in_pieces(daemon: DaemonHome) -> None:
+def test_one_that_fills_its_log_is_read_in_pieces(guest: DaemonHome) -> None:
     megabytes = 64
-    job = daemon.submit("--gpus=0", "--", "head", "-c", f"{megabytes}M", "/dev/zero")
-    assert daemon.wait_end(job)["state"] == "COMPLETED"
-    log = daemon.work / f"radrm-{job}.out"
+    job = guest.submit("--gpus=0", "--", "head", "-c", f"{megabytes}M", "/dev/zero")
+    assert guest.wait_end(job)["state"] == "COMPLETED"
+    log = guest.work / f"radrm-{job}.out"
     assert log.stat().st_size == megabytes * 2**20
-    failed = daemon.submit(
+    failed = guest.submit(
         "--gpus=0", "--", "sh", "-c", f"head -c {megabytes}M /dev/zero >&2; echo end >&2; exit 9"
     )
-    assert daemon.wait_end(failed)["exit_code"] == 9, "its end is judged by the last of it"
+    assert guest.wait_end(failed)["exit_code"] == 9, "its end is judged by the last of it"
 
 
 def test_one_that_kills_its_own_runner_is_lost_and_its_device_free_again(
-    daemon: DaemonHome,
+    guest: DaemonHome,
 ) -> None:
-    daemon.file(
+    guest.file(
         "kill.rad",
         "#!/bin/bash\n#RAD --gpu-memory=30G --gpus=2\n"
         "echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!\n"
         "kill -9 $PPID; wait\n",
     )
-    job = daemon.submit("kill.rad")
-    waiting = daemon.submit("--gpu-memory=30G", "--gpus=2", "--", "true")
-    ended = daemon.wait_end(job)
+    job = guest.submit("kill.rad")
+    waiting = guest.submit("--gpu-memory=30G", "--gpus=2", "--", "true")
+    ended = guest.wait_end(job)
     assert (ended["state"], ended["outcome"]) == ("FAILED", "lost")
-    pids = [int(word) for word in daemon.output(job).split()]
+    pids = [int(word) for word in guest.output(job).split()]
     assert not any(map(lives, pids)), "dead before its device is used again"
-    assert daemon.wait_end(waiting)["state"] == "COMPLETED"
+    assert guest.wait_end(waiting)["state"] == "COMPLETED"
 
 
 def test_a_log_folder_that_cannot_be_written_fails_the_job_with_that_reason(
-    daemon: DaemonHome,
+    guest: DaemonHome,
 ) -> None:
-    job = daemon.submit("--gpus=0", "--output=no/such/folder/out", "--", "true")
-    ended = daemon.wait_end(job)
+    job = guest.submit("--gpus=0", "--output=no/such/folder/out", "--", "true")
+    ended = guest.wait_end(job)
     assert ended["state"] == "FAILED" and "no/such/folder" in ended["reason"]
 
 
