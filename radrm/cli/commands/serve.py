@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from radrm.cli.options import address
 from radrm.client.text import warn
 from radrm.errors import RadrmError, UsageError
 
@@ -81,7 +82,7 @@ def serve(
         ):
             raise
         raise RadrmError("radrm serve needs starlette; run: pip install 'radrm[web]'") from None
-    host, port = _address(listen, public)
+    host, port = _address(listen or str(_PORT), public)
     listener = listen_tcp(host, port) if unix is None else listen_unix(unix, _group(group))
     names = frozenset(each.lower().removesuffix(".") for each in name or ())
     page = Page(Settings(names, allow_commands, not no_token, metrics_open))
@@ -105,24 +106,15 @@ def serve(
                 pass
 
 
-def _address(text: str | None, public: bool) -> tuple[str, int]:
-    """Return host and port of `8765`, `127.0.0.1:8765` or `[::1]:8765`. Raises `UsageError`."""
-    where, _, port = (text or str(_PORT)).rpartition(":")
-    bare = where[1:-1] if where.startswith("[") and where.endswith("]") else where or "127.0.0.1"
-    try:
-        if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-            raise ValueError
-        host = ipaddress.ip_address("127.0.0.1" if bare == "localhost" else bare)
-    except ValueError:
-        raise UsageError(
-            f"--listen={text} is not an address and a port, as in 127.0.0.1:{_PORT}"
-        ) from None
+def _address(text: str, public: bool) -> tuple[str, int]:
+    """Return where to listen. Raises `UsageError`."""
+    host, port = address(text, _PORT)
     if not host.is_loopback and not public:
         raise UsageError(
             f"others reach {host}, and the page is not encrypted; take ssh -L, a proxy with "
             "--socket, or add --public"
         )
-    return str(host), int(port)
+    return str(host), port
 
 
 def _group(name: str | None) -> int | None:

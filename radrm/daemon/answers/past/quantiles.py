@@ -9,7 +9,7 @@ _GROWTH = log(1.03)
 
 
 @dataclass(slots=True)
-class Spread:
+class Quantiles:
     """Counts of amounts above zero. Amounts below `least` count as zero.
 
     What it says of them is exact to 1.5 %.
