@@ -42,7 +42,7 @@ def serve(
     ] = None,
     no_token: Annotated[
         bool,
-        typer.Option("--no-token", help="With --socket: whoever reaches the socket sees the page."),
+        typer.Option("--no-token", help="With --socket: all who reach the socket see the page."),
     ] = False,
     allow_commands: Annotated[
         bool, typer.Option("--allow-commands", help="Cancel, hold, release, requeue, priority.")
@@ -69,7 +69,7 @@ def serve(
         raise UsageError("take --listen or --socket")
     if no_token and allow_commands:
         raise UsageError(
-            "--allow-commands needs the links: with --no-token, whoever reaches the socket would "
+            "--allow-commands needs the links: with --no-token, all who reach the socket would "
             "give commands as you"
         )
     try:
@@ -92,8 +92,8 @@ def serve(
         print(f"Open, once: {page.link(base)}" if not no_token else f"Serving {base}/", flush=True)
 
     if unix is None and not ipaddress.ip_address(host).is_loopback:
-        warn(f"{host} can be reached by others, and nothing is encrypted: whoever reads the link")
-        warn("or the cookie on its way sees what you see; ssh -L or a proxy with TLS is safer")
+        warn(f"{host} can be reached by others, and nothing is encrypted: who reads the link or")
+        warn("the cookie on its way sees what you see; ssh -L or a proxy with TLS is safer")
     warn(f"serving on {unix or f'{host}:{listener.getsockname()[1]}'}; Ctrl-C ends it")
     try:
         run(page, listener, ready)

@@ -1,4 +1,4 @@
-"""How amounts are spread, in a small space whatever their number: on a logarithmic scale."""
+"""Quantiles of any number of amounts, in a small space: counts on a logarithmic scale."""
 
 from __future__ import annotations
 
