@@ -111,7 +111,8 @@ class Page:
         return session is not None or not self.settings.token, session
 
     async def _open(self, request: Request) -> Response:
-        if "prefetch" in (request.headers.get("sec-purpose") or request.headers.get("purpose", "")):
+        purpose = request.headers.get("sec-purpose") or request.headers.get("purpose", "")
+        if request.method == "HEAD" or "prefetch" in purpose:
             return PlainTextResponse("503: this link works once, so open it yourself\n", 503)
         secret = self.sessions.open(request.query_params.get("token", ""))
         if secret is None:

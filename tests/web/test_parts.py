@@ -44,6 +44,7 @@ def test_links_and_sessions_end() -> None:
     for _ in range(MOST_LINKS):
         sessions.new_link()
     assert sessions.open(first) is None
+    assert sessions.open("\xe9\udcff") is None
 
 
 def device(mib: int, job: str = "7") -> dict[str, Any]:
@@ -130,6 +131,11 @@ def test_a_socket_is_of_this_user_and_is_replaced_if_nobody_serves_it(tmp_path: 
     listener.close()
     listen_unix(path, os.getgid()).close()
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+    tmp_path.chmod(0o777)
+    with pytest.raises(Refused, match="everybody can write in"):
+        listen_unix(path, None)
+    tmp_path.chmod(0o1777)
+    listen_unix(path, None).close()
 
 
 def test_equal_questions_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
