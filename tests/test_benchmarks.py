@@ -26,6 +26,7 @@ from benchmarks.checkpoint import __main__ as checkpoint
 from benchmarks.checkpoint import measure as saves
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.past import overview
 from benchmarks.retention import sweep
 from benchmarks.serving import pages, redraw, scrapes
 from benchmarks.simulation import simulator, waiting
@@ -50,6 +51,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "sweep": lambda: sweep.measure(count=300),
     "redraw": lambda: redraw.measure(jobs=30, pictures=1),
     "scrapes": lambda: scrapes.measure(20, 1, 1, seconds=0.05, fresh_s=0.0, every_look=False),
+    "overview": lambda: overview.measure(count=20),
 }
 
 

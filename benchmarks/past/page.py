@@ -1,6 +1,6 @@
-"""The report's page of a made week on simulated GPUs, and its picture: docs/reports.png.
+"""The report's page of a made week on simulated GPUs, and its picture: docs/pictures/reports.png.
 
-    python -m benchmarks.past.page docs/reports.png     # two minutes; needs Chromium, Pillow
+    python -m benchmarks.past.page docs/pictures/reports.png  # two minutes; needs Chromium, Pillow
 
 Jobs arrive at random, with fixed dice. Some declare less memory than they take.
 """

@@ -9,11 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from radrm.client.connection import Client
-
-Document = dict[str, Any]
 
 _AT_ONCE = 2
 _turn = threading.BoundedSemaphore(_AT_ONCE)

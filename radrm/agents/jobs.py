@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from radrm.agents.asking import Document, daemon
+from radrm.agents.answers import Attempt, Job, JobFacts, Jobs, Log, Past, Use
+from radrm.agents.asking import daemon
 from radrm.agents.bounded import (
     MOST_LOG_LINES,
     MOST_ROWS,
@@ -19,10 +20,9 @@ from radrm.agents.bounded import (
     text,
     texts,
 )
-from radrm.agents.shapes import Attempt, Job, JobFacts, Jobs, Log, Past, Use
 from radrm.client.connection import Client
 from radrm.client.tail import last_lines
-from radrm.client.text import label, next_steps
+from radrm.client.text import Document, label, next_steps
 
 State = Literal[
     "PENDING",

@@ -6,11 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from radrm.agents.asking import Document, daemon
+from radrm.agents.answers import Gpu, Gpus, Limit, Limits, Usage
+from radrm.agents.asking import daemon
 from radrm.agents.bounded import fitting, maybe, moment, name, text, texts
 from radrm.agents.jobs import Hours, use
 from radrm.agents.jobs import Limit as Rows
-from radrm.agents.shapes import Gpu, Gpus, Limit, Limits, Usage
+from radrm.client.text import Document
+
+OUT_OF_SERVICE = frozenset({"drained", "unhealthy", "unreadable", "vanished"})
+"""The states of a GPU that takes no job."""
 
 
 def list_gpus() -> Gpus:

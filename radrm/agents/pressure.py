@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from radrm.agents.asking import Document, daemon
+from radrm.agents.answers import Pressure, User, Waiting
+from radrm.agents.asking import daemon
 from radrm.agents.bounded import maybe, moment, name
-from radrm.agents.machine import gpu
-from radrm.agents.shapes import Pressure, User, Waiting
+from radrm.agents.machine import OUT_OF_SERVICE, gpu
 from radrm.client.states import LIVE, WAITING
-from radrm.client.text import label
+from radrm.client.text import Document, label
 
 _ROWS = 500
 """Rows of the queue that are looked at: more would not change what to do."""
 _MOST_USERS = 30
-_OUT = frozenset({"drained", "unhealthy", "unreadable", "vanished"})
-"""The states of a GPU that takes no job."""
 _KINDS = ("held", "begin", "dependency", "estimate", "line", "GPUs", "other")
 
 
@@ -33,8 +31,8 @@ def pressure(page: Document, devices: Sequence[Document]) -> Pressure:
     """The figures of a page of jobs and of all devices."""
     jobs, now = page["jobs"], page["now"]
     waiting = [job for job in jobs if job["state"] in WAITING]
-    out = [each for each in devices if each["state"] in _OUT]
-    able = [each for each in devices if each["state"] not in _OUT]
+    out = [each for each in devices if each["state"] in OUT_OF_SERVICE]
+    able = [each for each in devices if each["state"] not in OUT_OF_SERVICE]
     free = [each["free_mib"] or 0 for each in able]
     starts = [job["expected_start_at"] for job in waiting]
     waits = sorted(max(0.0, start - now) for start in starts if start is not None)

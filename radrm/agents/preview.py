@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from radrm.agents.asking import Document, daemon
+from radrm.agents.answers import Estimated, Fit, Preview
+from radrm.agents.asking import daemon
 from radrm.agents.bounded import maybe, moment, name, text, texts
 from radrm.agents.jobs import cleaned
-from radrm.agents.shapes import Estimated, Fit, Preview
+from radrm.agents.machine import OUT_OF_SERVICE
 from radrm.client.connection import Client
 from radrm.client.submitting import check, count_of
+from radrm.client.text import Document
 from radrm.config import load_config
 from radrm.core.units import show_mib
 from radrm.errors import UsageError
@@ -47,7 +49,6 @@ Options = Annotated[
     ),
 ]
 
-_OUT = frozenset({"drained", "unhealthy", "unreadable", "vanished"})
 _ROWS = 200
 """Waiting jobs whose expected starts are looked at."""
 
@@ -93,7 +94,7 @@ def _preview(client: Client, request: SubmitRequest, found: Document) -> Preview
 
 def _fit(client: Client, gpus: int, needs_mib: int | None) -> Fit:
     page = client.ask("page", state="pending,recovering", limit=_ROWS)
-    devices = [each for each in client.ask("gpus") if each["state"] not in _OUT]
+    devices = [each for each in client.ask("gpus") if each["state"] not in OUT_OF_SERVICE]
     waiting = sum(page["counts"].get(state, 0) for state in ("PENDING", "RECOVERING"))
     starts = [job["expected_start_at"] for job in page["jobs"]]
     last_s = max((start for start in starts if start is not None), default=None)
@@ -148,7 +149,7 @@ def estimate_job(
     _refuse_special(file)
     config = load_config(os.environ, system_mode(os.environ, os.getuid()))
     with daemon():
-        asked, mark, request = read(file, _raw(options))
+        asked, mark, request = read(file, raw_of(options))
         one_shape(asked)
         found = estimate_document(
             file, config.estimator, answer(with_history(asked, mark), config, config.estimator)
@@ -175,14 +176,14 @@ def request_of(command: Command, file: File, options: Options) -> SubmitRequest:
     """The request of a tool's arguments. Raises `UsageError`."""
     if bool(command) == bool(file):
         raise UsageError("name either a command or a job file, and not both")
-    raw = _raw(options)
+    raw = raw_of(options)
     if file:
         _refuse_special(file)
         return SubmitRequest(raw, files=(file,))
     return SubmitRequest(raw, command=tuple(command or ()))
 
 
-def _raw(options: Options) -> RawOptions:
+def raw_of(options: Options) -> RawOptions:
     """Options as the command line has them. Raises `UsageError` for one that does not exist."""
     words: list[str] = []
     for key, value in (options or {}).items():

@@ -17,7 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from radrm import __version__
-from radrm.agents import acting, jobs, machine, pressure, preview, triage
+from radrm.agents import commands, jobs, machine, pressure, preview, triage
 from radrm.agents.bounded import text
 from radrm.errors import RadrmError
 
@@ -38,16 +38,16 @@ READING: tuple[Tool, ...] = (
 )
 """They change nothing."""
 ACTING: tuple[Tool, ...] = (
-    acting.submit_job,
-    acting.cancel_jobs,
-    acting.hold_jobs,
-    acting.release_jobs,
-    acting.requeue_jobs,
-    acting.edit_jobs,
+    commands.submit_job,
+    commands.cancel_jobs,
+    commands.hold_jobs,
+    commands.release_jobs,
+    commands.requeue_jobs,
+    commands.edit_jobs,
 )
 """They give commands, and are offered with `--allow-commands` only."""
-_DESTRUCTIVE = frozenset({acting.cancel_jobs, acting.requeue_jobs, acting.edit_jobs})
-_SAME_AGAIN = frozenset({acting.hold_jobs, acting.release_jobs, acting.edit_jobs})
+_DESTRUCTIVE = frozenset({commands.cancel_jobs, commands.requeue_jobs, commands.edit_jobs})
+_SAME_AGAIN = frozenset({commands.hold_jobs, commands.release_jobs, commands.edit_jobs})
 
 _INSTRUCTIONS = """\
 radrm queues jobs for the GPUs of this server and packs several onto one GPU where that is safe.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from radrm.agents.asking import Document, daemon
+from radrm.agents.answers import Log, Refusal, Triage
+from radrm.agents.asking import daemon
 from radrm.agents.bounded import maybe, text, texts
 from radrm.agents.jobs import Reference, attempts, indices, log_of, row
-from radrm.agents.shapes import Log, Refusal, Triage
 from radrm.client.connection import Client
 from radrm.client.states import FINAL, WAITING
-from radrm.client.text import label, next_steps
+from radrm.client.text import Document, label, next_steps
 from radrm.errors import Refused
 
 _LINES = 30

@@ -1,7 +1,7 @@
 """The files of calls and answers: a folder of this user's alone, open for as long as it is used.
 
 Files are named through the open folder, so nobody can put another folder in its place. What does
-not belong to this user, or what others can write, is never unpickled (`radrm.api.called`).
+not belong to this user, or what others can write, is never unpickled (`radrm.api.run_call`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from radrm.api.called import ANSWER, CALL, open_folder, open_private, remove, write_private
+from radrm.api.run_call import ANSWER, CALL, open_folder, open_private, remove, write_private
 from radrm.errors import StoreError, UsageError, message_of, plain
 from radrm.host.storage.tickets import new_ticket
 

@@ -1,7 +1,7 @@
 """`Executor`: functions as jobs of the queue, with the futures of `concurrent.futures`.
 
 Theory of operation. A call is a file; its job makes the call and writes the answer as a file
-(`radrm.api.called`). `map` submits one array. One thread waits for all futures: it lists the
+(`radrm.api.run_call`). `map` submits one array. One thread waits for all futures: it lists the
 folder of the answers, and asks the daemon about some of the jobs in turn: one question, at most
 twice a second. The thread ends when nothing is left to wait for.
 
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from radrm.api import called
+from radrm.api import run_call
 from radrm.api.calls import Calls
 from radrm.api.client import Client
 from radrm.api.following import log
@@ -177,7 +177,7 @@ class Executor(concurrent.futures.Executor):
         raw = {"name": _name_of(fn), "output": log, **self._raw}
         if len(made) > 1:
             raw["array"] = f"0-{len(made) - 1}"
-        words = (sys.executable, os.path.abspath(called.__file__), self._calls.path, str(first))
+        words = (sys.executable, os.path.abspath(run_call.__file__), self._calls.path, str(first))
         asked = self._client.submit_request(SubmitRequest(raw, command=words))
         for i, future in enumerate(made):
             element = f"{asked.id}_{i}" if len(made) > 1 else str(asked.id)

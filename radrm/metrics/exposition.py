@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -26,6 +26,7 @@ from prometheus_client.utils import floatToGoString
 
 from radrm.client.connection import Client
 from radrm.client.starting import not_reached
+from radrm.client.text import Document
 from radrm.errors import RadrmError, Refused, plain
 from radrm.metrics.table import COUNTER, GAUGE, GPU_STATES, HISTOGRAM, METRICS
 
@@ -37,7 +38,6 @@ _LONGEST = 100
 """Characters of a label's value."""
 _MIB = 2.0**20
 
-Document: TypeAlias = dict[str, Any]
 Sample: TypeAlias = "tuple[str, tuple[str, ...], float | Document | None]"
 """The name of a metric, the values of its labels, and its value; of a histogram, its document."""
 

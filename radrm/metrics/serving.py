@@ -37,7 +37,7 @@ class Fresh:
         self._coming: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
-        """Return it. Whoever waits may leave; the others still get it."""
+        """Return it. One that waits may leave; the others still get it."""
         if time.monotonic() < self._until_s:
             return self._text
         if self._coming is None:

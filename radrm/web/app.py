@@ -17,13 +17,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from radrm import __version__
 from radrm.client.text import label
 from radrm.errors import Refused
-from radrm.web.acting import act
 from radrm.web.asking import Asking
-from radrm.web.curves import Curves
-from radrm.web.drawing import STATIC, draw
+from radrm.web.commands import act
 from radrm.web.guard import Guard, from_this_page, session_of
 from radrm.web.live import Fragments, Live
 from radrm.web.logs import Logs
+from radrm.web.memory_curves import Curves
+from radrm.web.rendering import STATIC, draw
 from radrm.web.sessions import SESSION_S, Session, Sessions
 from radrm.web.views import FRAGMENTS, Query, View, Views, fragments
 

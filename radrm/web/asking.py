@@ -1,9 +1,9 @@
 """Questions to the daemon: equal ones are asked once, and all are bounded.
 
 Theory of operation. The page's requests run in one thread of asyncio. Each lane has a thread and a
-connection of its own, so a slow report delays no table. Whoever asks what is being asked, or was
-answered within `FRESH_S`, gets that answer. So many viewers cost the daemon as much as one. Nobody
-who leaves cancels a question that others wait for.
+connection of its own, so a slow report delays no table. A question that is under way, or was
+answered within `FRESH_S`, is not asked again: its answer serves all. So many viewers cost the
+daemon as much as one. One who leaves cancels no question that others wait for.
 """
 
 from __future__ import annotations

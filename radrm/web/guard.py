@@ -1,10 +1,10 @@
 """What stands before every request: its Host, its session, and the headers of every answer.
 
 Theory of operation. Other users of the server reach the port, and other pages in the reader's
-browser can send requests to it. So a request needs the cookie of a session, and a Host that no
-foreign name can bear (DNS rebinding). A command also needs the secret of the session's forms, and
-a browser that says it comes from this page. No answer lets a browser run or load anything but the
-page's own files.
+browser can send requests to it. So a request needs the cookie of a session, and a Host that is
+an address or a known name (against DNS rebinding). A command also needs the secret of the session's
+forms, and a browser that says it comes from this page. No answer lets a browser run or load
+anything but the page's own files.
 """
 
 from __future__ import annotations

@@ -18,18 +18,18 @@ from markupsafe import Markup
 
 from radrm.client.states import FINAL
 from radrm.client.text import Document, label, next_steps
-from radrm.client.words.acting import words_of
 from radrm.client.words.facts import facts
 from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
+from radrm.client.words.tables import glob_of, words_of
 from radrm.core.units import show_mib
 from radrm.errors import RadrmError, Unreachable, UsageError, plain
 from radrm.pages.charts import Limit, Series, curves, sizes
-from radrm.web.acting import offered
 from radrm.web.asking import Asking
-from radrm.web.curves import Curves
-from radrm.web.drawing import draw, job_words
+from radrm.web.commands import offered
 from radrm.web.live import Fragments
 from radrm.web.logs import Logs
+from radrm.web.memory_curves import Curves
+from radrm.web.rendering import draw, job_words
 
 PAGE = 50
 """Rows on a page."""
@@ -184,7 +184,11 @@ class Views:
 
     async def history(self, query: Query) -> dict[str, Any]:
         """Past jobs, the newest first, and their sums."""
-        filters = {"user": query.user, "state": query.state, "name": _glob(query.name)}
+        filters = {
+            "user": query.user,
+            "state": query.state,
+            "name": query.name and glob_of(query.name),
+        }
         asked = {key: value for key, value in filters.items() if value}
         found: dict[str, Any] = {"trouble": "", "answer": None, "rows": []}
         total = 0
@@ -246,10 +250,6 @@ def trouble_of(error: RadrmError) -> str:
     if isinstance(error, UsageError):
         return f"Not understood: {plain(str(error))}"
     return plain(str(error))
-
-
-def _glob(name: str) -> str:
-    return name if not name or any(c in name for c in "*?[") else f"*{name}*"
 
 
 def _counts(counts: dict[str, int], devices: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("mcp", reason="pip install 'radrm[mcp]'")
 
 from radrm.agents import bounded
-from radrm.agents.shapes import Limit
+from radrm.agents.answers import Limit
 
 
 @pytest.mark.parametrize(

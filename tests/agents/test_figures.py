@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="pip install 'radrm[mcp]'")
 
-from radrm.agents import acting
+from radrm.agents import commands
 from radrm.agents.pressure import kind_of, pressure
 from radrm.agents.preview import fit, request_of
 from radrm.errors import Refused, UsageError
@@ -115,14 +115,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Script:
     """What a daemon of several users is asked; `ann` is the agent's user."""
     bobs = page([{**job(3), "user": "bob"}], 1)
     client = Script(limits=[{"user": "ann"}], page=[bobs], cancel=[[]], edit=[[]])
-    monkeypatch.setattr(acting, "daemon", lambda: nullcontext(client))
+    monkeypatch.setattr(commands, "daemon", lambda: nullcontext(client))
     return client
 
 
 def test_commands_are_about_the_users_own_jobs(asked: Script) -> None:
     with pytest.raises(Refused, match="none of these jobs is this user's"):
-        acting.cancel_jobs(["3"])
+        commands.cancel_jobs(["3"])
     assert asked.asked[-1] == ("cancel", {"jobs": ["3"], "user": "ann"})
     with pytest.raises(Refused, match="job 3 is bob's; name jobs of ann"):
-        acting.edit_jobs(["3"], {"comment": "mine"})
+        commands.edit_jobs(["3"], {"comment": "mine"})
     assert "edit" not in [word for word, _ in asked.asked]

@@ -18,8 +18,8 @@ import pytest
 pytest.importorskip("cloudpickle", reason="pip install 'radrm[executor]'")
 
 from radrm import Client, Executor, JobFailed
-from radrm.api.called import open_folder, open_private, write_private
 from radrm.api.calls import Calls
+from radrm.api.run_call import open_folder, open_private, write_private
 from radrm.errors import RadrmError, Refused, StoreError, UsageError
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
@@ -78,9 +78,9 @@ def test_what_cannot_be_pickled(executor: Executor) -> None:
 
 
 def test_a_map_is_one_array(executor: Executor) -> None:
-    assert list(executor.map(pow, [2, 3, 4], [5, 2, 1], timeout=PATIENCE_S)) == [32, 9, 4]
+    assert list(executor.map(pow, [2, 3], [5, 2], timeout=PATIENCE_S)) == [32, 9]
     assert list(executor.map(len, [])) == []
-    assert list(executor.map(abs, range(-5, 0), chunksize=2)) == [5, 4, 3, 2, 1]
+    assert list(executor.map(abs, range(-3, 0), chunksize=2)) == [3, 2, 1]
     names = {job.name: job.array_id for job in executor._client.jobs(all=True)}
     assert names["pow"] is not None and names["abs"] is not None
     with pytest.raises(UsageError, match="chunksize"):
@@ -164,7 +164,7 @@ def test_a_map_outlives_its_daemon_and_ctrl_c_cancels(shared_daemon: DaemonHome)
         "import time\nfrom radrm import Executor\n"
         "def work(n):\n    return n * n\n"
         "with Executor(gpus=0) as executor:\n"
-        "    held = executor.map(work, range(8))\n"
+        "    held = executor.map(work, range(3))\n"
         "    print('submitted', flush=True); input()\n"
         "    print(sum(held), flush=True)\n"
         "    waits = executor.submit(time.sleep, 1000)\n"
@@ -185,7 +185,7 @@ def test_a_map_outlives_its_daemon_and_ctrl_c_cancels(shared_daemon: DaemonHome)
         shared_daemon.kill()
         print(file=running.stdin, flush=True)
         shared_daemon.start()
-        assert int(running.stdout.readline()) == sum(n * n for n in range(8))
+        assert int(running.stdout.readline()) == sum(n * n for n in range(3))
         waits = running.stdout.readline().strip()
         shared_daemon.wait_state(waits, "RUNNING")
         running.send_signal(signal.SIGINT)

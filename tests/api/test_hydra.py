@@ -60,11 +60,3 @@ def test_a_sweep_and_a_job_that_fails(shared_daemon: DaemonHome) -> None:
     log = (shared_daemon.work / "runs" / "0" / "app.log").read_text()
     assert f"lr=0.1 job={jobs[0]['id']}" in log
     assert "lr: 0.1" in (shared_daemon.work / "runs" / "0" / ".hydra" / "config.yaml").read_text()
-
-
-def test_what_is_asked_wrongly(shared_daemon: DaemonHome) -> None:
-    done = sweep(shared_daemon, "lr=1", "hydra.launcher.gpu_memory=much")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith(
-        "submitit: --gpu-memory: 'much' is not a size; write 4G, 4096M or a number of MiB"
-    )

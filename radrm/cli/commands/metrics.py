@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import signal
 import sys
 import threading
@@ -10,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from radrm.cli.options import address
 from radrm.client.connection import Client
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.jobfile.values import seconds
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LEAST_S, _MOST_S = 1.0, 3600.0
+_PORT = 9750
 
 
 def metrics(
@@ -66,12 +67,12 @@ def metrics(
         print((DASHBOARD if dashboard else ALERTS).read_text("utf-8"), end="")
         return
     every_s = None if every is None else _interval(every)
-    host, port = ("", 0) if listen is None else _address(listen)
+    where = None if listen is None else address(listen, _PORT)
     make = _maker()
     if textfile is not None:
         _write(textfile, every_s, make)
-    elif listen is not None:
-        _serve(host, port, make)
+    elif where is not None:
+        _serve(str(where[0]), where[1], make)
     else:
         sys.stdout.buffer.write(make())
 
@@ -153,19 +154,3 @@ def _interval(text: str) -> float:
     if not _LEAST_S <= found <= _MOST_S:
         raise UsageError(f"--every={text} is not from 1s to 1h")
     return found
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Return host and port of `9750`, `127.0.0.1:9750` or `[::1]:9750`. Only addresses, because a
-    name could lead anywhere."""
-    host, _, port = text.rpartition(":")
-    host = host or "127.0.0.1"
-    try:
-        if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-            raise ValueError
-        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        return str(ipaddress.ip_address("127.0.0.1" if bare == "localhost" else bare)), int(port)
-    except ValueError:
-        raise UsageError(
-            f"--listen={text} is not an address and a port, as in 127.0.0.1:9750"
-        ) from None

@@ -85,7 +85,7 @@ def _write(
     import os
     import sys
 
-    from radrm.cli.show.past.web import web_page
+    from radrm.cli.show.past.html_page import web_page
     from radrm.pages.overview import overview_parts
 
     lead = overview_parts(looked) if looked is not None else []

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from radrm.cli.options import address
 from radrm.client.text import warn
 from radrm.errors import RadrmError, UsageError
 
@@ -41,7 +42,7 @@ def serve(
     ] = None,
     no_token: Annotated[
         bool,
-        typer.Option("--no-token", help="With --socket: whoever reaches the socket sees the page."),
+        typer.Option("--no-token", help="With --socket: all who reach the socket see the page."),
     ] = False,
     allow_commands: Annotated[
         bool, typer.Option("--allow-commands", help="Cancel, hold, release, requeue, priority.")
@@ -68,7 +69,7 @@ def serve(
         raise UsageError("take --listen or --socket")
     if no_token and allow_commands:
         raise UsageError(
-            "--allow-commands needs the links: with --no-token, whoever reaches the socket would "
+            "--allow-commands needs the links: with --no-token, all who reach the socket would "
             "give commands as you"
         )
     try:
@@ -81,7 +82,7 @@ def serve(
         ):
             raise
         raise RadrmError("radrm serve needs starlette; run: pip install 'radrm[web]'") from None
-    host, port = _address(listen, public)
+    host, port = _address(listen or str(_PORT), public)
     listener = listen_tcp(host, port) if unix is None else listen_unix(unix, _group(group))
     names = frozenset(each.lower().removesuffix(".") for each in name or ())
     page = Page(Settings(names, allow_commands, not no_token, metrics_open))
@@ -91,8 +92,8 @@ def serve(
         print(f"Open, once: {page.link(base)}" if not no_token else f"Serving {base}/", flush=True)
 
     if unix is None and not ipaddress.ip_address(host).is_loopback:
-        warn(f"{host} can be reached by others, and nothing is encrypted: whoever reads the link")
-        warn("or the cookie on its way sees what you see; ssh -L or a proxy with TLS is safer")
+        warn(f"{host} can be reached by others, and nothing is encrypted: who reads the link or")
+        warn("the cookie on its way sees what you see; ssh -L or a proxy with TLS is safer")
     warn(f"serving on {unix or f'{host}:{listener.getsockname()[1]}'}; Ctrl-C ends it")
     try:
         run(page, listener, ready)
@@ -105,24 +106,15 @@ def serve(
                 pass
 
 
-def _address(text: str | None, public: bool) -> tuple[str, int]:
-    """Return host and port of `8765`, `127.0.0.1:8765` or `[::1]:8765`. Raises `UsageError`."""
-    where, _, port = (text or str(_PORT)).rpartition(":")
-    bare = where[1:-1] if where.startswith("[") and where.endswith("]") else where or "127.0.0.1"
-    try:
-        if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-            raise ValueError
-        host = ipaddress.ip_address("127.0.0.1" if bare == "localhost" else bare)
-    except ValueError:
-        raise UsageError(
-            f"--listen={text} is not an address and a port, as in 127.0.0.1:{_PORT}"
-        ) from None
+def _address(text: str, public: bool) -> tuple[str, int]:
+    """Return where to listen. Raises `UsageError`."""
+    host, port = address(text, _PORT)
     if not host.is_loopback and not public:
         raise UsageError(
             f"others reach {host}, and the page is not encrypted; take ssh -L, a proxy with "
             "--socket, or add --public"
         )
-    return str(host), int(port)
+    return str(host), port
 
 
 def _group(name: str | None) -> int | None:

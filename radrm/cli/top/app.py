@@ -30,7 +30,7 @@ from radrm.cli.top.history import History
 from radrm.cli.top.picture import card_text, gpu_lines, job_lines, lines_text
 from radrm.cli.top.source import WINDOW, Answer, Question, Source
 from radrm.client.text import Document, label
-from radrm.client.words.acting import names_of, refused_here, words_of
+from radrm.client.words.tables import names_of, refused_here, words_of
 from radrm.errors import plain
 
 ASK_S = 1.0

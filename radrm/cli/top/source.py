@@ -13,7 +13,7 @@ from radrm.client.commands import batches
 from radrm.client.connection import Client
 from radrm.client.tail import last_lines
 from radrm.client.text import Document, label
-from radrm.client.words.acting import names_of
+from radrm.client.words.tables import names_of
 from radrm.errors import RadrmError, Unreachable, plain
 
 WINDOW = 100

@@ -4,6 +4,6 @@ The files, in the order in which they may import one another:
     sizes    the size of a job with a range or roles
     jobs     the words of one job: why it waits, where it runs, how far it is
     facts    all facts of a job, as its card shows them
-    acting   what users can do about a job, and filters
+    tables   what users can do about a job, and filters
     reasons  why a job waits, and what is expected of it
 """

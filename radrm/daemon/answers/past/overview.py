@@ -12,10 +12,10 @@ from typing import Any
 from radrm.core.records import Device
 from radrm.daemon.answers.energy import whole_hours
 from radrm.daemon.answers.past.bins import DAY_S, Bins
-from radrm.daemon.answers.past.counted import WAITS_S, Counted, User
 from radrm.daemon.answers.past.figures import Figures
 from radrm.daemon.answers.past.gather import gather_used, past_job
-from radrm.daemon.answers.past.spread import Spread
+from radrm.daemon.answers.past.overview_sums import WAITS_S, OverviewSums, User
+from radrm.daemon.answers.past.quantiles import Quantiles
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
@@ -44,7 +44,7 @@ def overview(loop: Loop, words: Words, uid: int) -> Work[Document]:
 
 def _overview(loop: Loop, begin_s: float, end_s: float) -> Work[Document]:
     costs, now = loop.parts.costs, loop.clock.now()
-    found = Counted(Bins.of(costs.zone, begin_s, end_s), now)
+    found = OverviewSums(Bins.of(costs.zone, begin_s, end_s), now)
     waiting = yield from _wait(loop, found)
     held = yield from gather_used(loop, begin_s, end_s, now, found.visit)
     yield from held.divide(found.bins.next_s, found.held)
@@ -94,7 +94,7 @@ def _overview(loop: Loop, begin_s: float, end_s: float) -> Work[Document]:
     }
 
 
-def _wait(loop: Loop, found: Counted) -> Work[int]:
+def _wait(loop: Loop, found: OverviewSums) -> Work[int]:
     """Count the jobs that have never started; return how many wait now."""
     pace, waiting = Pace(), 0
     for job in loop.scheduler.snapshot.jobs:
@@ -106,7 +106,7 @@ def _wait(loop: Loop, found: Counted) -> Work[int]:
     return waiting
 
 
-def _energy(loop: Loop, found: Counted) -> Work[int | None]:
+def _energy(loop: Loop, found: OverviewSums) -> Work[int | None]:
     """Add the energy of each bin; return the first hour on record."""
     loop.save_volatile()
     book, costs, pace = loop.store.energy, loop.parts.costs, Pace()
@@ -132,9 +132,9 @@ def _energy(loop: Loop, found: Counted) -> Work[int | None]:
     return first_s
 
 
-def _estimators(loop: Loop, found: Counted) -> Work[list[Document]]:
+def _estimators(loop: Loop, found: OverviewSums) -> Work[list[Document]]:
     """What the estimators had said, beside the peaks of the attempts that ended."""
-    ratios: dict[str, Spread] = {}
+    ratios: dict[str, Quantiles] = {}
     below: dict[str, int] = {}
     for at in range(0, len(found.serials), _RUNS_AT_ONCE):
         peaks = dict(
@@ -149,7 +149,7 @@ def _estimators(loop: Loop, found: Counted) -> Work[list[Document]]:
                 if name not in ratios:
                     if len(ratios) >= MOST_ESTIMATORS:
                         continue
-                    ratios[name], below[name] = Spread(_LEAST_RATIO), 0
+                    ratios[name], below[name] = Quantiles(_LEAST_RATIO), 0
                 ratios[name].add(mib / peaks[serial])
                 below[name] += mib < peaks[serial]
         yield
@@ -166,7 +166,7 @@ def _estimators(loop: Loop, found: Counted) -> Work[list[Document]]:
     ]
 
 
-def _device(uuid: str, device: Device | None, found: Counted) -> Document:
+def _device(uuid: str, device: Device | None, found: OverviewSums) -> Document:
     return {
         "gpu": uuid,
         "index": device.index if device else None,
@@ -176,7 +176,7 @@ def _device(uuid: str, device: Device | None, found: Counted) -> Document:
     }
 
 
-def _bars(loop: Loop, found: Counted, places: dict[str, int]) -> Work[list[Document]]:
+def _bars(loop: Loop, found: OverviewSums, places: dict[str, int]) -> Work[list[Document]]:
     """The attempts that stayed longest, in the order of their begin."""
     pace, documents = Pace(), []
     for _, _, past, attempt in sorted(found.longest, key=lambda each: each[1]):
@@ -189,7 +189,7 @@ def _bars(loop: Loop, found: Counted, places: dict[str, int]) -> Work[list[Docum
 
 
 def _bar(
-    found: Counted, past: PastJob, attempt: UsedAttempt, label: str, places: dict[str, int]
+    found: OverviewSums, past: PastJob, attempt: UsedAttempt, label: str, places: dict[str, int]
 ) -> Document:
     begin_s, end_s = attempt.stay(found.now)
     return {
@@ -204,7 +204,7 @@ def _bar(
     }
 
 
-def _users(found: Counted) -> Work[tuple[list[Document], int]]:
+def _users(found: OverviewSums) -> Work[tuple[list[Document], int]]:
     """The users with the most GPU time, and the number of the others."""
     pace = Pace()
     best: list[tuple[str, User]] = []
@@ -232,7 +232,7 @@ def _users(found: Counted) -> Work[tuple[list[Document], int]]:
 _OF_USER = ("jobs", "completed", "failed", "timeout", "cancelled", "oom_deaths")
 
 
-def _waited(waits: Spread) -> dict[str, Any]:
+def _waited(waits: Quantiles) -> dict[str, Any]:
     return {
         "started": waits.count,
         "median_waited_s": waits.quantile(0.5),
@@ -240,7 +240,7 @@ def _waited(waits: Spread) -> dict[str, Any]:
     }
 
 
-def _times(found: Counted) -> list[Document]:
+def _times(found: OverviewSums) -> list[Document]:
     """The bins, from the first one of which anything is known."""
     waiting = found.waiting.means()
     documents: list[Document] = []

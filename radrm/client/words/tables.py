@@ -50,5 +50,10 @@ def words_of(text: str, every: bool) -> Document:
         if equals and key in ("user", "state"):
             words[key] = value or None
         else:
-            words["jobs"].append(word if any(c in word for c in "*?[") else f"*{word}*")
+            words["jobs"].append(glob_of(word))
     return words
+
+
+def glob_of(text: str) -> str:
+    """Return a glob for names that hold this text; a glob as it is."""
+    return text if any(c in text for c in "*?[") else f"*{text}*"

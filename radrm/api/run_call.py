@@ -1,4 +1,4 @@
-"""Make one call in a job: `python called.py FOLDER FIRST`. It imports nothing of radrm.
+"""Make one call in a job: `python run_call.py FOLDER FIRST`. It imports nothing of radrm.
 
 Theory of operation. The call is `N.call` in the folder: the submitter's `sys.path`, then function
 and arguments, both pickled. N is FIRST plus the number of the array's element. The answer is

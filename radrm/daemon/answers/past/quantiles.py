@@ -1,4 +1,4 @@
-"""How amounts are spread, in a small space whatever their number: on a logarithmic scale."""
+"""Quantiles of any number of amounts, in a small space: counts on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _GROWTH = log(1.03)
 
 
 @dataclass(slots=True)
-class Spread:
+class Quantiles:
     """Counts of amounts above zero. Amounts below `least` count as zero.
 
     What it says of them is exact to 1.5 %.

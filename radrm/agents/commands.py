@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from radrm.agents.asking import Document, daemon
+from radrm.agents.answers import Commanded, Done, Submitted
+from radrm.agents.asking import daemon
 from radrm.agents.bounded import fitting, maybe, name, text, texts
-from radrm.agents.preview import Command, File, Options, request_of
-from radrm.agents.shapes import Commanded, Done, Submitted
+from radrm.agents.preview import Command, File, Options, raw_of, request_of
 from radrm.client.connection import Client
 from radrm.client.submitting import check, put
-from radrm.client.text import label
+from radrm.client.text import Document, label
 from radrm.errors import Refused
 from radrm.host.storage.submission import here
 from radrm.jobfile.confirmation import notes_on
 from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.parsing import dated, parse_words
+from radrm.jobfile.parsing import dated
 
 MOST_JOBS = 100
 References = Annotated[
@@ -29,8 +29,11 @@ References = Annotated[
     Field(min_length=1, max_length=MOST_JOBS, description="Jobs: 12, 12_3, a ticket, a name."),
 ]
 Changes = Annotated[
-    dict[str, str | list[str]],
-    Field(description='Options of `radrm edit` without the dashes: {"gpu-memory": "12G"}.'),
+    dict[str, str | bool | list[str]],
+    Field(
+        description="Options of `radrm edit` without the dashes, as text: "
+        '{"gpu-memory": "12G"}; true for an option without a value.'
+    ),
 ]
 
 _ROWS = 1000
@@ -79,12 +82,7 @@ def requeue_jobs(jobs: References) -> Commanded:
 
 def edit_jobs(jobs: References, options: Changes) -> Commanded:
     """Change options of unfinished jobs of this user: memory, time limit, priority..."""
-    words = [
-        f"--{key}={each}"
-        for key, value in options.items()
-        for each in (value if isinstance(value, list) else [value])
-    ]
-    raw = parse_words(words, "options")
+    raw = raw_of(options)
     with daemon() as client:
         me = _me(client)
         _refuse_others(client, jobs, me)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from radrm.client.text import Document, label
-from radrm.client.words.acting import refused_here
+from radrm.client.words.tables import refused_here
 from radrm.errors import RadrmError, UsageError, plain
 from radrm.web.asking import Asking
 

@@ -16,8 +16,8 @@ from markupsafe import Markup
 from radrm.client.amounts import due_text, local_time, sane_mib, show_joules, show_smact, span
 from radrm.client.states import FINAL
 from radrm.client.text import Document, label
-from radrm.client.words.acting import names_of
 from radrm.client.words.jobs import age_s, params_text, state_of_open, where, why
+from radrm.client.words.tables import names_of
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 from radrm.pages.style import CHARTS, THEME

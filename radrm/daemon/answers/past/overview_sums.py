@@ -14,7 +14,7 @@ from radrm.core.words import Outcome
 from radrm.daemon.answers.energy import MOST_KEYS
 from radrm.daemon.answers.past.bins import Bins, Level
 from radrm.daemon.answers.past.figures import Figures
-from radrm.daemon.answers.past.spread import Spread
+from radrm.daemon.answers.past.quantiles import Quantiles
 from radrm.errors import Refused
 from radrm.host.storage.ended import PastJob, UsedAttempt
 
@@ -29,7 +29,7 @@ class User:
     """The sums of a user; `hit`: jobs that ended after an out-of-memory death."""
 
     figures: Figures = field(default_factory=Figures)
-    waits: Spread = field(default_factory=Spread)
+    waits: Quantiles = field(default_factory=Quantiles)
     gpu_s: float = 0.0
     hit: int = 0
     recovered: int = 0
@@ -54,7 +54,7 @@ class Use:
 
 
 @dataclass(slots=True)
-class Counted:
+class OverviewSums:
     """The sums of the time of `bins`, at `now`."""
 
     bins: Bins
@@ -65,7 +65,7 @@ class Counted:
     users: dict[str, User] = field(default_factory=dict)
     devices: dict[str, Use] = field(default_factory=dict)
     use: Use = field(default_factory=Use)
-    waits: Spread = field(default_factory=Spread)
+    waits: Quantiles = field(default_factory=Quantiles)
     classes: list[int] = field(default_factory=lambda: [0] * len(WAITS_S))
     waiting: Level = field(init=False)
     hit: int = 0
