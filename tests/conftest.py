@@ -32,6 +32,12 @@ settings.load_profile("untimed")
 # fifth of the time that collecting them takes, and half of that in which sources are parsed.
 gc.set_threshold(20_000, 20, 50)
 
+
+def pytest_collection_finish() -> None:
+    """What is collected stays to the end: each look for garbage would take half a second in it."""
+    gc.freeze()
+
+
 # A shell ignores SIGINT in its background jobs, and programs under test would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

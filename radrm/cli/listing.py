@@ -84,6 +84,7 @@ EVERYDAY = frozenset(
             "cancel",
             "checkpoint",
             "completion",
+            "daemon",
             "drain",
             "explain",
             "gpus",

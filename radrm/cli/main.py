@@ -38,7 +38,7 @@ def daemon() -> None:
     if sys.argv[1:] == ["--version"]:
         end(_no_command)
     sys.argv[1:1] = ["daemon"]
-    end(_others)
+    end(_everyday)
 
 
 def _on_host() -> NoReturn:

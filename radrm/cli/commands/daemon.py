@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Annotated
 
-import typer
-
+from radrm.cli.parameters import TEXT, TEXTS, Parameter
 from radrm.errors import UsageError
 
+_GPUS = "Use simulated GPUs, as sim:4xA100-40GB."
+_SCALE = "Run the clock of simulated GPUs N times as fast."
+_SET = "Change a setting, as policy=exclusive."
+PARAMETERS = (
+    Parameter("gpus", TEXTS, _GPUS, "sim:SPEC", ("--gpus",)),
+    Parameter("time_scale", TEXT, _SCALE, "N", ("--time-scale",)),
+    Parameter("settings", TEXTS, _SET, "KEY=VALUE", ("--set",)),
+)
 
-def daemon(
-    gpus: Annotated[
-        str | None,
-        typer.Option(metavar="sim:SPEC", help="Use simulated GPUs, as sim:4xA100-40GB."),
-    ] = None,
-    time_scale: Annotated[
-        float, typer.Option(metavar="N", help="Run the clock of simulated GPUs N times as fast.")
-    ] = 1.0,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as policy=exclusive."),
-    ] = None,
-) -> None:
+
+def daemon(gpus: list[str], time_scale: str, settings: list[str]) -> None:
     """Run the daemon until Ctrl-C or TERM; jobs go on without it."""
-    if not 0 < time_scale <= 10_000:
-        raise UsageError(f"--time-scale={time_scale:g} is not above 0 and at most 10000")
+    scale = _scale_of(time_scale)
     # Imported here, so that the imports for the help text stay few. What they make stays: to look
     # for garbage in it would be a tenth of the start, and part of each later search.
     gc.disable()
@@ -38,4 +32,15 @@ def daemon(
     gc.enable()
     set_up_logging()
     with damage_told(paths_for(os.environ, os.getuid()).database):
-        run(gpus, time_scale, settings or [])
+        # The last one rules. An empty text is none of them: it asks for no real GPUs.
+        run(gpus[-1] if gpus else None, scale, settings)
+
+
+def _scale_of(text: str) -> float:
+    try:
+        scale = float(text or 1)
+    except ValueError:
+        scale = 0
+    if not 0 < scale <= 10_000:
+        raise UsageError(f"--time-scale={text} is not a number above 0 and at most 10000")
+    return scale
