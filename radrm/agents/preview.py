@@ -205,7 +205,9 @@ def _refuse_special(path: str) -> None:
         raise UsageError("`-` is standard input, which an agent does not have; name a file")
     try:
         regular = stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):
+    except ValueError:
+        raise UsageError(f"{text(path)} holds a NUL, or is not UTF-8; name a file") from None
+    except OSError:
         return  # who reads it says why it cannot be read
     if not regular:
         raise UsageError(f"{text(path)} is not a regular file; name a file")

@@ -110,5 +110,17 @@ def _told(tool: Tool) -> Tool:
 
 
 def serve(allow_commands: bool) -> None:
-    """Serve on standard input and output until the agent closes them."""
-    make_server(allow_commands).run("stdio")
+    """Serve on standard input and output until the agent closes one of them."""
+    try:
+        make_server(allow_commands).run("stdio")
+    except Exception as error:
+        if not _is_gone(error):
+            raise
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether the agent has left: tasks raise that in groups."""
+    parts = getattr(error, "exceptions", None)
+    if parts is None:
+        return isinstance(error, BrokenPipeError)
+    return all(map(_is_gone, parts))

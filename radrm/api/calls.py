@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from radrm.api.run_call import ANSWER, CALL, open_folder, open_private, remove, write_private
-from radrm.errors import StoreError, UsageError, message_of
+from radrm.errors import StoreError, UsageError, message_of, plain
 from radrm.host.storage.tickets import new_ticket
 
 
@@ -34,10 +34,11 @@ class Calls:
             os.makedirs(parent, 0o700, exist_ok=True)
             os.mkdir(self.path, 0o700)
             self._folder = open_folder(self.path)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             raise StoreError(
-                f"cannot make the folder {self.path}: {error.strerror or error}; name another "
-                "one: Executor(folder=...)"
+                f"cannot make the folder {plain(self.path)}: "
+                f"{getattr(error, 'strerror', None) or error}; name another one: "
+                "Executor(folder=...)"
             ) from error
 
     def put(

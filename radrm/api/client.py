@@ -8,6 +8,7 @@ is on disk before `submit` returns, also without a daemon.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -62,17 +63,29 @@ class _Connection(Connection):
 
     def __init__(self, home: str | os.PathLike[str] | None) -> None:
         environ = None if home is None else {"RADRM_HOME": os.fspath(home)}
+        if home is not None and "\0" in os.fspath(home):
+            raise UsageError(f"home: {shown(os.fspath(home))} holds a NUL; name a folder")
         super().__init__(None if environ is None else (paths_for(environ, os.getuid()),))
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
         self._pid = os.getpid()
 
-    def ask(self, op: str, **words: Any) -> Any:
+    @property
+    def lock(self) -> threading.RLock:
+        """The lock of all uses. Raises `UsageError` in another process: there nobody may ever
+        release it."""
         if self._pid != os.getpid():
             raise UsageError(
                 f"this radrm.Client belongs to process {self._pid}; make one in each process"
             )
+        return self._lock
+
+    def ask(self, op: str, **words: Any) -> Any:
         with self.lock:
             return super().ask(op, **words)
+
+    def close(self) -> None:
+        with self._lock if self._pid == os.getpid() else contextlib.nullcontext():
+            super().close()
 
 
 class Client:
@@ -98,8 +111,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connection. The next request opens another one."""
-        with self.connection.lock:
-            self.connection.close()
+        self.connection.close()
 
     # -------------------------------------------------------------- submitting
 

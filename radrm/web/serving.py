@@ -88,10 +88,14 @@ def listen_tcp(host: str, port: int) -> socket.socket:
 def listen_unix(path: str, group: int | None) -> socket.socket:
     """Return a listening socket at a path, for this user only, or also for a group.
 
-    A socket that nobody serves is replaced. Raises `Refused`.
+    A socket that nobody serves is replaced. Raises `Refused`, also for a folder in which others
+    could put something else in its place.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        folder = os.path.dirname(os.path.abspath(path))
+        if os.stat(folder).st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+            raise Refused(f"everybody can write in {folder}; take another folder for --socket")
         _clear(path)
         before = os.umask(0o177)
         try:
@@ -117,6 +121,7 @@ def _clear(path: str) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise Refused(f"{path} is there and is no socket; take another --socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)  # its backlog may be full
         try:
             probe.connect(path)
         except ConnectionRefusedError:

@@ -57,7 +57,8 @@ class Sessions:
     def open(self, link: str) -> str | None:
         """Use a link. Returns the secret of a new session; None if the link is dead."""
         # Every link is compared, so that the time tells nothing of any of them.
-        found = [each for each in self._links if secrets.compare_digest(each, link)]
+        given = link.encode("utf-8", "replace")
+        found = [each for each in self._links if secrets.compare_digest(each.encode(), given)]
         if not found or self._links.pop(found[0]) < self._now():
             return None
         while len(self._sessions) >= MOST_SESSIONS:

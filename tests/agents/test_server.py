@@ -6,6 +6,7 @@ by what uses it: all workers of the tests collect this file, and an import takes
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -181,6 +182,7 @@ def test_a_job_that_waits(agent: Agent) -> None:
         ("submit_job", {"file": "/dev/zero"}, "not a regular file"),
         ("submit_job", {"command": ["true"], "options": {"gpu-memory": "1T"}}, "it can never run"),
         ("estimate_job", {"file": "missing.rad"}, "cannot read the job file missing.rad"),
+        ("estimate_job", {"file": "a\0b"}, "holds a NUL"),
     ],
 )
 def test_mistakes_are_told(agent: Agent, tool: str, words: dict[str, Any], says: str) -> None:
@@ -206,6 +208,26 @@ def test_a_daemon_that_is_down_is_one_line(agent: Agent) -> None:
         assert "no radrm daemon answers" in said
         assert "\n" not in said
     assert not agent.noise
+
+
+class _Group(Exception):
+    """An exception group, which Python 3.10 does not have."""
+
+    def __init__(self, *exceptions: Exception) -> None:
+        self.exceptions = exceptions
+
+
+@pytest.mark.parametrize("defect", [False, True])
+def test_an_agent_that_leaves_is_no_error(defect: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Server:
+        def run(self, transport: str) -> None:
+            raise _Group(BrokenPipeError(), *([KeyError()] if defect else []))
+
+    from radrm.agents import server as served
+
+    monkeypatch.setattr(served, "make_server", lambda allow_commands: Server())
+    with pytest.raises(_Group) if defect else contextlib.nullcontext():
+        served.serve(False)
 
 
 def test_without_the_sdk_there_is_one_line_about_it() -> None:

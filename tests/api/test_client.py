@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +113,8 @@ def test_errors(client: Client, shared_daemon: DaemonHome) -> None:
             client.submit(odd)  # type: ignore[arg-type]
     with pytest.raises(BadFile, match="cannot read the job file x\ufffdy"):
         client.submit("x\ny")
+    with pytest.raises(UsageError, match="holds a NUL"):
+        Client("a\0b")
     with pytest.raises(UsageError, match="not a job file"):
         client.submit("-")
     with pytest.raises(BadFile, match="cannot read the job file missing"):
@@ -151,13 +155,27 @@ def test_threads_share_a_client(client: Client) -> None:
 
 def test_another_process_does_not_share_it(client: Client) -> None:
     client.gpus()
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:  # as a request under way, in a thread that the new process does not have
+        with client.connection.lock:
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
     pid = os.fork()
     if not pid:
-        try:
-            client.gpus()
-        except UsageError as error:
-            os._exit(0 if "make one in each process" in str(error) else 1)
-        os._exit(2)
+        signal.alarm(20)
+        for use in (client.gpus, lambda: client.submit(["true"])):
+            with contextlib.suppress(UsageError):
+                use()
+                os._exit(2)
+        client.close()
+        os._exit(0)
+    over.set()
+    thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 

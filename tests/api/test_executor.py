@@ -138,6 +138,8 @@ def test_what_is_asked_wrongly(shared_daemon: DaemonHome, tmp_path: Path) -> Non
         Executor(client, array="0-9")
     with pytest.raises(StoreError, match="cannot make the folder"):
         Executor(client, folder=os.devnull)
+    with pytest.raises(StoreError, match="cannot make the folder"):
+        Executor(client, folder="a\0b")
     with client, Executor(client, tmp_path / "own", gpus=9) as executor:
         with pytest.raises(Refused, match="can never run"):
             executor.submit(int)

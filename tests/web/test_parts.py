@@ -15,6 +15,7 @@ pytest.importorskip("starlette", reason="the page needs: pip install 'radrm[web]
 pytest.importorskip("uvicorn", reason="the page needs: pip install 'radrm[web]'")
 
 from radrm.errors import Refused
+from radrm.web.app import Page, Settings
 from radrm.web.asking import Asking
 from radrm.web.guard import is_known
 from radrm.web.live import Live
@@ -44,6 +45,7 @@ def test_links_and_sessions_end() -> None:
     for _ in range(MOST_LINKS):
         sessions.new_link()
     assert sessions.open(first) is None
+    assert sessions.open("\xe9\udcff") is None
 
 
 def device(mib: int, job: str = "7") -> dict[str, Any]:
@@ -130,6 +132,11 @@ def test_a_socket_is_of_this_user_and_is_replaced_if_nobody_serves_it(tmp_path: 
     listener.close()
     listen_unix(path, os.getgid()).close()
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+    tmp_path.chmod(0o777)
+    with pytest.raises(Refused, match="everybody can write in"):
+        listen_unix(path, None)
+    tmp_path.chmod(0o1777)
+    listen_unix(path, None).close()
 
 
 def test_equal_questions_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,3 +193,16 @@ def test_viewers_of_one_thing_share_what_is_gathered() -> None:
     sent = asyncio.run(asyncio.wait_for(watch(), 30))
     assert sum(b"data:" in each for each in sent) == 20
     assert gathered == 1
+
+
+def test_a_defect_in_reading_memory_ends_only_the_curves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def odd() -> None:
+        raise KeyError("jobs_mib")
+
+    page = Page(Settings())
+    monkeypatch.setattr(page.views, "gpus", odd)
+    asyncio.run(page.sample())
+    page.close()
+    assert "the memory of jobs is no longer read: " in capsys.readouterr().err

@@ -147,6 +147,7 @@ def test_a_link_works_once(served: Served) -> None:
     link = served.new_link()
     path = link[link.index("/open") :]
     assert served.get(path, Sec_Purpose="prefetch").status == 503
+    assert served.ask("HEAD", path, {}).status == 503
     first = served.get(path, Cookie="")
     assert first.status == 303
     cookie = first.headers["set-cookie"].lower()

@@ -59,7 +59,7 @@ def serve(
     \b
     Examples:
       radrm serve
-      ssh -L 8765:localhost:8765 SERVER radrm serve
+      ssh -L 8765:127.0.0.1:8765 SERVER radrm serve
       radrm serve --allow-commands
       radrm serve --socket /run/radrm-page/socket --group www-data --name gpu.example.org
     """

@@ -25,8 +25,8 @@ class Works:
             self.steps.append(f"{name} over")
         return name
 
-    def begin(self, name: str, pieces: int = 2) -> Work[str]:
-        return self.line.do(self.work(name, pieces))
+    def begin(self, name: str, pieces: int = 2, uid: int = 1000) -> Work[str]:
+        return self.line.do(self.work(name, pieces), uid)
 
 
 def test_one_after_the_other_whoever_has_the_turn() -> None:
@@ -56,3 +56,18 @@ def test_an_error_is_that_of_its_own_request() -> None:
     assert finish(good) == "good"
     with pytest.raises(Refused, match="no"):
         finish(bad)
+
+
+def test_users_take_turns() -> None:
+    works = Works()
+    many = [works.begin(name, 9, uid=1) for name in ("a", "b", "c")]
+    for each in many:
+        next(each)
+    left, other = works.begin("left", uid=2), works.begin("other", uid=2)
+    next(left)
+    next(other)
+    left.close()
+    assert finish(other) == "other"
+    assert [finish(each) for each in many] == ["a", "b", "c"]
+    over = [step for step in works.steps if step.endswith("over")]
+    assert over == ["a over", "other over", "b over", "c over"]

@@ -58,7 +58,7 @@ def history(loop: Loop, words: Words, uid: int) -> Work[Document]:
         raise UsageError("the history begins before it ends")
     offset, limit = page(words)
     found = _Found(since_s, until_s, _filter(loop, words))
-    return (yield from loop.past.do(_history(loop, found, offset, limit)))
+    return (yield from loop.past.do(_history(loop, found, offset, limit), uid))
 
 
 def _history(loop: Loop, found: _Found, offset: int, limit: int) -> Work[Document]:

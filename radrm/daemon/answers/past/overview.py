@@ -39,7 +39,7 @@ def overview(loop: Loop, words: Words, uid: int) -> Work[Document]:
     begin_s, end_s = whole_hours(loop, words)
     if begin_s >= end_s:
         raise UsageError("the overview begins before it ends")
-    return (yield from loop.past.do(_overview(loop, float(begin_s), end_s)))
+    return (yield from loop.past.do(_overview(loop, float(begin_s), end_s), uid))
 
 
 def _overview(loop: Loop, begin_s: float, end_s: float) -> Work[Document]:

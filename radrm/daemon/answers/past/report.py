@@ -129,7 +129,7 @@ def report(loop: Loop, words: Words, uid: int) -> Work[Document]:
     if not isinstance(by, str) or by not in COLUMNS:
         raise UsageError(f"the request takes one of {', '.join(COLUMNS)}")
     begin_s, end_s = whole_hours(loop, words)
-    return (yield from loop.past.do(_report(loop, by, begin_s, end_s)))
+    return (yield from loop.past.do(_report(loop, by, begin_s, end_s), uid))
 
 
 def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
