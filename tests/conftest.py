@@ -32,6 +32,13 @@ settings.load_profile("untimed")
 # fifth of the time that collecting them takes, and half of that in which sources are parsed.
 gc.set_threshold(20_000, 20, 50)
 
+# They take longest, a minute each. Begun late, they would be all that runs at the end.
+_LONGEST = ("test_a_short_matrix_loses", "test_the_demo_succeeds")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.name.startswith(_LONGEST))
+
 
 def pytest_collection_finish() -> None:
     """What is collected stays to the end: each look for garbage would take half a second in it."""
