@@ -18,6 +18,7 @@
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
 #   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
+#   make page-pictures     the pictures of docs/page.md, by Chromium from a real daemon (a minute)
 #   make generated  write the files that are made from the code: manual pages, references
 #   make package    the wheel and the sources, into dist/
 #   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)

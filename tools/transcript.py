@@ -36,6 +36,19 @@ _FENCE = re.compile(r"```(\w+)(?: file=(\S+))?\n(.*?)```\n", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
+def await_daemon(environment: Mapping[str, str]) -> None:
+    """Wait until the daemon of an environment answers. Raises TimeoutError."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with Client((paths_for(environment, os.getuid()),)) as client:
+            try:
+                client.ask("ping")
+                return
+            except Unreachable:
+                time.sleep(0.05)
+    raise TimeoutError("the daemon does not answer")
+
+
 @dataclass(slots=True)
 class Ran:
     """A command of the document, its output and its exit code."""
@@ -80,19 +93,8 @@ class Shell:
         text = _ESCAPE.sub("", said[: end.start()].decode("utf-8", "replace"))
         lines = [line.rstrip() for line in text.replace("\r\n", "\n").split("\n")]
         if "radrm daemon" in command:
-            self._await_daemon()
+            await_daemon(self.environment)
         return Ran(command, "\n".join(lines).strip("\n"), int(end[1]))
-
-    def _await_daemon(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            with Client((paths_for(self.environment, os.getuid()),)) as client:
-                try:
-                    client.ask("ping")
-                    return
-                except Unreachable:
-                    time.sleep(0.05)
-        raise TimeoutError("the daemon does not answer")
 
     def close(self) -> None:
         assert self._bash.stdin is not None

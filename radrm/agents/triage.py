@@ -29,7 +29,7 @@ def triage_job(job: Reference) -> Triage:
     shown, left = attempts(answer["attempts"])
     return Triage(
         job=row(document, index),
-        finding=_finding(answer),
+        finding=finding(answer),
         outcome=document["outcome"],
         refusals=refusals[:_MOST_REFUSALS],
         refusals_left_out=max(0, len(refusals) - _MOST_REFUSALS),
@@ -43,13 +43,13 @@ def triage_job(job: Reference) -> Triage:
     )
 
 
-def _finding(answer: Document) -> str:
-    """The cause in one line."""
+def finding(answer: Document) -> str:
+    """The cause in one line, from an answer to `explain`."""
     job = answer["job"]
     state, why = job["state"], maybe(answer["summary"]) or maybe(job["reason"])
     if state in WAITING:
         if job["held"]:
-            return f"It is held: {why}" if why else "It is held."
+            return f"{why[:1].upper()}{why[1:]}" if why else "It is held."
         if job.get("behind"):
             return text(f"It waits behind job {job['behind']} in its queue.")
         return f"It waits: {why}" if why else "It waits for its turn."

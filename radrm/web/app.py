@@ -15,8 +15,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from radrm import __version__
-from radrm.client.text import label
-from radrm.errors import Refused
+from radrm.client.text import label, warn
+from radrm.errors import RadrmError, one_line
 from radrm.web.asking import Asking
 from radrm.web.commands import act
 from radrm.web.guard import Guard, from_this_page, session_of
@@ -88,11 +88,11 @@ class Page:
             began_s = time.monotonic()
             try:
                 await self.views.gpus()
-            except Refused:
-                pass  # it says the same to the next viewer
-            except Exception as error:
-                if not getattr(error, "transient", False):
-                    raise
+            except RadrmError:
+                pass  # the next viewer is told the same
+            except Exception as error:  # the pages go on, without new points in their curves
+                warn(f"the memory of jobs is no longer read: {one_line(error)}")
+                return
             await asyncio.sleep(max(_SAMPLE_S, 10 * (time.monotonic() - began_s)))
 
     def close(self) -> None:
@@ -239,7 +239,7 @@ def _is_answer(found: dict[str, object]) -> bool:
 
 
 def _query(request: Request) -> dict[str, str]:
-    pairs = parse_qsl(request.url.query[:4096], max_num_fields=None)[:20]
+    pairs = parse_qsl(request.url.query[:4096])[:20]
     return {key: value for key, value in pairs if key != "view"}
 
 

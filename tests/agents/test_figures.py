@@ -12,6 +12,7 @@ pytest.importorskip("mcp", reason="pip install 'radrm[mcp]'")
 from radrm.agents import commands
 from radrm.agents.pressure import kind_of, pressure
 from radrm.agents.preview import fit, request_of
+from radrm.agents.triage import finding
 from radrm.errors import Refused, UsageError
 from tests.cli.fakes import NOW, Script, job, page
 
@@ -20,6 +21,12 @@ def waiting(**changes: Any) -> dict[str, Any]:
     state = {"state": "PENDING", "held": False, "begin_at": None, "after": [], "behind": None}
     found = {"position": 1, "estimate_source": "declared", "gpus": 1, "expected_start_at": None}
     return {**job(7), **state, **found, "devices": [], **changes}
+
+
+def test_a_held_job_is_said_to_be_held_once() -> None:
+    held = waiting(held=True, reason="it is held; release it with: radrm release 7")
+    answer = {"job": held, "summary": held["reason"]}
+    assert finding(answer) == "It is held; release it with: radrm release 7"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.pages.charts import (
-    PLAIN,
     Axis,
     Bin,
     GanttBar,
@@ -23,13 +22,12 @@ from radrm.pages.charts import (
     bars,
     counts,
     curves,
-    durations,
     gantt,
     numbers,
-    shares,
     sizes,
 )
-from radrm.pages.charts.scales import clock_ticks, elapsed_ticks
+from radrm.pages.charts.kinds import COLOURS, PATTERNS
+from radrm.pages.charts.scales import clock_ticks
 from radrm.pages.charts.text import cells, safe, shortened
 from radrm.pages.charts.thin import thinned
 from radrm.pages.style import CHARTS
@@ -85,9 +83,7 @@ def texts(root: ElementTree.Element, kind: str) -> list[str]:
         (counts("jobs"), 0, ["0", "1"]),
         (counts("jobs"), 3, ["0", "1", "2", "3"]),
         (counts("jobs"), 27, ["0", "10", "20", "30"]),
-        (shares("part"), 0.2, ["0%", "20%", "40%", "60%", "80%", "100%"]),
         (sizes("memory"), 40_000, ["0M", "8.0G", "16.0G", "24.0G", "32.0G", "40.0G"]),
-        (durations("waited"), 5400, ["0s", "30m", "1h", "1h30m"]),
         (numbers("kWh"), 0.0042, ["0", "0.001", "0.002", "0.003", "0.004", "0.005"]),
     ],
 )
@@ -116,10 +112,6 @@ def test_ticks_of_time_are_round_local_times(
     begin_s = time.mktime(time.strptime(begin, "%Y-%m-%d %H:%M"))
     found = [text for _, text in clock_ticks(begin_s, begin_s + hours * 3600)]
     assert found[: len(shown)] == shown
-
-
-def test_elapsed_time_has_its_own_ticks() -> None:
-    assert [t for _, t in elapsed_ticks(0, 30_000)] == ["0s", "2h", "4h", "6h", "8h"]
 
 
 def test_thinning_keeps_extremes_and_gaps() -> None:
@@ -209,7 +201,8 @@ names = st.text(max_size=20) | st.just(HOSTILE)
 values = st.none() | st.floats(width=64) | st.integers(-(10**20), 10**20).map(float)
 points = st.lists(st.tuples(st.floats(width=64), values), max_size=12)
 places = st.floats(width=64) | st.floats(0, 1e10)
-axes = st.sampled_from([counts, numbers, shares, sizes, durations])
+KINDS = [Kind("", *look) for look in zip(COLOURS, PATTERNS, strict=True)]
+axes = st.sampled_from([counts, numbers, sizes])
 
 
 @settings(max_examples=25, deadline=None)
@@ -220,7 +213,6 @@ axes = st.sampled_from([counts, numbers, shares, sizes, durations])
     places,
     places,
     st.lists(st.builds(Limit, names, st.floats(width=64)), max_size=3),
-    st.booleans(),
 )
 def test_any_curves_are_well_formed(
     name: str,
@@ -229,9 +221,8 @@ def test_any_curves_are_well_formed(
     begin: float,
     end: float,
     limits: list[Limit],
-    elapsed: bool,
 ) -> None:
-    read(curves("a", name, series, axis(name), begin, end, limits=limits, elapsed=elapsed))
+    read(curves("a", name, series, axis(name), begin, end, limits=limits))
 
 
 @settings(max_examples=25, deadline=None)
@@ -245,7 +236,7 @@ def test_any_curves_are_well_formed(
 def test_any_bars_are_well_formed(
     name: str, bins: list[Bin], axis: Callable[[str], Axis], layers: int, edges: bool
 ) -> None:
-    read(bars("a", name, bins, axis(name), PLAIN[:layers], edges=edges))
+    read(bars("a", name, bins, axis(name), KINDS[:layers], edges=edges))
 
 
 stays = st.builds(GanttBar, places, st.none() | places, st.integers(0, 7), names, names)
@@ -261,4 +252,4 @@ stays = st.builds(GanttBar, places, st.none() | places, st.integers(0, 7), names
 def test_any_gantt_chart_is_well_formed(
     name: str, rows: list[GanttRow], begin: float, end: float
 ) -> None:
-    read(gantt("a", name, rows, PLAIN, begin, end))
+    read(gantt("a", name, rows, KINDS, begin, end))

@@ -15,6 +15,7 @@ pytest.importorskip("starlette", reason="the page needs: pip install 'radrm[web]
 pytest.importorskip("uvicorn", reason="the page needs: pip install 'radrm[web]'")
 
 from radrm.errors import Refused
+from radrm.web.app import Page, Settings
 from radrm.web.asking import Asking
 from radrm.web.guard import is_known
 from radrm.web.live import Live
@@ -207,3 +208,16 @@ def test_viewers_of_one_thing_share_what_is_gathered() -> None:
     sent = asyncio.run(asyncio.wait_for(watch(), 30))
     assert sum(b"data:" in each for each in sent) == 20
     assert gathered == 1
+
+
+def test_a_defect_in_reading_memory_ends_only_the_curves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def odd() -> None:
+        raise KeyError("jobs_mib")
+
+    page = Page(Settings())
+    monkeypatch.setattr(page.views, "gpus", odd)
+    asyncio.run(page.sample())
+    page.close()
+    assert "the memory of jobs is no longer read: " in capsys.readouterr().err

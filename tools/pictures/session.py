@@ -25,9 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from radrm.client.connection import Client
-from radrm.errors import Unreachable
-from radrm.host.storage.paths import paths_for
+from tools.transcript import await_daemon
 
 COLUMNS, LINES = 112, 22
 KEYS, KEYS_S = 12, 0.25  # typed at once, and their time in the picture
@@ -182,19 +180,6 @@ def record(folder: Path, environment: Mapping[str, str]) -> Recording:
     finally:
         terminal.close()
     return recording
-
-
-def await_daemon(environment: Mapping[str, str]) -> None:
-    """Wait until the daemon answers. Raises TimeoutError."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        with Client((paths_for(environment, os.getuid()),)) as client:
-            try:
-                client.ask("ping")
-                return
-            except Unreachable:
-                time.sleep(0.05)
-    raise TimeoutError("the daemon does not answer")
 
 
 def draw(recording: Recording, folder: Path, picture: Path) -> None:

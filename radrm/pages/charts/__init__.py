@@ -18,11 +18,10 @@ The files, in the order in which they may import one another:
 from radrm.pages.charts.bars import Bin, bars
 from radrm.pages.charts.curves import Limit, Series, curves
 from radrm.pages.charts.gantt import GanttBar, GanttRow, gantt
-from radrm.pages.charts.kinds import PLAIN, Kind
-from radrm.pages.charts.scales import Axis, counts, durations, numbers, shares, short_span, sizes
+from radrm.pages.charts.kinds import Kind
+from radrm.pages.charts.scales import Axis, counts, numbers, short_span, sizes
 
 __all__ = [
-    "PLAIN",
     "Axis",
     "Bin",
     "GanttBar",
@@ -33,10 +32,8 @@ __all__ = [
     "bars",
     "counts",
     "curves",
-    "durations",
     "gantt",
     "numbers",
-    "shares",
     "short_span",
     "sizes",
 ]

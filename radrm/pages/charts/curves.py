@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from radrm.pages.charts.frame import Frame
 from radrm.pages.charts.kinds import COLOURS, MOST_SERIES, legend
-from radrm.pages.charts.scales import Axis, clock_ticks, elapsed_ticks, known
+from radrm.pages.charts.scales import Axis, clock_ticks, known
 from radrm.pages.charts.text import at
 from radrm.pages.charts.thin import Point, thinned
 
@@ -54,11 +54,10 @@ def curves(
     end_s: float,
     *,
     limits: Sequence[Limit] = (),
-    elapsed: bool = False,
     width: float = 560,
     height: float = 220,
 ) -> str:
-    """Return a chart of lines between two times: epoch seconds, or `elapsed` ones.
+    """Return a chart of lines between two times, in epoch seconds.
 
     At most 8 series are drawn. `name` is unique in the page.
     """
@@ -75,8 +74,7 @@ def curves(
     def across(x: float) -> float:
         return frame.left + (x - begin_s) / (end_s - begin_s) * (frame.right - frame.left)
 
-    ticks = elapsed_ticks if elapsed else clock_ticks
-    frame.columns([(across(x), text) for x, text in ticks(begin_s, end_s)])
+    frame.columns([(across(x), text) for x, text in clock_ticks(begin_s, end_s)])
     entries = []
     for place, each in enumerate(drawn):
         look = f'class="line-{COLOURS[place]}" stroke-dasharray="{_DASHES[place] or "none"}"'

@@ -33,13 +33,6 @@ class Kind:
     pattern: str = "solid"
 
 
-PLAIN = tuple(
-    Kind("", colour, pattern)
-    for colour, pattern in zip(COLOURS, (*PATTERNS[:-1], "left"), strict=True)
-)
-"""Kinds that differ, for layers that have no meaning of their own."""
-
-
 def pattern(figure: str, place: int, kind: Kind) -> str:
     """Return the definition of a kind's pattern, if it needs one."""
     tile = _TILES.get(kind.pattern)

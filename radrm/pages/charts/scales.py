@@ -31,18 +31,17 @@ class Axis:
     """What the values of a chart are. It begins at zero.
 
     `title` says what is counted, and its unit; `step` returns the next round step that is not
-    smaller; `top` is the least upper end, which is fixed if `fixed`.
+    smaller; `top` is the least upper end.
     """
 
     title: str
     show: Callable[[float], str]
     step: Callable[[float], float]
     top: float = 0.0
-    fixed: bool = False
 
     def ticks(self, largest: float, most: int = 5) -> list[float]:
         """Return the ticks from zero on, at most `most` + 1; the last is the axis' upper end."""
-        high = self.top if self.fixed else max(self.top, largest, 0.0) or 1.0
+        high = max(self.top, largest, 0.0) or 1.0
         step = self.step(max(high / most, 1e-9))
         return [step * place for place in range(max(1, math.ceil(high / step - 1e-9)) + 1)]
 
@@ -82,32 +81,15 @@ def numbers(title: str) -> Axis:
     return Axis(title, _shown, _round_step)
 
 
-def shares(title: str) -> Axis:
-    """Parts of a whole, 0 to 1, shown as 0 % to 100 %."""
-    return Axis(title, lambda part: f"{part:.0%}", _round_step, 1.0, fixed=True)
-
-
 def sizes(title: str, top_mib: float = 0.0) -> Axis:
     """Memory in MiB."""
     return Axis(title, show_mib, _double_step, max(1.0, top_mib))
-
-
-def durations(title: str) -> Axis:
-    """Durations in seconds."""
-    return Axis(title, short_span, _time_step, 1.0)
 
 
 def short_span(seconds: float) -> str:
     """Return a duration without zeros at its end: `2h`, `2h30m`."""
     text = show_seconds(seconds)
     return re.sub(r"(?<=[dhm])00[hms]$", "", text)
-
-
-def elapsed_ticks(begin_s: float, end_s: float, most: int = 6) -> list[tuple[float, str]]:
-    """Return ticks of a time that is counted from a beginning, and their texts."""
-    step = _time_step(max((end_s - begin_s) / most, 1.0))
-    first = math.ceil(begin_s / step)
-    return [(step * n, short_span(step * n)) for n in range(first, math.floor(end_s / step) + 1)]
 
 
 def clock_ticks(begin_s: float, end_s: float, most: int = 6) -> list[tuple[float, str]]:
