@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -33,6 +38,7 @@ from benchmarks.simulation import simulator, waiting
 from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms
 from radrm.wiring import make_rules
+from tests.paths import REPOSITORY
 
 SMALL: dict[str, Callable[[], list[Row]]] = {
     "commands": lambda: commands.measure(runs=1),
@@ -87,13 +93,11 @@ def test_the_table_shows_every_row_and_what_is_over() -> None:
 def test_without_a_gpu_no_figure_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    why_not = gpu_shares.why_not(gpu_shares.prepare())
-    if why_not is None:
-        pytest.skip("there is a GPU here")
-    monkeypatch.setattr(gpu_shares, "why_not", lambda _: why_not)  # asked once: it is slow
+    # Not asked: the answer imports PyTorch.
+    monkeypatch.setattr(gpu_shares, "why_not", lambda _: "PyTorch finds no GPU")
     assert gpu_shares.main(1.0) == 1
     said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("nothing is measured: ")
+    assert said.out == "" and said.err.startswith("nothing is measured: PyTorch finds no GPU")
 
 
 def test_medians_and_percentiles() -> None:
@@ -121,14 +125,58 @@ def test_without_pytorch_no_checkpoint_is_measured(
     assert said.out == "" and said.err == "nothing is measured: PyTorch cannot be imported\n"
 
 
+FORKING = """
+import json, os, sys, time, traceback
+from torch import _dynamo  # the optimizer's import takes as long as PyTorch's
+from benchmarks.checkpoint import train
+
+for line in sys.stdin:
+    folder, *words = json.loads(line)
+    start = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        os.environ["RADRM_CHECKPOINT_DIR"] = folder
+        sys.stdout = open(os.path.join(folder, "said"), "w")
+        try:
+            train.main(*words)
+            sys.stdout.flush()
+            os._exit(0)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+    code = os.waitpid(pid, 0)[1]
+    print(json.dumps([code, start]), flush=True)
+"""
+"""Runs trainings, each in a process of its own, and imports PyTorch once."""
+
+
 @pytest.mark.daemon
 def test_a_resumed_training_ends_like_an_uninterrupted_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if saves.why_not() is not None:
         pytest.skip("PyTorch is not installed")
+    forking = subprocess.Popen(
+        [sys.executable, "-c", FORKING],
+        cwd=REPOSITORY,
+        env={**os.environ, "RADRM_JOB_ID": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert forking.stdin is not None and forking.stdout is not None
+
+    def run(folder: Path, *words: Any) -> dict[str, float]:
+        print(json.dumps([str(folder), *words]), file=forking.stdin, flush=True)
+        code, start = json.loads(forking.stdout.readline())
+        assert code == 0
+        return {"start": start, **json.loads((folder / "said").read_text())}
+
+    monkeypatch.setattr(saves, "run", run)
     monkeypatch.setattr(saves, "POINTS", (0.7,))
-    found = saves.measure("cnn", runs=1, steps=10)
+    with forking:
+        found = saves.measure("cnn", runs=1, steps=10)
+        forking.stdin.close()
     assert [costs.point for costs in found] == list(saves.POINTS)
     assert all(costs.size > 0 and min(costs.save_s + costs.resume_s) > 0 for costs in found)
     assert "1 runs each" in saves.section(found, 1, [1.0]).replace("\n", " ")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
-
-pytest.importorskip("hydra", reason="pip install 'radrm[hydra]'")
-pytest.importorskip("submitit", reason="pip install 'radrm[hydra]'")
 
 from tests.daemon.harness import DaemonHome
 from tests.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.daemon
+pytestmark = [
+    pytest.mark.daemon,
+    pytest.mark.skipif(
+        not all(map(find_spec, ("hydra", "submitit"))), reason="pip install 'radrm[hydra]'"
+    ),
+]
 APPLICATION = """
 import logging, os
 import hydra

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
-
-pytest.importorskip("hydra", reason="pip install 'radrm[hydra]'")
-pytest.importorskip("submitit", reason="pip install 'radrm[hydra]'")
 
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.daemon
+pytestmark = [
+    pytest.mark.daemon,
+    pytest.mark.skipif(
+        not all(map(find_spec, ("hydra", "submitit"))), reason="pip install 'radrm[hydra]'"
+    ),
+]
 _BLOCK = re.compile(r"^```(python|sh)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -23,15 +23,15 @@ _VARYING = re.compile(r"%(?:\.\d)?[sdrf]|\{\w+\}")
 
 def strings(file: Path) -> Iterator[str]:
     """The strings of a module as people see them, `…` where something is filled in."""
-    tree = ast.parse(file.read_text("utf-8"))
+    nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
     parts: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             parts.add(id(node.value))  # a docstring
         elif isinstance(node, ast.JoinedStr):
             parts.update(id(part) for part in node.values)
             yield "".join(p.value if isinstance(p, ast.Constant) else "…" for p in node.values)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             yield _VARYING.sub("…", node.value)
 

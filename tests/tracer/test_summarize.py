@@ -29,11 +29,14 @@ def make(batch_size):
         torch.nn.Linear(16 * 32 * 32, 10),
     )
 
-def broken():
-    raise ValueError("no data folder")
-
 def leaves():
     os._exit(7)
+"""
+SAYS = """
+import json, os, sys
+output = next(word for word in sys.argv if word.startswith("--output="))
+document = {"version": 1, "error": "ValueError: no data folder"}
+os.write(int(output[9:]), json.dumps(document).encode())
 """
 
 
@@ -44,9 +47,9 @@ def torch() -> None:
         pytest.skip(f"{PYTHON} has no PyTorch (RADRM_TEST_TORCH_PYTHON names another Python)")
 
 
-def summarize(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def summarize(folder: Path, *words: str, python: str = PYTHON) -> subprocess.CompletedProcess[str]:
     (folder / "nets.py").write_text(NETS)
-    command = [sys.executable, "-m", "radrm.cli.main", "summarize", *words, "--python", PYTHON]
+    command = [sys.executable, "-m", "radrm.cli.main", "summarize", *words, "--python", python]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -71,16 +74,21 @@ def test_summary_and_trace_stand_in_one_file(tmp_path: Path) -> None:
     assert again.returncode == 1 and "--force" in again.stderr
 
 
-@pytest.mark.parametrize(
-    ("factory", "why"),
-    [
-        ("nets:broken", "no data folder"),
-        ("nets:leaves", "exit code 7"),
-    ],
-)
-def test_what_goes_wrong_is_one_line(tmp_path: Path, factory: str, why: str) -> None:
-    done = summarize(tmp_path, factory)
+def one_line(done: subprocess.CompletedProcess[str], folder: Path) -> str:
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("radrm: ")]
-    assert why in line
-    assert not list(tmp_path.glob("*.model"))
+    assert not list(folder.glob("*.model"))
+    return line
+
+
+def test_a_factory_that_ends_its_process_is_told_in_one_line(tmp_path: Path) -> None:
+    assert "exit code 7" in one_line(summarize(tmp_path, "nets:leaves"), tmp_path)
+
+
+def test_what_the_tracer_says_is_told_in_one_line(tmp_path: Path) -> None:
+    """Without PyTorch: test_tracer has what it says."""
+    python = tmp_path / "python"
+    python.write_text(f"#!{sys.executable}\n{SAYS}")
+    python.chmod(0o755)
+    said = one_line(summarize(tmp_path, "nets:make", python=str(python)), tmp_path)
+    assert "no data folder" in said

@@ -67,6 +67,7 @@ CASES = {
     "printing": ["factories:printing", "--input-shape", "1024"],
     "raising": ["factories:raising"],
     "exiting": ["factories:exiting"],
+    "leaving": ["factories:leaving"],
     "nothing": ["factories:nothing"],
     "number": ["factories:number"],
     "wrong tuple": ["factories:wrong_tuple"],
@@ -304,9 +305,8 @@ def run(tmp_path: Path, *words: str) -> tuple[int, str, Any]:
     )
 
 
-@pytest.mark.usefixtures("documents")
-def test_a_factory_that_leaves_takes_its_document_along(tmp_path: Path) -> None:
-    assert run(tmp_path, "factories:leaving") == (7, "", None)
+def test_a_factory_that_leaves_takes_its_document_along(documents: dict[str, Any]) -> None:
+    assert documents["leaving"] == {"error": "exit code 7", "written": False}
 
 
 @pytest.mark.usefixtures("documents")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from radrm.cli import main as entry
 from tests.daemon.harness import simjob
 from tests.documents import errors_of
 from tests.paths import REPOSITORY
@@ -160,8 +161,14 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         (["--step-pattern", "("], "--step-pattern"),
     ],
 )
-def test_words_that_cannot_be(tmp_path: Path, words: list[str], said: str) -> None:
-    process = collocate(tmp_path, *words, "--", "true")
-    _, errors = finished(process)
-    assert process.returncode == 2
-    assert said in errors
+def test_words_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["radrm", "bench", "collocate", *words, "--", "true"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

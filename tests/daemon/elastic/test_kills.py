@@ -26,29 +26,29 @@ def placed(home: ElasticHome, generation: int) -> dict[str, object]:
     return {"inode": found.st_ino, "at": found.st_mtime_ns}
 
 
-@pytest.mark.parametrize(
-    ("step", "gpus"), [("placed", 3), ("begun", 1), ("ended", 3), ("ended", 1)]
-)
-def test_a_daemon_killed_at_a_step_of_a_resize(home: ElasticHome, step: str, gpus: int) -> None:
+def test_a_daemon_killed_at_each_step_of_a_resize(home: ElasticHome) -> None:
     home.start()
     job = home.train()
-    home.resize(job, 2)
-    home.wait_held(job, 2)
-    home.file(f"wait-{step}", "")
-    home.resize(job, gpus)
-    wait_until((home.work / f"at-{step}-3").exists, step)
-    before = placed(home, 3)
-    home.kill()
-    if step != "ended":
-        home.start()
-        assert home.job(job)["resizing"] is not None and home.taken() == max(2, gpus)
-        (home.work / f"wait-{step}").unlink()
-    else:  # the answer came while no daemon ran
-        (home.work / f"wait-{step}").unlink()
-        home.start()
-    home.wait_held(job, gpus)
-    assert home.taken() == gpus and placed(home, 3) == before, "nothing is written twice"
-    assert home.job(job)["attempts"] == 1
+    steps = (("placed", 3), ("begun", 1), ("ended", 3), ("ended", 1))
+    for turn, (step, gpus) in enumerate(steps, start=1):
+        home.resize(job, 2)
+        home.wait_held(job, 2)
+        generation = 2 * turn + 1
+        home.file(f"wait-{step}", "")
+        home.resize(job, gpus)
+        wait_until((home.work / f"at-{step}-{generation}").exists, step)
+        before = placed(home, generation)
+        home.kill()
+        if step != "ended":
+            home.start()
+            assert home.job(job)["resizing"] is not None and home.taken() == max(2, gpus)
+            (home.work / f"wait-{step}").unlink()
+        else:  # the answer came while no daemon ran
+            (home.work / f"wait-{step}").unlink()
+            home.start()
+        home.wait_held(job, gpus)
+        assert home.taken() == gpus and placed(home, generation) == before, "not written twice"
+        assert home.job(job)["attempts"] == 1
     home.resize(job, 4)
     home.wait_held(job, 4)
 
