@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import stat
 import sys
 import time
 import uuid
@@ -28,7 +29,7 @@ from submitit.core import core, job_environment, logger, utils
 from radrm.api.client import Client
 from radrm.api.options import raw_options
 from radrm.api.records import Job, JobFailed
-from radrm.errors import RadrmError, Refused, UsageError
+from radrm.errors import RadrmError, Refused, UsageError, plain
 from radrm.jobfile.options import BY_NAME, OPTIONS, RawOptions
 from radrm.jobfile.parsing import typed
 from radrm.jobfile.relations import OF_ARRAYS
@@ -219,6 +220,11 @@ class RadrmExecutor(core.PicklingExecutor):
         """Submit the command as a job, or as an array of `count` jobs; return the first one."""
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_mode & stat.S_IWOTH:
+            raise UsageError(
+                f"{plain(str(folder))}: everybody can write there, and the jobs run what they "
+                "find in it; take another folder"
+            )
         script = folder / f".submission_file_{uuid.uuid4().hex}.sh"
         script.write_text(self._make_submission_file_text(command, "", count), "utf-8")
         # Held until the folders are there: a log in a folder that is not there ends the job.

@@ -20,6 +20,8 @@ from radrm.errors import RadrmError, Refused
 
 FRESH_S = 0.4
 """The age up to which an answer is given to others who ask the same."""
+KEEP_S = 10.0
+"""The age from which an answer is dropped: nobody asks for an older one."""
 _LIMIT_S = 20.0
 """The time of an answer."""
 _MOST_WAITING = 64
@@ -99,10 +101,14 @@ class Asking:
         except RadrmError:
             self._kept.pop(key, None)
             raise
-        while len(self._kept) >= _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
         self._kept.pop(key, None)
-        self._kept[key] = (time.monotonic(), answer)
+        now_s = time.monotonic()
+        while self._kept:
+            oldest = next(iter(self._kept))
+            if len(self._kept) < _MOST_KEPT and now_s - self._kept[oldest][0] < KEEP_S:
+                break
+            del self._kept[oldest]
+        self._kept[key] = (now_s, answer)
         return answer
 
     async def command(self, op: str, **words: Any) -> Any:
@@ -111,6 +117,11 @@ class Asking:
         answer = await self.quick.call(lambda client: client.ask(op, **words))
         self._kept.clear()
         return answer
+
+    @property
+    def kept(self) -> int:
+        """The number of answers that are kept."""
+        return len(self._kept)
 
     def close(self) -> None:
         self.quick.close()

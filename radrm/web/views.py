@@ -24,7 +24,7 @@ from radrm.client.words.tables import glob_of, words_of
 from radrm.core.units import show_mib
 from radrm.errors import RadrmError, Unreachable, UsageError, plain
 from radrm.pages.charts import Limit, Series, curves, sizes
-from radrm.web.asking import Asking
+from radrm.web.asking import KEEP_S, Asking
 from radrm.web.commands import offered
 from radrm.web.live import Fragments
 from radrm.web.logs import Logs
@@ -40,7 +40,7 @@ _MOST_TEXT = 200
 """Characters of a filter."""
 _DAYS = {"1d": "day", "7d": "7 days", "30d": "30 days", "365d": "year"}
 _DAY_S = 86400.0
-_REPORT_S = 10.0
+_REPORT_S = KEEP_S
 """The age up to which sums of the past are shown to others."""
 
 

@@ -144,6 +144,12 @@ def test_what_is_asked_wrongly(executor: Any, tmp_path: Path) -> None:
     assert submitit.AutoExecutor(folder=tmp_path).cluster == "radrm"
 
 
+def test_a_folder_of_everybody_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError, match="everybody can write there"):
+        RadrmExecutor(tmp_path).submit(add, 1, 2)
+
+
 def test_time_limits_of_both_kinds(tmp_path: Path) -> None:
     executor = RadrmExecutor(tmp_path)
     executor.update_parameters(time="2:00:00")

@@ -152,6 +152,21 @@ def test_equal_questions_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(many()) == 2
 
 
+def test_answers_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def many() -> int:
+        asking = Asking()
+        monkeypatch.setattr(asking.quick, "call", _answer)
+        for offset in range(100):
+            await asking.ask("page", {"offset": offset})
+        kept = asking.kept
+        monkeypatch.setattr("radrm.web.asking.KEEP_S", 0.0)
+        await asking.ask("page", {"offset": 100})
+        asking.close()
+        return kept - asking.kept
+
+    assert asyncio.run(many()) == 99
+
+
 async def _answer(_: Any) -> dict[str, Any]:
     await asyncio.sleep(0)
     return {}

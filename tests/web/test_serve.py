@@ -156,6 +156,12 @@ def test_a_link_works_once(served: Served) -> None:
     assert again.status == 401 and "set-cookie" not in again.headers
 
 
+@pytest.mark.parametrize("other", ['x={"a":1}', "a[b=1", "\xe9=1", "=;;", 'q="'])
+def test_cookies_of_other_pages_do_not_matter(served: Served, other: str) -> None:
+    for cookie in (f"{other}; {served.cookie}", f"{served.cookie}; {other}"):
+        assert served.get("/", Cookie=cookie).status == 200
+
+
 @pytest.mark.parametrize("path", ["/", "/job?job=1", "/history", "/usage", "/events?view=overview"])
 def test_without_a_session_nothing_is_shown(served: Served, path: str) -> None:
     for cookie in ("", f"{served.cookie.partition('=')[0]}=wrong", "a=b; ;=;\x7f"):
