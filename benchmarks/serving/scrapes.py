@@ -143,6 +143,7 @@ def _scrapes(home: DaemonHome, url: str, changed: str, count: int, fresh_s: floa
 
 def _decide(home: DaemonHome, changed: str, seconds: float, into: _Decided) -> None:
     """Change a waiting job again and again for this time."""
+    home.ask("release", jobs=[changed])  # so that the first change is one, and is decided
     before = home.ask("metrics")["decision_s"]
     until, held = time.perf_counter() + seconds, False
     while (began := time.perf_counter()) < until:
