@@ -65,7 +65,8 @@ while not os.path.exists("finish"):
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
     found = DaemonHome(tmp_path, scale=20.0)
-    found.settings += ["progress.interval_s=1", "checkpoint.patience_s=50"]
+    # A job that should end has until its test lets it, however long a daemon takes to start.
+    found.settings += ["progress.interval_s=1", "core.grace_s=1200", "checkpoint.patience_s=50"]
     yield found
     for name in ("save", "end", "finish"):
         found.file(name, "")
