@@ -7,7 +7,7 @@ The files, in the order in which they may import one another:
     following        logs that grow, as an iterator
     client           `Client`: submit jobs, watch them, command them
     run_call         makes a call in a job; it imports nothing of radrm
-    calls            the files of calls and answers, which nobody else can have written
+    calls            the files of calls and answers; those that others can write are refused
     executor         `Executor`: functions as jobs, with futures
     submitit_plugin  the plugin of submitit: `AutoExecutor(folder, cluster="radrm")`
 """

@@ -66,7 +66,7 @@ class Calls:
         return {int(number) for number, _, kind in names if kind == ANSWER and number.isdigit()}
 
     def answer(self, number: int) -> Answer | None:
-        """The answer to a call; None if there is none. Raises `StoreError` for one that cannot
+        """The answer to a call; None before it is written. Raises `StoreError` for one that cannot
         be read, or that another user could have written."""
         try:
             with open_private(f"{number}.{ANSWER}", self._folder) as file:

@@ -29,7 +29,7 @@ def open_folder(path: str) -> int:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         refuse_others(fd, path)
-    except BaseException:
+    except OSError:
         os.close(fd)
         raise
     return fd
@@ -50,7 +50,7 @@ def open_private(name: str, folder: int) -> IO[bytes]:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise PermissionError(f"{name}: not a regular file; it is not read")
         refuse_others(file.fileno(), name)
-    except BaseException:
+    except OSError:
         file.close()
         raise
     return file

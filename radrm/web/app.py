@@ -89,7 +89,7 @@ class Page:
             try:
                 await self.views.gpus()
             except RadrmError:
-                pass  # the next viewer is told the same
+                pass  # the next viewer sees the same error
             except Exception as error:  # the pages go on, without new points in their curves
                 warn(f"the memory of jobs is no longer read: {one_line(error)}")
                 return

@@ -122,7 +122,7 @@ class Views:
         }
 
     async def job(self, query: Query) -> dict[str, Any]:
-        """One job. The answer's `job` is None if there is none."""
+        """One job. `job` is None if it does not exist, or the daemon does not answer."""
         try:
             answer = await self._asking.ask("explain", {"jobs": [query.job]})
             devices = await self.gpus()
