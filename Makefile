@@ -17,6 +17,7 @@
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
+#   make slurm-test the tests that start a Slurm (root; Debian: slurm-wlm slurm-wlm-basic-plugins munge)
 #   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make page-pictures     the pictures of docs/page.md, by Chromium from a real daemon (a minute)
 #   make generated  write the files that are made from the code: manual pages, references
@@ -36,7 +37,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels generated package package-test \
+  systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
@@ -109,6 +110,9 @@ gpu-wheels: $(BIN)/python
 	  --only-binary=:all: --python-version $(GPU_VERSION) --platform manylinux2014_x86_64 \
 	  --platform manylinux_2_17_x86_64 --platform manylinux_2_28_x86_64 --platform any \
 	  --requirement /dev/stdin
+
+slurm-test: $(VENV)/.dev
+	@$(BIN)/python -m pytest -n 2 -rs tests/slurm
 
 generated: $(VENV)/.dev
 	$(BIN)/python -m tools.config_reference

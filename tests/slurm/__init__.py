@@ -1,0 +1,1 @@
+"""radrm under a real Slurm, which the tests start themselves (`cluster.py`)."""
