@@ -28,6 +28,7 @@ from radrm.core.records import (
     Kept,
     Needs,
     Node,
+    OuterJob,
     OutOfMemory,
     Progress,
     Reading,
@@ -264,6 +265,7 @@ class World:
         array: ArrayElement | None = None,
         cpus: float | None = None,
         host_mib: int | None = None,
+        outer: OuterJob | None = None,
         **spec: object,
     ) -> Job:
         """A job; `memory_mib` is an estimate from `source` ('declared' declares it too)."""
@@ -288,6 +290,7 @@ class World:
             estimates=() if estimating else tuple(estimates),
             after=tuple(after),
             array=array,
+            outer=outer,
         )
         self.next_id += 1
         self.step(ev.JobSubmitted(at=self.now, job=job))
@@ -373,14 +376,9 @@ class World:
         job_id = job if isinstance(job, int) else job.id
         attempt = self.live(job_id)
         assert attempt is not None
-        self.step(
-            ev.ProgressReported(
-                at=self.now,
-                job_id=job_id,
-                serial=attempt.serial,
-                progress=Progress(at=self.now, **progress),
-            )
-        )
+        now, told = self.now, Progress(at=self.now, **progress)
+        serial = attempt.serial
+        self.step(ev.ProgressReported(at=now, job_id=job_id, serial=serial, progress=told))
 
     def live(self, job: int | Job) -> Attempt | None:
         job_id = job if isinstance(job, int) else job.id

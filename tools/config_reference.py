@@ -35,6 +35,7 @@ from radrm.config import (
     ReadingsConfig,
     RetentionConfig,
     SlotsConfig,
+    SlurmConfig,
     UnmanagedConfig,
 )
 from radrm.core.settings import CoreSettings
@@ -59,6 +60,7 @@ _TABLES: Mapping[str, type] = {
     "retention": RetentionConfig,
     "notify": NotifyConfig,
     "limits": LimitsConfig,
+    "slurm": SlurmConfig,
     "daemon": DaemonConfig,
 }
 

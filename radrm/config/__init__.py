@@ -1,10 +1,12 @@
 """Layer 1: the configuration, from TOML text to a checked `Config`.
 
 The files, in the order in which they may import one another:
+    cluster    the settings of `[slurm]`
     shapes     the settings, their meaning and their defaults
     values     checks of single values
     goals      the rules that `auto` means
     notify     checks of `[notify]`
+    slurm      checks of `[slurm]`
     old_names  names of an earlier release that still work
     checks     checks of tables, and of contradictory settings
     changing   changes one setting, for `--set`
@@ -14,6 +16,7 @@ The files, in the order in which they may import one another:
 
 from radrm.config.changing import with_set
 from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
+from radrm.config.cluster import SlurmConfig
 from radrm.config.goals import AUTO, GOALS, resolved
 from radrm.config.limits import NO_LIMITS, NOBODY, UserLimits, limits_of, spool_room, with_limits
 from radrm.config.reading import ConfigFile, config_path, find_config, load_config, read_config
@@ -64,6 +67,7 @@ __all__ = [
     "RetentionConfig",
     "RuleTables",
     "SlotsConfig",
+    "SlurmConfig",
     "Table",
     "UnmanagedConfig",
     "UserLimits",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from radrm.config import values as v
+from radrm.config.cluster import SlurmConfig
 from radrm.config.goals import AUTO, GOALS, resolved
 from radrm.config.notify import NOTIFY
 from radrm.config.old_names import with_present_names, without_removed
@@ -35,6 +36,7 @@ from radrm.config.shapes import (
     Table,
     UnmanagedConfig,
 )
+from radrm.config.slurm import SLURM
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig
@@ -239,6 +241,10 @@ def _limits(value: Any, place: v.Place) -> LimitsConfig:
     return LimitsConfig(**v.known(v.table(value, place), _LIMITS, place))
 
 
+def _slurm(value: Any, place: v.Place) -> SlurmConfig:
+    return SlurmConfig(**v.known(v.table(value, place), SLURM, place))
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -358,5 +364,6 @@ _CHECKS: dict[str, v.Check] = {
     "retention": _retention,
     "notify": _notify,
     "limits": _limits,
+    "slurm": _slurm,
     "daemon": _daemon,
 }

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from radrm.config.cluster import SlurmConfig
 from radrm.core.words import Collocation
 
 Table = Mapping[str, Any]
@@ -367,6 +368,7 @@ class Config:
     retention: RetentionConfig = RetentionConfig()
     notify: NotifyConfig = NotifyConfig()
     limits: LimitsConfig = LimitsConfig()
+    slurm: SlurmConfig = field(default_factory=SlurmConfig)
     daemon: DaemonConfig = DaemonConfig()
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.core.records import Caps, Placement, Share
+from radrm.core.words import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class Launch(AttemptAction):
 
     `number` is the attempt's number, for users. `shared`: other jobs can be on its devices, now
     or later. `caps`: those that the driver enforces on its devices; the others are without.
+    `runner`: who runs it; for a job with an outer job, its step.
     """
 
     number: int
@@ -48,6 +50,7 @@ class Launch(AttemptAction):
     cap_mib: int | None
     shared: bool
     caps: Caps = ()
+    runner: Runner = Runner.OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

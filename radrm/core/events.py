@@ -31,6 +31,7 @@ from radrm.core.records import (
     Share,
     UserReservation,
 )
+from radrm.core.words import StopReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +66,7 @@ class AttemptsAdopted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionsDelayed(Event):
-    """The actions of earlier decisions begin only now: the store could not be written before.
-
-    The deadlines of launches and stops count from now.
-    """
+    """Earlier actions begin only now, after an outage of the store; so do their deadlines."""
 
 
 # ------------------------------------------------------------------ from users
@@ -91,6 +89,15 @@ class CancelRequested(Event):
 
     job_id: int
     by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OuterGone(Event):
+    """A job's outer job ends, for this reason. `why`: the same for users."""
+
+    job_id: int
+    reason: StopReason
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,10 +325,7 @@ class HostUsed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTaken(AttemptEvent):
-    """The job has saved its state, as of `progress`.
-
-    None: it is proven that it has saved, but not how far it was; what was known stays.
-    """
+    """The job has saved its state, as of `progress`; None: it is not known how far it was."""
 
     progress: Progress | None = None
 
@@ -382,8 +386,7 @@ class ActionFailed(Event):
 class PlanReady(Event):
     """A slow planner's answer to `Think` number `number`, or why there is none (`error`).
 
-    `version` is that of the snapshot which the planner saw. `state` and `wake_at` are those of
-    its `Plan`.
+    `version`: of the snapshot that it saw. `state` and `wake_at` are those of its `Plan`.
     """
 
     planner: str

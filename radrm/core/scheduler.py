@@ -38,10 +38,9 @@ from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
-from radrm.core.lifecycle import edits, usage
+from radrm.core.lifecycle import edits, outer, usage
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
-from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.memory.growing import grow_memory
 from radrm.core.lifecycle.migration import drop_vanished_targets
 from radrm.core.lifecycle.others.dependencies import is_open, settle
@@ -49,6 +48,7 @@ from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.lifecycle.timing.begin import at_begin
+from radrm.core.lifecycle.timing.limits import at_limit
 from radrm.core.lifecycle.timing.silence import heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
@@ -278,9 +278,6 @@ class Scheduler:
     def _on_restored(self, event: ev.Restored) -> None:
         self._adoption.restore(event.kept)
 
-    def _on_delayed(self, event: ev.ActionsDelayed) -> None:
-        put_off(self.state)
-
     def _on_adopted(self, event: ev.AttemptsAdopted) -> None:
         for past in self._adoption.finish():
             self._planners.call(past)
@@ -360,10 +357,11 @@ def _by_state(handle: Callable[[State, Any], None]) -> Callable[[Scheduler, Any]
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: lambda scheduler, event: None,
     ev.Restored: Scheduler._on_restored,
-    ev.ActionsDelayed: Scheduler._on_delayed,
+    ev.ActionsDelayed: lambda scheduler, event: put_off(scheduler.state),
     ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: _by_state(edits.submit),
     ev.CancelRequested: _by_state(edits.cancel),
+    ev.OuterGone: _by_state(outer.gone),
     ev.HoldRequested: _by_state(edits.hold),
     ev.RequeueRequested: _by_state(edits.requeue),
     ev.CheckpointRequested: Scheduler._on_request,

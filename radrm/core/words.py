@@ -50,6 +50,13 @@ class Outcome(str, Enum):
     LOST = "lost"
 
 
+class Runner(str, Enum):
+    """Who runs an attempt: a process that the host starts, or one that waits for it."""
+
+    OWN = "own"
+    WAITING = "waiting"
+
+
 class Cause(str, Enum):
     """Whose growth caused an out-of-memory death: the job's own, a neighbour's, or unknown."""
 

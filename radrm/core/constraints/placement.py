@@ -16,10 +16,10 @@ from radrm.core.constraints.nodes import (
 )
 from radrm.core.constraints.overlap import idle_for, refuse_overlap
 from radrm.core.constraints.sharing import refuse_booked, refuse_company, refuse_more
-from radrm.core.records import Job, Placement, Refusal, Role, Share
+from radrm.core.records import Job, OuterJob, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
-from radrm.core.units import show_mib
+from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Collocation
 
 TaskId: TypeAlias = tuple[str, int]
@@ -73,7 +73,8 @@ def check_placement(
             return busy
     roles = {role.name: role for role in job.spec.roles}
     refusal = (
-        _check_shape(roles, placement)
+        (_refuse_late(state, job, job.outer) if job.outer and present is None else None)
+        or _check_shape(roles, placement)
         or (state.users.any_limit and state.users.refuse(job, len(placement.devices)))
         or _check_shares(state, job, roles, placement, present)
         or refuse_bookings(state, job, placement)
@@ -89,6 +90,18 @@ def check_placement(
         if refusal is not None:
             return refusal
     return None
+
+
+def _refuse_late(state: State, job: Job, outer: OuterJob) -> Refusal | None:
+    """Return why a job cannot start now: its outer job would end before its time limit."""
+    if outer.end_s is None or job.limit_s is None:
+        return None
+    left_s = max(0.0, outer.end_s - state.step.now.wall_s)
+    if job.limit_s <= left_s:
+        return None
+    limit, left = show_seconds(job.limit_s), show_seconds(left_s)
+    why = f"its time limit is {limit}, and {outer.label} ends in {left}"
+    return Refusal("outer", why, None, job.limit_s, left_s)
 
 
 def _check_device(

@@ -18,12 +18,12 @@ from radrm.core.events import (
 )
 from radrm.core.lifecycle.adopted import adopt
 from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
-from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.others.dependencies import cycle, is_open
 from radrm.core.lifecycle.others.max_fails import go_on
 from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing.begin import with_begin
+from radrm.core.lifecycle.timing.limits import wake_for_limit
 from radrm.core.lifecycle.timing.silence import end_silence
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job
 from radrm.core.reservations.barred import longer_than_reserved
@@ -143,6 +143,8 @@ def requeue(state: State, event: RequeueRequested) -> None:
         return  # it ended after the command was accepted
     if event.job.adopted is not None:
         return  # radrm did not start its process
+    if event.job.outer is not None and job is None:
+        return  # nobody waits to run it
     if job is None:
         _run_again(state, event.job)
     elif job.state in (JobState.LAUNCHING, JobState.RUNNING):

@@ -12,6 +12,7 @@ transition table:
     out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, else FAILED
+    its outer job has gone   as above, but it runs no more (`outer`)
     failed, may pass     to its queue, `core.passing_retries` times; then as below
     failed               to its queue while --retries last and --retry-on fits, else FAILED
 
@@ -54,6 +55,7 @@ from radrm.core.lifecycle.outcomes import (
     with_measured,
     with_saved,
 )
+from radrm.core.lifecycle.outer import end_without_outer, runs_again
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.lifecycle.returning import (
@@ -93,6 +95,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
         event = replace(event, oom=changed(event.oom, blame=whose))
     attempt = _record_end(state, job, attempt, event)
     _move_job(state, state.jobs[job.id], attempt, event, rule)
+    end_without_outer(state, job.id)
     planner = attempt.requested.planner if attempt.requested is not None else None
     start_at_target(state, state.jobs[job.id], planner)
 
@@ -110,6 +113,7 @@ def voided(
     state.put_attempt(changed(attempt, ended=now, reason=why, pending=()))
     if attempt.stop is not None:
         _stopped(state, job, attempt)
+        end_without_outer(state, job.id)
         return
     started = job.started if attempt.number > 1 else None
     changes = {} if all_pause else setback(state, job, attempt, reason or "its launch was void")
@@ -211,7 +215,7 @@ def _move_job(
         recover(state, job, attempt, event.oom, rule)
     elif outcome is Outcome.FAILED and _runs_again(state, job, attempt, event):
         return
-    elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and job.spec.requeue):
+    elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and runs_again(job)):
         _return(state, job, attempt, attempt.reason or outcome.value)
     elif (
         outcome is Outcome.FAILED
@@ -263,7 +267,7 @@ def _return(state: State, job: Job, attempt: Attempt, why: str) -> None:
 def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     """Move a job whose stop is done, by the stop's reason."""
     assert attempt.stop is not None
-    lost = attempt.stop.reason is StopReason.LOST and job.spec.requeue
+    lost = attempt.stop.reason is StopReason.LOST and runs_again(job)
     if lost or attempt.stop.reason is StopReason.PREEMPTED:
         why = attempt.reason or attempt.stop.reason.value
         _return(state, job, attempt, why)

@@ -7,17 +7,17 @@ from dataclasses import replace
 from radrm.core.actions import Launch
 from radrm.core.constraints.placement import check_placement
 from radrm.core.constraints.sharing import with_fraction
-from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.memory.caps import enforced_caps, told_caps
 from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import occupy
 from radrm.core.lifecycle.pending import expect, without
 from radrm.core.lifecycle.returning import pause
+from radrm.core.lifecycle.timing.limits import wake_for_limit
 from radrm.core.records import Attempt, Instant, Job, Placement, Progress, Refusal, Task, changed
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
 from radrm.core.transitions import Trigger
-from radrm.core.words import ActionKind, Collocation, JobState
+from radrm.core.words import ActionKind, Collocation, JobState, Runner
 
 _READ_S = 60.0
 """So long a migrating job waits for readings of its target. They come within seconds."""
@@ -70,6 +70,7 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
             cap_mib=min(told.values(), default=None),
             shared=not placement.collocation.whole_device,
             caps=caps if by_driver else (),
+            runner=Runner.OWN if job.outer is None else Runner.WAITING,
         )
     )
 

@@ -15,6 +15,7 @@ The files, in the order in which they may import one another:
     estimates  predictions of a job's needs, and its progress
     placement  placements, reservations and refusals
     attempts   one launch of a job: its tasks, its usage, its end
+    outer      the job of Slurm in which a job runs
     jobs       a job and its dependencies
     use        the GPU time that users have had lately
     user_reservations  GPUs that are reserved for users, or for maintenance
@@ -58,6 +59,7 @@ from radrm.core.records.estimates import DECLARED, MEASURED, Estimate, Profiled,
 from radrm.core.records.jobs import Adopted, ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
+from radrm.core.records.outer import OuterJob
 from radrm.core.records.placement import (
     Placement,
     Refusal,
@@ -101,6 +103,7 @@ __all__ = [
     "Node",
     "NodeUse",
     "OutOfMemory",
+    "OuterJob",
     "Pause",
     "Pending",
     "Placement",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from radrm.core.records.devices import Device
 from radrm.core.records.estimates import DECLARED, Estimate, Profiled, Progress
 from radrm.core.records.needs import JobSpec, Role
+from radrm.core.records.outer import OuterJob
 from radrm.core.records.placement import Placement
 from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, Condition, JobState, Outcome, Quantity, Queue
@@ -177,6 +178,8 @@ class Job:
     ended: Instant | None = None
     adopted: Adopted | None = None
     """The process that it books. Such a job never waits, and never runs again."""
+    outer: OuterJob | None = None
+    """The job of Slurm in which its processes run."""
 
     @property
     def label(self) -> str:

@@ -1,0 +1,49 @@
+"""Jobs that run inside a job of Slurm: the *outer* job.
+
+Theory of operation. Slurm has started a batch step on this server. The step submits the job, waits,
+and is the runner of its attempts; so the processes are Slurm's, too. The outer job can end at any
+moment: `OuterGone`. Then nobody is left who could run the job, so it does not wait any more, and
+whatever its attempt's end is, it is not run again: Slurm decides that, as another job of radrm.
+
+Invariants:
+- A job whose outer job has gone is not waiting after the step.
+- An attempt that was lost is not run again, whatever `--requeue` says.
+- No attempt starts whose time limit ends after its outer job (`constraints/placement.py`).
+
+What may interleave: the end of the attempt and that of the outer job come in any order. A restart
+sees `OuterJob.gone` in the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.events import OuterGone
+from radrm.core.lifecycle.final import cancel_waiting
+from radrm.core.lifecycle.stops import stop
+from radrm.core.records import Job
+from radrm.core.state.state import State
+
+
+def gone(state: State, event: OuterGone) -> None:
+    """End the job of an outer job that ends. The first report counts."""
+    job = state.jobs.get(event.job_id)
+    if job is None or job.outer is None or job.outer.gone is not None:
+        return
+    job = state.put_job(replace(job, outer=replace(job.outer, gone=event.why)))
+    if job.state.waiting:
+        cancel_waiting(state, job, event.why)
+    else:
+        stop(state, job, state.attempts[job.id], event.reason, event.why)
+
+
+def end_without_outer(state: State, job_id: int) -> None:
+    """Cancel a job that has returned to its queue after its outer job had gone."""
+    job = state.jobs.get(job_id)
+    if job is not None and job.state.waiting and job.outer is not None and job.outer.gone:
+        cancel_waiting(state, job, job.outer.gone)
+
+
+def runs_again(job: Job) -> bool:
+    """Return whether radrm runs a job again whose attempt was lost."""
+    return job.spec.requeue and job.outer is None
