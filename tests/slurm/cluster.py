@@ -116,7 +116,7 @@ class Cluster:
         self._kill("slurmctld")
 
     def start_slurmd(self, node: str) -> None:
-        self._start("slurmd", "-D", "-N", node, name=node)
+        self._start("slurmd", "-D", "-N", node, name=node, SLURMD_NODENAME=node)
 
     def kill_slurmd(self, node: str) -> None:
         """End the daemon alone: its steps run on."""
@@ -125,18 +125,18 @@ class Cluster:
     def kill_node(self, node: str) -> None:
         """End the node: its slurmd, all steps with their processes, and its radrm daemon."""
         self._kill(node)
-        for pid in self.step_processes(node):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self._end_steps(node)
         if (daemon := self.daemons.get(node)) is not None:
             daemon.kill()
 
-    def _start(self, program_name: str, *words: str, name: str | None = None) -> None:
+    def _start(
+        self, program_name: str, *words: str, name: str | None = None, **environment: str
+    ) -> None:
         name = name or program_name
         with (self.folder / f"{name}.out").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [program(program_name), *words],
-                env={**self.env, "PATH": SYSTEM_PATH},
+                env={**self.env, **environment, "PATH": SYSTEM_PATH},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -160,29 +160,32 @@ class Cluster:
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             for name in tuple(self.processes):
                 stack.callback(self._kill, name)
-            stack.callback(self._end_steps)
+            for node in NODES:
+                stack.callback(self._end_steps, node)
             for daemon in self.daemons.values():
                 stack.callback(daemon.close)
 
-    def _end_steps(self) -> None:
-        for node in NODES:
-            for pid in self.step_processes(node):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+    def _end_steps(self, node: str) -> None:
+        for pid in self.step_processes(node):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def step_processes(self, node: str) -> list[int]:
-        """The pids of slurmstepd on the node, and of all that descend from them."""
-        mark = f"SLURM_CONF={self.env['SLURM_CONF']}".encode()
-        of_node = f"SLURMD_NODENAME={node}".encode()
+        """The pids of the node's steps: each slurmstepd, which would report an end, comes first."""
+        marks = {
+            f"SLURM_CONF={self.env['SLURM_CONF']}".encode(),
+            f"SLURMD_NODENAME={node}".encode(),
+        }
+        slurmd = self.processes.get(node)
         found = []
         for place in Path("/proc").iterdir():
-            if not place.name.isdigit():
-                continue
             with suppress(OSError):
-                words = (place / "environ").read_bytes().split(b"\0")
-                if mark in words and of_node in words:
-                    found.append(int(place.name))
-        return found
+                if not place.name.isdigit() or (slurmd and int(place.name) == slurmd.pid):
+                    continue
+                if marks <= set((place / "environ").read_bytes().split(b"\0")):
+                    steps = (place / "comm").read_text().startswith("slurmstepd")
+                    found.append((not steps, int(place.name)))
+        return [pid for _, pid in sorted(found)]
 
     # ------------------------------------------------------------- commands
 
