@@ -63,12 +63,14 @@ def _wrong(codes: Mapping[int, int | None], jobs: int) -> int:
     return sum(codes.get(number) != number % CODES for number in range(jobs))
 
 
-def measure(cluster: Cluster, jobs: int = 1000, seed: int = 1) -> list[Row]:
+def measure(
+    cluster: Cluster, jobs: int = 1000, seed: int = 1, most_pause_s: float = MOST_PAUSE_S
+) -> list[Row]:
     """Run them all on a cluster whose daemons are its own to end."""
-    return run(cluster, jobs, random.Random(seed)).rows(jobs)
+    return run(cluster, jobs, random.Random(seed), most_pause_s).rows(jobs)
 
 
-def run(cluster: Cluster, jobs: int, drawn: random.Random) -> Ended:
+def run(cluster: Cluster, jobs: int, drawn: random.Random, most_pause_s: float) -> Ended:
     """Submit an array, and end daemons until the array has ended."""
     starts = cluster.work / "starts"
     element = 'echo "$SLURM_JOB_ID $SLURM_ARRAY_TASK_ID"'
@@ -79,7 +81,7 @@ def run(cluster: Cluster, jobs: int, drawn: random.Random) -> Ended:
     array = cluster.sbatch(text, f"--array=0-{jobs - 1}%{AT_ONCE}", "--gres=gpumem:2048")
     killed: Counter[str] = Counter()
     while not _all_ended(cluster, array):
-        time.sleep(drawn.uniform(0.0, MOST_PAUSE_S))
+        time.sleep(drawn.uniform(0.0, most_pause_s))
         victim = drawn.choice((*cluster.nodes, "slurmctld"))
         _end(cluster, victim, drawn.uniform(0.0, MOST_AWAY_S))
         killed["slurmctld" if victim == "slurmctld" else "radrm daemon"] += 1

@@ -9,7 +9,9 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.paths import REPOSITORY
@@ -36,8 +38,9 @@ def running_cluster(
     try:
         cluster.start()
         prepare(cluster)
-        for node in cluster.nodes:
-            cluster.daemon(node, (*OF_NODES, *settings), scale=scale)
+        with ThreadPoolExecutor() as pool:
+            start = partial(cluster.daemon, settings=(*OF_NODES, *settings), scale=scale)
+            list(pool.map(start, cluster.nodes))
         yield cluster
     finally:
         cluster.stop()
