@@ -10,7 +10,7 @@ The layers, from the ground up; imports go down, or to earlier files of a folder
     4  daemon
     5  client
     6  experiments, pages, api
-    7  metrics, web, agents
+    7  metrics, web, agents, slurm
     8  cli, __main__
 """
 

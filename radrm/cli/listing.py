@@ -51,6 +51,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "metrics": "Print or serve figures for Prometheus and Grafana.",
         "mcp": "Serve tools to a coding agent (MCP).",
     },
+    "Under Slurm": {
+        "slurm-step": "Run a job file inside a Slurm job.",
+    },
     "Estimates and simulation": {
         "estimate": "Estimate the GPU memory of a job before it runs.",
         "estimators": "List the estimators, or try them on measured jobs.",
@@ -102,6 +105,7 @@ EVERYDAY = frozenset(
             "resize",
             "resume",
             "shares",
+            "slurm-step",
             "status",
             "top",
         ),

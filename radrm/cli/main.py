@@ -28,6 +28,8 @@ def main() -> None:
         end(_on_host)
     if words[:1] in (["submit"], ["run"]):
         end(_of_the_option_table)
+    if words[:1] == ["slurm-step"] and len(words) > 1 and not words[1].startswith("-"):
+        sys.argv.insert(2, "--")  # what stands behind the file belongs to the job
     if words and words[0] in EVERYDAY:
         end(_everyday)
     end(_others if words and words[0] in COMMANDS else _no_command)
@@ -64,11 +66,11 @@ def _everyday() -> int:
     from radrm.cli.parameters import parse
 
     name = sys.argv[1]
-    module = import_module(f"radrm.cli.commands.{name}")
+    module = import_module(f"radrm.cli.commands.{name.replace('-', '_')}")
     words = parse(module.PARAMETERS, sys.argv[2:])
     if words is None:
         return _others()
-    return _leave(getattr(module, name)(**words) or 0)
+    return _leave(getattr(module, name.replace("-", "_"))(**words) or 0)
 
 
 def _leave(code: int) -> NoReturn:

@@ -22,6 +22,8 @@ class SlurmConfig:
     most three times; then it fails. Slurm's time limit is the job's own and this time."""
     only: bool = False
     """Refuse jobs that do not come from Slurm."""
+    node: str = ""
+    """The name of this node in Slurm; empty: what Slurm takes this server for."""
     home: str = ""
     """The folder of the node's daemon (its RADRM_HOME); `%n` is the node's name. Empty: the daemon
     of the user, else that of the server."""

@@ -19,6 +19,11 @@ def _name(value: Any, place: v.Place) -> str:
     return value
 
 
+def _node(value: Any, place: v.Place) -> str:
+    """Return a node's name, or nothing."""
+    return "" if value == "" else _name(value, place)
+
+
 def _memory(value: Any, place: v.Place) -> str:
     """Return a size of GPU memory as text."""
     whole = isinstance(value, int) and not isinstance(value, bool)
@@ -41,6 +46,7 @@ def _home(value: Any, place: v.Place) -> str:
 SLURM: dict[str, v.Check] = {
     **dict.fromkeys(("enabled", "only", "fence"), v.switch),
     **dict.fromkeys(("partition", "gres"), _name),
+    "node": _node,
     "default_gpumem": _memory,
     "local_wait_s": v.between(1, 31_536_000),
     "home": _home,

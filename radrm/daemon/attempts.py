@@ -18,18 +18,18 @@ import logging
 from collections.abc import Callable
 
 from radrm.core import events as ev
-from radrm.core.records import Attempt, HostUse, Job
+from radrm.core.records import Attempt, HostUse, Instant, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import CheckpointKind, Collocation, StopReason
 from radrm.daemon.elastic.ends import exits_of, host_oom_of
-from radrm.daemon.launching import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps.failures import Failures
 from radrm.daemon.mps.stops import Stops
 from radrm.daemon.progress import Reports
 from radrm.errors import StoreError
 from radrm.hints import hint
-from radrm.host.attempts.evidence import Ended, Lost, Running, Saved, Started, Void
+from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
@@ -204,7 +204,7 @@ class Attempts:
             return events
         if isinstance(found, Ended):
             passes, fault = self._failures.judge(attempt, found)
-            ended = ev.AttemptEnded(
+            ended: ev.Event = ev.AttemptEnded(
                 at=now,
                 job_id=job_id,
                 serial=serial,
@@ -221,6 +221,9 @@ class Attempts:
                 passes=passes,
                 fault=fault,
             )
+        elif not found.began and job.outer is not None:
+            # Its step has not begun to run it, so nothing is wrong with this server.
+            ended = ev.LaunchVoided(at=now, job_id=job_id, serial=serial)
         elif not found.began:
             # The runner started no process of the job, so the attempt never started.
             never = f"its runner could not begin ({found.reason})"
@@ -231,13 +234,28 @@ class Attempts:
             ended = ev.AttemptEnded(
                 at=now, job_id=job_id, serial=serial, lost=found.reason, saved=saved.progress
             )
-        return [*events, ended]
+        return [*events, *_outer_end(job, found.outer, now), ended]
 
     def _hint(self, attempt: Attempt, found: Ended) -> str | None:
         """Return what its user can change, if its last words tell."""
         client = attempt.placement.collocation is Collocation.MPS
         counts_gpus = not (client and self._mps is not None and self._mps.spans)
         return next(filter(None, (hint(found.exit, t, counts_gpus) for t in found.tails)), None)
+
+
+_OUTER_ENDS = {
+    "cancelled": StopReason.CANCELLED,
+    "timeout": StopReason.TIMEOUT,
+    "preempted": StopReason.PREEMPTED,
+}
+
+
+def _outer_end(job: Job, said: OuterEnd | None, now: Instant) -> list[ev.Event]:
+    """Return the event that an attempt's step says that its Slurm job ends, if it does."""
+    if said is None:
+        return []
+    reason = _OUTER_ENDS[said.reason]
+    return [ev.OuterGone(at=now, job_id=job.id, reason=reason, why=said.why)]
 
 
 def _saves(job: Job) -> bool:

@@ -49,6 +49,9 @@ class Capping:
         caps = self._caps
         if caps is None or not action.caps:
             return plan
+        if plan.step is not None:
+            self._refuse(action, "its processes are in Slurm's control group")
+            return plan
 
         def prepare(group: str) -> int:
             if plan.prepare is not None:

@@ -27,16 +27,10 @@ from radrm.daemon.capping import Capping
 from radrm.daemon.elastic.placements import placement_text, shares_text
 from radrm.daemon.elastic.resizes import Resizes
 from radrm.daemon.intake.estimation import Estimation
-from radrm.daemon.launching import (
-    Site,
-    cpus_of,
-    memory_of,
-    most_memory_of,
-    plan_launch,
-    task_environments,
-    weight_of,
-)
+from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.launching import Site, plan_launch, task_environments
 from radrm.daemon.mps.stops import Stops
+from radrm.daemon.outer.steps import Steps
 from radrm.errors import RadrmError, Refused
 from radrm.estimators.history import WAITING
 from radrm.host.attempts.elastic import names
@@ -75,6 +69,7 @@ class Effects:
         site: Site,
         resizes: Resizes,
         stops: Stops,
+        steps: Steps,
         read_soon: Callable[[], None],
         post: Callable[[ServerReady | ev.Event], None],
     ) -> None:
@@ -87,6 +82,7 @@ class Effects:
         self._site = site
         self._resizes = resizes
         self._stops = stops
+        self._steps = steps
         self._read_soon = read_soon
         self._post = post
         self.capping = Capping(clock, scheduler, launcher, site.caps, post)
@@ -178,6 +174,8 @@ class Effects:
     def clear_ended(self, decision: Decision) -> None:
         """Remove the folders of attempts and jobs whose end is stored, and log these ends."""
         for record in decision.changed:
+            if isinstance(record, Job):
+                self._steps.note(record)
             if isinstance(record, Attempt) and record.ended is not None:
                 if not self._launcher.is_live(record.serial):
                     self._launcher.forget(record.serial)

@@ -22,6 +22,7 @@ from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
+from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.launches.logs import log_paths
 from radrm.daemon.progress import Reports
 from radrm.host.attempts.elastic.folders import ElasticFolders
@@ -119,7 +120,8 @@ def plan_launch(
     if options.snapshot is not None:  # the logs stay outside
         environment.setdefault("RADRM_SUBMIT_DIR", os.path.normpath(cwd))
         cwd = os.path.join(cwd, options.snapshot)
-    ours = job.adopted is None  # nothing limits a process that is only watched
+    # Nothing limits a process that is only watched, and Slurm limits those of its steps.
+    ours = job.adopted is None and job.outer is None
     rules = site.isolation.rules(devices) if ours else None
     access = _access(action.placement, action.placement.devices, site)
     has_interpreter_line = (job_file.script or "").startswith("#!")
@@ -143,10 +145,10 @@ def plan_launch(
         token=secrets.token_hex(16),
         grace_s=site.grace_s,
         kill_grace_s=site.kill_grace_s,
-        cpus=cpus_of(action.placement.shares),
-        memory_mib=memory_of(job, action.placement.shares),
-        memory_most_mib=most_memory_of(job),
-        cpu_weight=weight_of(action.placement.shares),
+        cpus=cpus_of(action.placement.shares) if job.outer is None else None,
+        memory_mib=memory_of(job, action.placement.shares) if job.outer is None else None,
+        memory_most_mib=most_memory_of(job) if job.outer is None else None,
+        cpu_weight=weight_of(action.placement.shares) if job.outer is None else None,
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
         silent_s=options.silent_limit_s,
@@ -155,6 +157,7 @@ def plan_launch(
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
         ends_clients=access.ends_clients if access is not None else None,
         adopts=_watched(job),
+        step=None if job.outer is None else Identity(*job.outer.step),
     )
 
 
@@ -176,36 +179,6 @@ def cpus_near(
     """The CPUs near all devices of these shares, on which their processes run; None: all."""
     scope = options.cpu_bind or site.cpu_bind
     return near(devices, scope, cpus_of(shares), os.sched_getaffinity(0))
-
-
-def cpus_of(shares: Iterable[Share]) -> float | None:
-    """The CPUs of all tasks together; None if a task has no cap."""
-    caps = {(share.role, share.task): share.cpus for share in shares}
-    known = [cpus for cpus in caps.values() if cpus is not None]
-    return sum(known) if known and len(known) == len(caps) else None
-
-
-def weight_of(shares: Iterable[Share]) -> float | None:
-    """The CPU weight of all tasks together; None if no task has one."""
-    weights = {(share.role, share.task): share.cpu_weight for share in shares}
-    if set(weights.values()) <= {None}:
-        return None
-    return sum(1.0 if weight is None else weight for weight in weights.values())
-
-
-def memory_of(job: Job, shares: Iterable[Share]) -> int | None:
-    """The host memory of all tasks of a job together; None if a task has no limit."""
-    limits = {(share.role, share.task): share.memory_mib for share in shares}
-    known = [mib for mib in limits.values() if mib is not None]
-    # The first task books the whole job's memory, if that has a range.
-    whole = job.spec.memory_range_mib is not None or len(known) == len(limits)
-    return sum(known) if known and whole else None
-
-
-def most_memory_of(job: Job) -> int | None:
-    """The host memory to which a job's limit may grow while it runs; None if it may not."""
-    span = job.spec.memory_range_mib
-    return None if span is None else span[1]
 
 
 def job_environment(

@@ -34,6 +34,7 @@ from radrm.daemon.launching import Site
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.mps.failures import Failures
 from radrm.daemon.mps.stops import ClientsEnded, Stops
+from radrm.daemon.outer.steps import Steps
 from radrm.daemon.probing import Probing
 from radrm.daemon.reload.changes import Change
 from radrm.daemon.reload.reloading import Reloading
@@ -97,6 +98,7 @@ class Parts:
     manager: ServiceManager
     users: UserLimits
     reloading: Reloading
+    steps: Steps
 
 
 class Loop:
@@ -115,7 +117,10 @@ class Loop:
         self._inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wakeups = Wakeups()
         self._monitor = parts.monitor(self.post)
-        self._scan = Scan(self, parts.arrivals, parts.estimation, users=parts.users)
+        self.steps, self.launcher = parts.steps, parts.launcher
+        self._scan = Scan(
+            self, parts.arrivals, parts.estimation, users=parts.users, steps=parts.steps
+        )
         self._stops = Stops(parts.launcher, parts.site.mps, self.post)
         self._attempts = Attempts(
             parts.clock,
@@ -146,6 +151,7 @@ class Loop:
             parts.site,
             self._resizes,
             self._stops,
+            self.steps,
             self._monitor.read_soon,
             self.post,
         )
@@ -263,6 +269,7 @@ class Loop:
         """Adopt the attempts of an earlier daemon, then serve until `stop`."""
         self._wakeups.watch_folder(self.parts.arrivals.path)
         self.process([ev.Restored(at=first.at, kept=self.store.kept())])
+        self.steps.restore(self.scheduler.snapshot.jobs)
         # All ends come before timers and planners, so that no ended job runs into its limit.
         crossed("records restored")
         manager = self.parts.manager
@@ -301,7 +308,7 @@ class Loop:
             seconds = min(seconds, self.parts.retention.due_in_s, self.outbox.due_in_s)
         seconds = min(seconds, self.parts.refused.due_in_s)
         # While the store is full, no result of an end could be saved; the wait would not sleep.
-        processes = () if self.unsaved else self.parts.launcher.fds()
+        processes = () if self.unsaved else [*self.parts.launcher.fds(), *self.steps.fds()]
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
         self._wakeups.wait(min(seconds, longest_s), processes)
 
@@ -321,6 +328,7 @@ class Loop:
         if not self.unsaved:
             ends = self._attempts.events()
             self.process([*self.reports.events(), *self.reports.last_of(ends), *ends])
+            self.process(self.steps.events(self.clock.now()))
             self._resizes.look_soon(self.reports.resized())
             self.process(self._resizes.events())
         if self._reload and not self.unsaved:

@@ -41,6 +41,7 @@ from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.launching import Site, needs_accounting
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
+from radrm.daemon.outer.steps import Steps
 from radrm.daemon.probing import Probing
 from radrm.daemon.progress import Reports
 from radrm.daemon.reload.reloading import Makers, Reloading
@@ -118,10 +119,11 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     faulthandler.enable()  # systemd ends a loop that hangs with ABRT: the log then shows where
     limit_arenas()
     manager = ServiceManager(os.environ)  # before anything is started that would inherit
-    system = system_mode(os.environ, os.getuid())
-    paths = paths_for(os.environ, os.getuid())
+    uid = os.getuid()
+    system = system_mode(os.environ, uid)
+    paths = paths_for(os.environ, uid)
     config = read_configuration(system, settings)
-    limits = limits_of(config, system, os.getuid())
+    limits = limits_of(config, system, uid)
     zone = site_zone()
     rules, costs = make_rules(config, zone), make_costs(config, zone)
     Asking(config)  # raises for a bad setting, before anything is locked or made
@@ -143,9 +145,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             log.warning("%s", not_enforced)
         manager.begins("looks for the GPUs")
         devices = find_devices(paths, config, gpus, time_scale)
-        isolation = (
-            find_isolation(config.gpus.isolate, os.getuid()) if gpus is None else Isolation()
-        )
+        isolation = find_isolation(config.gpus.isolate, uid) if gpus is None else Isolation()
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(config.readings.interval_s))
 
         def core_of(config: Config) -> CoreSettings:
@@ -216,18 +216,18 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             ),
             site=Site(
                 device_ids=config.device_ids,
-                checkpoints=Checkpoints(paths.checkpoints, os.getuid() == 0),
+                checkpoints=Checkpoints(paths.checkpoints, uid == 0),
                 reports=Reports(
                     devices.clock,
                     scheduler,
-                    Receiver(paths.progress, os.getuid() == 0),
+                    Receiver(paths.progress, uid == 0),
                     config.progress.interval_s,
                     interval_s * devices.clock.scale,
                 ),
-                elastic=ElasticFolders(paths.elastic, os.getuid() == 0),
+                elastic=ElasticFolders(paths.elastic, uid == 0),
                 extra=devices.environment,
                 mps=devices.mps,
-                drop_privileges=os.getuid() == 0,
+                drop_privileges=uid == 0,
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
                 cpu_bind=config.node.cpu_bind,
@@ -239,15 +239,14 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             limits=devices.limits,
             foresight=makers.foresight(rules, costs),
             retention=retention,
-            sender=Sender(
-                store.notices, os.uname().nodename, os.getuid() == 0, variables_of_home(system)
-            ),
+            sender=Sender(store.notices, os.uname().nodename, uid == 0, variables_of_home(system)),
             refused=refused,
             count_every_s=config.progress.interval_s,
             manager=manager,
             users=limits,
             reloading=Reloading(config, makers, limits, retention, applied),
-            unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
+            steps=Steps(config.slurm, devices.clock, store),
+            unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, uid == 0),
         )
         about = {
             "gpus": devices.description,

@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     storage     files of radrm on disk (a folder)
     snapshots   copies of the code that jobs run in (a folder)
     processes   the identity of processes, and how to end them (a folder)
+    slurm       commands of Slurm, and what they say (a folder)
     node        the CPUs and the host memory that jobs can have
     progress    the sockets that take what jobs report (a folder)
     attempts    one launch of a job (a folder)

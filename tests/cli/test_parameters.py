@@ -30,7 +30,9 @@ from tests.cli.fakes import gpu, job, page
 from tests.cli.heavy import HEAVY
 from tests.paths import REPOSITORY
 
-MODULES = {name: import_module(f"radrm.cli.commands.{name}") for name in sorted(EVERYDAY)}
+MODULES = {
+    name: import_module(f"radrm.cli.commands.{name.replace('-', '_')}") for name in sorted(EVERYDAY)
+}
 PARAMETERS: dict[str, Sequence[Parameter]] = {n: m.PARAMETERS for n, m in MODULES.items()}
 BY_TYPER = {name: get_command(make_app(name)).commands[name] for name in PARAMETERS}  # type: ignore[attr-defined]
 

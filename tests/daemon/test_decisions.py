@@ -17,7 +17,8 @@ from radrm.core.records import Job, Placement, Share
 from radrm.core.words import Collocation, JobState, Resizing
 from radrm.daemon.decisions import Decisions, Unsaved
 from radrm.daemon.effects import Effects
-from radrm.daemon.launching import client_environment, cpus_of, memory_of, weight_of
+from radrm.daemon.launches.amounts import cpus_of, memory_of, weight_of
+from radrm.daemon.launching import client_environment
 from radrm.daemon.mps.stops import Stops
 from radrm.errors import Refused, StoreError
 from radrm.host.mps.interface import Access
@@ -29,7 +30,7 @@ def effects_of(world: World) -> Any:
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
     site = SimpleNamespace(mps=None, elastic=Mock(), caps=None)
-    names = ("estimation", "planning", "resizes", "read_soon", "post")
+    names = ("estimation", "planning", "resizes", "steps", "read_soon", "post")
     others: Any = {name: Mock() for name in names}
     others["stops"] = Stops(launcher, None, others["post"])
     return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]

@@ -52,4 +52,5 @@ The files, in the order in which they may import one another:
     uninstall_service  `radrm uninstall-service`
     init        `radrm init`
     mcp         `radrm mcp`
+    slurm_step  `radrm slurm-step`
 """

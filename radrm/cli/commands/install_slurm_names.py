@@ -13,8 +13,7 @@ import typer
 
 from radrm.cli.slurm.names import NAMES
 from radrm.errors import Refused
-
-_OURS = "# written by radrm install-slurm-names"
+from radrm.host.slurm.programs import OURS, is_ours
 
 
 def install_slurm_names(
@@ -37,13 +36,13 @@ def install_slurm_names(
     if not force:
         for name in NAMES:
             found = shutil.which(name)
-            if found is not None and not _is_ours(Path(found)):
+            if found is not None and not is_ours(found):
                 raise Refused(
                     f"this server has a Slurm: {found}; to write the commands nevertheless: --force"
                 )
     for name in NAMES:
         path = folder / name
-        if os.path.lexists(path) and not _is_ours(path):
+        if os.path.lexists(path) and not is_ours(str(path)):
             raise Refused(f"{path} is not radrm's, and nothing is done; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,14 +58,7 @@ def install_slurm_names(
 
 def _text(name: str) -> str:
     python = shlex.quote(sys.executable)
-    return f'#!/bin/sh\n{_OURS}\nexec {python} -m radrm.cli.slurm_commands {name} "$@"\n'
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        return path.is_file() and _OURS in path.read_bytes()[:200].decode("utf-8", "replace")
-    except OSError:
-        return False
+    return f'#!/bin/sh\n{OURS}\nexec {python} -m radrm.cli.slurm_commands {name} "$@"\n'
 
 
 def _write(path: Path, text: str) -> None:

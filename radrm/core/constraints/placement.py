@@ -73,7 +73,7 @@ def check_placement(
             return busy
     roles = {role.name: role for role in job.spec.roles}
     refusal = (
-        (_refuse_late(state, job, job.outer) if job.outer and present is None else None)
+        (_refuse_outer(state, job, job.outer) if job.outer and present is None else None)
         or _check_shape(roles, placement)
         or (state.users.any_limit and state.users.refuse(job, len(placement.devices)))
         or _check_shares(state, job, roles, placement, present)
@@ -92,8 +92,13 @@ def check_placement(
     return None
 
 
-def _refuse_late(state: State, job: Job, outer: OuterJob) -> Refusal | None:
-    """Return why a job cannot start now: its outer job would end before its time limit."""
+def _refuse_outer(state: State, job: Job, outer: OuterJob) -> Refusal | None:
+    """Return why a job cannot start now: an earlier run of its outer job has not ended here, or
+    that would end before the job's time limit."""
+    for other_id in state.attempts:
+        other = state.jobs[other_id]
+        if other_id != job.id and other.outer is not None and other.outer.is_run_of(outer):
+            return Refusal("outer", f"an earlier run of {outer.label} has not ended: {other.label}")
     if outer.end_s is None or job.limit_s is None:
         return None
     left_s = max(0.0, outer.end_s - state.step.now.wall_s)

@@ -29,6 +29,11 @@ class OuterJob:
         """What names it for ever: `slurm:CLUSTER:ID.RESTART`."""
         return f"{self.engine}:{self.cluster}:{self.id}.{self.restart}"
 
+    def is_run_of(self, other: OuterJob) -> bool:
+        """Return whether both are the same job of Slurm, in this run or another."""
+        same = self.engine, self.cluster, self.id
+        return same == (other.engine, other.cluster, other.id)
+
     @property
     def label(self) -> str:
         """What users call it: `Slurm job 4711`."""

@@ -27,6 +27,7 @@ from radrm.daemon.intake.admission import refuse_more, refuse_priority
 from radrm.daemon.intake.batch import dependencies
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.loop import Loop
+from radrm.daemon.outer.answers import step
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_FINISHED
@@ -143,6 +144,10 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
                 f"job {job.label} is process {job.adopted.pid}, which radrm did not start; it "
                 "cannot run it again"
             )
+        if job.outer is not None and job.state.final:
+            raise Refused(
+                f"job {job.label} ran inside {job.outer.label}, which has ended; submit it to Slurm"
+            )
         if job.state.waiting or job.state is JobState.STOPPING:
             raise Refused(f"job {job.label} is {job.state.value}; there is nothing to run again")
         _check_priority(loop, request, job)
@@ -234,6 +239,7 @@ COMMANDS: dict[str, Command] = {
     "edit": edit,
     "drain": drain,
     "reload": reload,
+    "step": step,
     "resume": resume,
     "reserve": reserve,
     "unreserve": unreserve,

@@ -39,15 +39,8 @@ from radrm.core.records import Caps, Device, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import ActionKind, Collocation, Resizing
 from radrm.daemon.elastic.placements import placement_text
-from radrm.daemon.launching import (
-    Site,
-    cpus_near,
-    cpus_of,
-    memory_of,
-    most_memory_of,
-    task_environments,
-    weight_of,
-)
+from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.launching import Site, cpus_near, task_environments
 from radrm.errors import RadrmError, Refused
 from radrm.host.attempts.elastic import names
 from radrm.host.attempts.elastic.answers import read_answer

@@ -6,5 +6,6 @@ The files, in the order in which they may import one another:
     estimation  estimate what a job needs, at once or by asking the estimators
     adoption    which process `radrm adopt` may book, and where it is
     batch       convert an envelope to jobs
+    pause       how long something waits after an error of the machine
     scan        look into the spool
 """

@@ -22,6 +22,7 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    OuterJob,
 )
 from radrm.core.words import Condition, Quantity
 from radrm.daemon.intake.admission import environment_bytes, refuse_job
@@ -68,6 +69,7 @@ class Batch:
     held: bool = False
     refused: str | None = None
     adopted: Adopted | None = None
+    outer: OuterJob | None = None
     parsed: JobFile | None = None
     """Its job file; None if that cannot be read."""
 
@@ -100,6 +102,7 @@ class Batch:
                 array=element,
                 held=self.held,
                 adopted=self.adopted,
+                outer=self.outer,
             )
             yield JobSubmitted(at=now, job=job, refused=self.refused)
 
@@ -148,10 +151,12 @@ def take_in(
     parsed: JobFile | None = None,
     limits: LimitsConfig = NO_LIMITS,
     adopt: Callable[[JobFile], Adopted] | None = None,
+    outer_of: Callable[[Envelope, int], OuterJob | None] | None = None,
 ) -> Batch:
     """Convert an envelope to a batch of jobs. An error in it becomes the reason of refusal.
 
-    `adopt` finds the process that a job of `radrm adopt` books.
+    `adopt` finds the process that a job of `radrm adopt` books, `outer_of` the job of Slurm in
+    which a job runs.
 
     `parsed` is its job file, if an earlier slice of its array has stored that: then the user's
     `limits` have admitted it. Raises
@@ -159,6 +164,7 @@ def take_in(
     """
     user = user_name(arrival.uid)
     try:
+        outer = None if outer_of is None else outer_of(envelope, arrival.uid)
         job_file = parsed if parsed is not None else parse_envelope(envelope)
     except RadrmError as error:
         return refused_batch(arrival, envelope, str(error))
@@ -166,6 +172,8 @@ def take_in(
         return refused_batch(arrival, envelope, reason)
     if parsed is None and (reason := _beyond(limits, job_file, envelope)) is not None:
         return refused_batch(arrival, envelope, reason)
+    if outer is not None:
+        return _inside(arrival, envelope, job_file, outer, estimation)
     if job_file.options.adopt is not None:
         return _adopting(arrival, envelope, job_file, adopt)
     sweep, known = None, NOTHING_KNOWN
@@ -217,6 +225,26 @@ def _adopting(
         return replace(batch, adopted=adopt(job_file))
     except RadrmError as error:
         return replace(batch, refused=str(error))
+
+
+def _inside(
+    arrival: Arrival, envelope: Envelope, job_file: JobFile, outer: OuterJob, estimation: Knows
+) -> Batch:
+    """The job that runs in a job of Slurm. Slurm has seen to arrays, dependencies and `--begin`."""
+    options = job_file.options
+    if options.adopt is not None or sweep_of(job_file) is not None:
+        what = "--adopt" if options.adopt is not None else "a sweep"
+        why = f"{what} does not go into {outer.label}; make one Slurm job for each job"
+        return refused_batch(arrival, envelope, why)
+    group = group_name(group_of(arrival.uid, arrival.gid))
+    spec = job_file.spec(user_name(arrival.uid), arrival.uid)
+    return Batch(
+        ticket=envelope.ticket,
+        spec=replace(spec, group=group, begin_s=None),
+        known=estimation.known_at_once(job_file, envelope, arrival.uid),
+        parsed=job_file,
+        outer=outer,
+    )
 
 
 def _beyond(limits: LimitsConfig, job_file: JobFile, envelope: Envelope) -> str | None:

@@ -14,7 +14,6 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
@@ -25,6 +24,8 @@ from radrm.daemon.intake import adoption
 from radrm.daemon.intake.admission import Admission
 from radrm.daemon.intake.batch import Batch, Knows, refused_batch, take_in
 from radrm.daemon.intake.envelopes import group_of
+from radrm.daemon.intake.pause import Pause
+from radrm.daemon.outer.steps import Steps
 from radrm.daemon.views.references import References, Target
 from radrm.errors import RadrmError, StoreError, plain
 from radrm.host.clock import Clock
@@ -46,9 +47,6 @@ LOOK_BYTES = 1024 * 1024
 """Bytes after which a look reads no more: 200 usual envelopes, or one of the largest (0.1 s)."""
 RELIST_S = 60.0
 """Seconds between two lists of the spool: notices may be lost (network file systems, overflow)."""
-SHORTEST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 60.0
-"""Pause after an error of the machine; it doubles each time."""
 RESTS_S = 1.0
 """Pause until the next look, while users rest (`admission`)."""
 LONGEST_REASON = 300
@@ -74,18 +72,6 @@ class Taker(Protocol):
     ) -> None: ...
 
 
-@dataclass(slots=True)
-class _Pause:
-    """The length of a pause after an error, and its end by the look's clock."""
-
-    length_s: float = 0.0
-    until_s: float = 0.0
-
-    def grow(self, now_s: float) -> None:
-        self.length_s = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * self.length_s))
-        self.until_s = now_s + self.length_s
-
-
 class _Held:
     """What a look has read and not saved yet."""
 
@@ -105,20 +91,22 @@ class Scan:
         estimation: Knows,
         tick: Callable[[], float] = time.monotonic,
         users: UserLimits = NOBODY,
+        steps: Steps | None = None,
     ) -> None:
         self._loop = loop
         self._arrivals = arrivals
         self._estimation = estimation
         self._tick = tick
+        self._steps = steps
         self._admission = Admission(users, loop.scheduler, tick)
         self._list_at_s = float("-inf")
         self._paused: dict[str, int] = {}
         """Envelopes that wait after an error, and their users."""
-        self._pauses: dict[str, _Pause] = {}
+        self._pauses: dict[str, Pause] = {}
         """The pause of every envelope that had an error, until it is taken in."""
         self._paused_now = 0
         self._has_followers = self._has_saved = False
-        self._error = _Pause()
+        self._error = Pause()
         """After an error of the spool or the store: all envelopes wait."""
         self._filling: dict[str, int] = {}
         """Arrays that lack elements: the array's id, by file."""
@@ -168,7 +156,7 @@ class Scan:
             more = False
         else:
             if not self._loop.unsaved:
-                self._error = _Pause()
+                self._error = Pause()
         finally:
             for name, uid in self._later:
                 self._arrivals.turns.add(name, uid)
@@ -248,7 +236,7 @@ class Scan:
 
     def _pause(self, name: str, uid: int, error: Exception) -> None:
         """Let one envelope wait after an error of the machine; the others continue."""
-        pause = self._pauses.setdefault(name, _Pause())
+        pause = self._pauses.setdefault(name, Pause())
         pause.grow(self._tick())
         self._paused[name] = uid
         self._paused_now += 1
@@ -288,6 +276,11 @@ class Scan:
                 return
             envelope, parsed = stored.envelope, stored.parsed
         batch = self._batch(arrival, envelope, parsed)
+        outer = batch.outer if taken is None else None
+        if outer and self._steps and self._steps.is_repeated(outer, envelope.ticket):
+            log.warning("the spool's file %r is dropped: its Slurm job has a job", arrival.name)
+            self._finish(arrival)
+            return
         made = taken.jobs if taken else 0
         first_id = taken.first_id if taken else self._next_id
         room = 1 - min(made, 1)
@@ -322,6 +315,7 @@ class Scan:
                 parsed,
                 self._admission.users.of(arrival.uid),
                 lambda job_file: adoption.of_job(self._loop, job_file, arrival.uid),
+                None if self._steps is None or parsed else self._steps.outer_of,
             )
         except (_NotYet, *MACHINE):
             raise

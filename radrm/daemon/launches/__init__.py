@@ -1,5 +1,6 @@
 """Parts of the plan of a launch.
 
 The files, in the order in which they may import one another:
-    logs  the paths of an attempt's logs
+    amounts  CPUs and host memory of all its tasks
+    logs     the paths of its logs
 """

@@ -21,7 +21,8 @@ def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, 
 
 
 def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
-    if attempt > 1 and "%t" not in pattern and not pattern.startswith("/dev/"):
+    appends = job.outer is not None  # Slurm has one log for all of them
+    if attempt > 1 and "%t" not in pattern and not pattern.startswith("/dev/") and not appends:
         stem, suffix = os.path.splitext(pattern)
         pattern = f"{stem}.attempt%t{suffix}"
     values = {

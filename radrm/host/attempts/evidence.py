@@ -83,6 +83,15 @@ class TaskExit:
 
 
 @dataclass(frozen=True, slots=True)
+class OuterEnd:
+    """The step of a Slurm job has run the attempt, and says that the job ends: `cancelled`,
+    `timeout` or `preempted`. `why`: the same for users."""
+
+    reason: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The attempt's last process is gone.
 
@@ -102,6 +111,7 @@ class Ended:
     saved: Saved = Saved()
     tasks: tuple[TaskExit, ...] = ()
     """Of those that a launcher has told of."""
+    outer: OuterEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +121,21 @@ class Lost:
     reason: str
     began: bool
     started: Started | None
+    outer: OuterEnd | None = None
 
 
 class Evidence:
     """The records in the folder of one attempt. They may change while we look."""
 
     def __init__(self, folder: str, clock: Clock) -> None:
-        self.folder = folder
+        self.folder = self.launch_folder = folder
         self._clock = clock
 
+    def _read(self, name: str) -> tuple[attempts.Fields | None, str | None]:
+        return attempts.read_record(self.folder, name)
+
     def started(self) -> Started | None:
-        record, _ = attempts.read_record(self.folder, attempts.START)
+        record, _ = self._read(attempts.START)
         if record is None:
             return None
         why = record.get("not_limited")
@@ -129,7 +143,7 @@ class Evidence:
         return Started(self._instant(record), record["pid"], why, _cpu_list(record))
 
     def ended(self) -> Ended | None:
-        record, _ = attempts.read_record(self.folder, attempts.EXIT)
+        record, _ = self._read(attempts.EXIT)
         if record is None:
             return None
         exceeded = record.get("exceeded_mib")
@@ -149,8 +163,8 @@ class Evidence:
 
     def lost(self, event: str) -> Lost:
         """The end of an attempt that is over and has no usable exit record."""
-        start, damaged_start = attempts.read_record(self.folder, attempts.START)
-        _, damaged_end = attempts.read_record(self.folder, attempts.EXIT)
+        start, damaged_start = self._read(attempts.START)
+        _, damaged_end = self._read(attempts.EXIT)
         began = start is not None or damaged_start is not None
         reason = f"{event} {'while it ran' if began else 'before it could begin'}"
         damage = "; ".join(filter(None, (damaged_start, damaged_end)))
@@ -158,7 +172,7 @@ class Evidence:
 
     def job(self) -> Identity | None:
         """The job's main process, dead or alive."""
-        start, _ = attempts.read_record(self.folder, attempts.START)
+        start, _ = self._read(attempts.START)
         return Identity(start["pid"], start["start_ticks"], start["boot_id"]) if start else None
 
     def runner(self) -> Identity | Void | None:
@@ -167,7 +181,7 @@ class Evidence:
         Takes the claim, unless a runner has it. Returns None for a dead runner whose records
         do not say which process it was. Raises `StoreError` when that cannot be settled now.
         """
-        start, damage = attempts.read_record(self.folder, attempts.START)
+        start, damage = self._read(attempts.START)
         if start is not None:
             return Identity(start["runner_pid"], start["runner_start_ticks"], start["boot_id"])
         crossed("no start record found")
@@ -201,7 +215,7 @@ class Evidence:
             # A child of this process may be stuck in the kernel, and holds the pipe. `run` does
             # not wait for the pipe's end once the time is over.
             done = subprocess.run(
-                [sys.executable, "-I", "-S", saved.__file__, self.folder],
+                [sys.executable, "-I", "-S", saved.__file__, self.launch_folder],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -24,6 +24,7 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 import time
 
 from radrm.host.crossings import crossed
@@ -44,6 +45,10 @@ CLAIM = "claim"
 SCRIPT = "script"
 START = "start.json"
 EXIT = "exit.json"
+STEP = "step"
+"""The folder in it of an attempt whose runner waits for it (`waiting`)."""
+OVER = "over.json"
+RECORDS = (LAUNCH, LOCK, CLAIM, SCRIPT, START, EXIT)
 
 MOST_READ = 64 << 20
 """Bytes of one record: the longest envelope, with every character of it escaped."""
@@ -103,6 +108,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "boot_s": (int, float),
         "wall_s": (int, float),
     },
+    OVER: {"gone": _WORD, "why": _WORD},
     EXIT: {
         "code": _NUMBER,
         "signal": _NUMBER,
@@ -130,8 +136,7 @@ NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail"
 
 def is_own_name(name: str) -> bool:
     """True for what radrm writes into the folder of an attempt, finished or half written."""
-    whole = name in (LAUNCH, LOCK, CLAIM, SCRIPT, START, EXIT)
-    return whole or (name.startswith(".") and name.endswith(".tmp"))
+    return name in RECORDS or (name.startswith(".") and name.endswith(".tmp"))
 
 
 def remove_folder(parent: str, name: str) -> None:
@@ -183,17 +188,27 @@ def write_exit(folder: str, lock: int, end: Fields) -> bool:
         time.sleep(0.2)
 
 
-def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:
-    """The record, or None and, unless it is simply not there, the reason why not."""
+def read_record(
+    folder: str, name: str, most: int | None = None
+) -> tuple[Fields | None, str | None]:
+    """The record, or None and, unless it is simply not there, the reason why not.
+
+    No link is followed and no writer waited for. More than `most` bytes (None: `MOST_READ`) are not
+    read.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    most = MOST_READ if most is None else most
     try:
-        with open(os.path.join(folder, name), "rb") as file:
-            data = file.read(MOST_READ + 1)
+        with open(os.open(os.path.join(folder, name), flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None, f"{name} is damaged: it is no file"
+            data = file.read(most + 1)
     except FileNotFoundError:
         return None, None
     except OSError as error:
         return None, f"{name} cannot be read: {error.strerror}"
-    if len(data) > MOST_READ:
-        return None, f"{name} is damaged: it is longer than {MOST_READ >> 20} MiB"
+    if len(data) > most:
+        return None, f"{name} is damaged: it is longer than {most >> 20} MiB"
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):

@@ -32,7 +32,15 @@ from radrm.host.attempts.evidence import (
 )
 from radrm.host.attempts.live import Ending, Live, readable
 from radrm.host.attempts.owners import PidOwners
-from radrm.host.attempts.plan import LaunchPlan, cannot_launch, launch_record, remove_groups
+from radrm.host.attempts.plan import (
+    LaunchPlan,
+    cannot_launch,
+    launch_record,
+    remove_groups,
+    step_of,
+)
+from radrm.host.attempts.waiting import handover
+from radrm.host.attempts.waiting.records import StepEvidence
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, limits
@@ -85,10 +93,13 @@ class Launcher:
                 f"attempt {plan.serial} is user {plan.user}'s, and this daemon is not root; "
                 "submit it to a daemon of that user"
             )
-        live = self._prepare(plan)
+        live, record = self._prepare(plan)
         try:
-            gate = live.make_group(plan.prepare) if plan.prepare is not None else None
-            live.start_runner(gate)
+            if plan.step is not None:
+                live.hand_over(plan.step, record)
+            else:
+                gate = live.make_group(plan.prepare) if plan.prepare is not None else None
+                live.start_runner(gate)
         except OSError as error:
             if live.cgroup is not None:
                 cgroups.remove(live.cgroup)
@@ -97,8 +108,8 @@ class Launcher:
         self._live[plan.serial] = live
         self._update_owners()
 
-    def _prepare(self, plan: LaunchPlan) -> Live:
-        folder = self._folder(plan.serial)
+    def _prepare(self, plan: LaunchPlan) -> tuple[Live, attempts.Fields]:
+        folder = self.folder(plan.serial)
         record = launch_record(plan, self._clock.real_s, self.controllers, self.account)
         try:
             os.makedirs(self._attempts, 0o711, exist_ok=True)
@@ -115,7 +126,7 @@ class Launcher:
         except OSError as error:
             self._remove_folder(plan.serial)
             raise cannot_launch(plan.serial, error) from error
-        return self._known(plan.serial, plan.job_id, record)
+        return self._known(plan.serial, plan.job_id, record), record
 
     def adopt(self, serial: int, job_id: int) -> Void | Running | Ended | Lost:
         """Find out what became of an attempt that an earlier daemon launched, or meant to.
@@ -123,7 +134,7 @@ class Launcher:
         After `Void` its runner, if it still comes, stands down. After `Lost` nothing of
         it runs. Raises `StoreError` when that cannot be settled now.
         """
-        launch, _ = attempts.read_record(self._folder(serial), attempts.LAUNCH)
+        launch, _ = attempts.read_record(self.folder(serial), attempts.LAUNCH)
         live = self._known(serial, job_id, launch or dict.fromkeys(("token", "cgroup", "uid")))
         if not os.path.isdir(live.evidence.folder):
             return Void()
@@ -133,9 +144,10 @@ class Launcher:
         if isinstance(who, Void):
             return who
         live.runner = who
-        if who is not None and who.boot_id != boot_id():
+        watched = who if live.step is None else step_of(launch or {})
+        if watched is not None and watched.boot_id != boot_id():
             return live.evidence.lost("the server went down")
-        live.pidfd = open_pidfd(who) if who is not None else None
+        live.pidfd = open_pidfd(watched) if watched is not None else None
         if live.pidfd is None and (found := self._conclude(live)) is not None:
             return found
         self._live[serial] = live
@@ -163,7 +175,7 @@ class Launcher:
         live = self._live.get(serial)
         if live is None:
             return None
-        gone = not live.runner_lives  # before start.json is looked for
+        gone = live.is_over  # before start.json is looked for
         if not live.start_reported:
             started = live.evidence.started()
             if started is not None or readable(live.announcement):
@@ -171,6 +183,9 @@ class Launcher:
                 live.announcement = None
             if started is not None:
                 live.start_reported = True
+                if live.step is not None:
+                    live.runner = live.step.runner_now()
+                    self._update_owners()
                 return started
         if not gone or (live.survivors and not any(map(readable, live.survivors))):
             return None
@@ -209,7 +224,7 @@ class Launcher:
 
         Then it is live here, and `poll` tells its real end. Raises `StoreError` as `adopt` does.
         """
-        launch, _ = attempts.read_record(self._folder(serial), attempts.LAUNCH)
+        launch, _ = attempts.read_record(self.folder(serial), attempts.LAUNCH)
         found = self.adopt(serial, launch["job_id"]) if launch is not None else None
         return isinstance(found, Running)
 
@@ -237,9 +252,8 @@ class Launcher:
     def signal(self, serial: int, number: int) -> None:
         """Send signal `number` (1..30) to those of its processes that have a handler for it."""
         live = self._live.get(serial)
-        if live is not None and live.pidfd is not None and live.runner_lives:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(live.pidfd, signal.SIGRTMIN + number)
+        if live is not None:
+            live.send(signal.SIGRTMIN + number)
 
     def ask(self, serial: int, number: int, failed: Callable[[str], None]) -> None:
         """Send signal `number` to the topmost of its processes that handle it; if there is none,
@@ -253,12 +267,8 @@ class Launcher:
         live = self._live.get(serial)
         if live is None:
             return
-        if live.pidfd is not None and live.runner_lives:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(live.pidfd, number)
-                signal.pidfd_send_signal(live.pidfd, signal.SIGCONT)  # its job may have stopped it
-                return
-        self._end_in_time(live)  # without its runner it is lost, whatever was asked for
+        if not live.send(number):
+            self._end_in_time(live)  # without its runner it is lost, whatever was asked for
 
     def restore_shares(self, serial: int, cpus: float | None, weight: float | None) -> None:
         """Set the CPU shares of an adopted attempt as its record says.
@@ -293,7 +303,7 @@ class Launcher:
 
     def read_saved(self, serials: Iterable[int]) -> dict[int, Saved]:
         """Return what the jobs of these attempts have saved, by serial. It reads as their users."""
-        return read_saved({i: Evidence(self._folder(i), self._clock) for i in serials})
+        return read_saved({i: Evidence(self.folder(i), self._clock) for i in serials})
 
     def counted(self, serial: int) -> Counted:
         """What the control groups of a live attempt have counted so far."""
@@ -304,7 +314,7 @@ class Launcher:
         """Remove the folder of an attempt whose end is stored."""
         if serial in self._live:
             raise ValueError(f"attempt {serial} has not ended")
-        folder = self._folder(serial)
+        folder = self.folder(serial)
         remove_groups(attempts.read_record(folder, attempts.LAUNCH)[0], serial)
         if not self._keep:
             self._remove_folder(serial)
@@ -345,21 +355,27 @@ class Launcher:
         if fd is not None:
             self._retiring.append(fd)
 
-    def _folder(self, serial: int) -> str:
+    def folder(self, serial: int) -> str:
+        """The path of the folder of an attempt, which may be missing."""
         return os.path.join(self._attempts, str(serial))
 
     def _remove_folder(self, serial: int) -> None:
         """Remove what radrm wrote there, and the folder if that was all."""
         with contextlib.suppress(OSError):
+            handover.remove(self.folder(serial))
             attempts.remove_folder(self._attempts, str(serial))
 
     def _known(self, serial: int, job_id: int, launch: dict[str, Any]) -> Live:
-        evidence = Evidence(self._folder(serial), self._clock)
+        folder, step = self.folder(serial), step_of(launch)
+        evidence, of_step = Evidence(folder, self._clock), None
+        if step is not None:
+            uid = os.geteuid() if launch["uid"] is None else launch["uid"]
+            evidence = of_step = StepEvidence(folder, self._clock, uid, step)
         marks = launch["token"], launch["cgroup"], launch["uid"]
         own, owner, adopts = Limits.of(launch, serial), (job_id, serial), adopted_by(launch)
         # What a killed runner leaves is killed, and an adopted process was never its own.
         seen = partial(self._owners.seen_of, owner) if adopts is None else tuple
-        return Live(serial, job_id, evidence, *marks, own, seen, adopts)
+        return Live(serial, job_id, evidence, *marks, own, seen, adopts, step=of_step)
 
     def _update_owners(self) -> None:
         self._owners.update(live.marks for live in self._live.values())

@@ -22,6 +22,8 @@ from radrm.host.attempts import folder, start_runner
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
 from radrm.host.attempts.owners import LiveAttempt
+from radrm.host.attempts.waiting import handover
+from radrm.host.attempts.waiting.records import StepEvidence
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, client_work, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
@@ -76,6 +78,9 @@ class Live:
     """The runner's pid, while it is our own child and not reaped."""
     runner: Identity | None = None
     pidfd: int | None = None
+    """Of the runner; of an attempt that a step runs, of the step."""
+    step: StepEvidence | None = None
+    """Its evidence, if a step runs it."""
     announcement: int | None = None
     """A pipe that the runner writes to when start.json is there."""
     start_reported: bool = False
@@ -100,6 +105,47 @@ class Live:
     @property
     def runner_lives(self) -> bool:
         return self.pidfd is not None and not readable(self.pidfd)
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing follows from its runner any more."""
+        return not self.runner_lives or (self.step is not None and self.step.is_over)
+
+    def hand_over(self, step: Identity, record: folder.Fields) -> None:
+        """Let the step run the attempt. Raises OSError if it cannot; then nothing ever runs it."""
+        self.pidfd = open_pidfd(step)
+        if self.pidfd is None:
+            raise OSError(errno.ESRCH, "its Slurm step has ended")
+        try:
+            handover.make(self.evidence.launch_folder, record)
+        except OSError:
+            os.close(self.pidfd)
+            raise
+        handover.wake(self.pidfd)
+
+    def send(self, number: int) -> bool:
+        """Send the runner a signal, and let it go on if its job has stopped it; False if it is
+        dead, or never begins."""
+        if not self.runner_lives:
+            return False
+        fd = self.pidfd if self.step is None else self._runner_of_step()
+        if fd is None:  # of a step's runner that has begun, the step's last word follows
+            return self.step is not None and not self.step.stand_down()
+        try:
+            signal.pidfd_send_signal(fd, number)
+            signal.pidfd_send_signal(fd, signal.SIGCONT)
+        except ProcessLookupError:
+            return self.step is not None
+        finally:
+            if self.step is not None:
+                os.close(fd)
+        return True
+
+    def _runner_of_step(self) -> int | None:
+        """A descriptor of the runner that a step has started; None while there is none."""
+        assert self.step is not None
+        self.runner = self.step.runner_now() or self.runner
+        return None if self.runner is None else open_pidfd(self.runner)
 
     def make_group(self, prepare: Callable[[str], int | None]) -> int | None:
         """Make the attempt's control group of version 2, and have `prepare` set it up.
@@ -164,7 +210,7 @@ class Live:
     def kill_remains(self) -> list[int]:
         """KILL what a dead runner has left; return descriptors of those that survive that."""
         users = () if self.uid is None else (self.uid,)
-        launch, _ = folder.read_record(self.evidence.folder, folder.LAUNCH)
+        launch, _ = folder.read_record(self.evidence.launch_folder, folder.LAUNCH)
         client_work.remove(launch or {}, lambda: {*self.processes(), *self._members()}, kill=True)
         while True:
             crossed("runner found dead")

@@ -12,6 +12,7 @@ from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
 from radrm.host.processes.adopted import Watched, watcher_command
 from radrm.host.processes.controllers import Controllers
+from radrm.host.processes.identity import Identity
 from radrm.host.processes.limits import Limits, is_of
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 
@@ -72,6 +73,8 @@ class LaunchPlan:
     no client."""
     adopts: Watched | None = None
     """A process that runs already: the attempt only watches it, whatever `argv` says."""
+    step: Identity | None = None
+    """The process that waits to run the attempt; None: the launcher starts its runner."""
 
 
 def launch_record(
@@ -111,6 +114,7 @@ def launch_record(
         "token": plan.token,
         "argv": None if argv is None else list(argv),
         "adopts": None if adopts is None else adopts.as_fields(),
+        "step": None if plan.step is None else step_fields(plan.step),
         "script": plan.script,
         "interpreter": None if plan.interpreter is None else list(plan.interpreter),
         "cwd": plan.cwd,
@@ -133,6 +137,17 @@ def launch_record(
         "binds_tasks": plan.binds_tasks,
         "ends_clients": None if plan.ends_clients is None else list(plan.ends_clients),
     }
+
+
+def step_fields(step: Identity) -> Fields:
+    """The process that runs an attempt, for its launch record."""
+    return {"pid": step.pid, "start_ticks": step.start_ticks, "boot_id": step.boot_id}
+
+
+def step_of(launch: Fields) -> Identity | None:
+    """The process that runs an attempt, from its launch record; None: the launcher started it."""
+    fields = launch.get("step")  # earlier releases wrote none
+    return None if fields is None else Identity(**fields)
 
 
 def remove_groups(launch: Fields | None, serial: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -142,6 +142,10 @@ CREATE TABLE IF NOT EXISTS user_reservations (
     id INTEGER PRIMARY KEY AUTOINCREMENT, record TEXT NOT NULL
 );
 """
+# The jobs of Slurm in which jobs run: none is ever taken in a second time.
+_OUTER = """
+CREATE TABLE IF NOT EXISTS outer_jobs (name TEXT PRIMARY KEY, job_id INTEGER NOT NULL);
+"""
 BYTES = "(length(envelope) + coalesce(length(job_file), 0))"
 _COUNT_BYTES = f"""
 INSERT OR IGNORE INTO stored SELECT uid, sum({BYTES}) FROM submissions GROUP BY uid;
@@ -157,7 +161,7 @@ DROP TABLE old_jobs;
 # version 3 kept no runs, version 4 kept what was edited with every job, version 5 kept no parsed
 # job files: those are read from their envelopes. Version 6 had one reservation of an owner
 # on a device, version 7 had no energy book, version 8 (release 0.1.0) removed nothing, version 9
-# had no notices and no reservations of users.
+# had no notices and no reservations of users, version 10 no jobs of Slurm.
 _MIGRATIONS = {
     1: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -193,7 +197,7 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
     7: _ENERGY,
     8: "",
 }
-_BEFORE_NOTICES = 9
+_BEFORE_NOTICES, _BEFORE_OUTER = 9, 10
 
 
 class UnknownVersion(Exception):
@@ -207,14 +211,14 @@ def bring_up_to_date(db: sqlite3.Connection) -> None:
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version == 0:
-        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS + _ENERGY + _RETENTION + _NOTICES)
-    elif version == _BEFORE_NOTICES:
-        _run(db, _NOTICES)
+        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS + _ENERGY + _RETENTION + _NOTICES + _OUTER)
+    elif version in (_BEFORE_NOTICES, _BEFORE_OUTER):
+        _run(db, _NOTICES + _OUTER)
     elif version in _MIGRATIONS:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("PRAGMA legacy_alter_table = ON")
         db.create_function("digest", 1, digest_of, deterministic=True)
-        _run(db, _MIGRATIONS[version] + _RETENTION + _COUNT_BYTES + _NOTICES)
+        _run(db, _MIGRATIONS[version] + _RETENTION + _COUNT_BYTES + _NOTICES + _OUTER)
         db.execute("PRAGMA legacy_alter_table = OFF")
         db.execute("PRAGMA foreign_keys = ON")
     elif version != SCHEMA_VERSION:

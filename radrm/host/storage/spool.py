@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-VERSION = 1
+VERSION, WITH_OUTER = 1, 2
+"""Of an envelope; the second one names a job of Slurm. An earlier daemon sets that aside."""
 MAX_BYTES = 8 * 1024 * 1024
 MAX_SUMMARY = 1024 * 1024
 MAX_SOURCES = 8192
 MAX_WAITING = 10_000
 """Envelopes of one user that may wait in the spool before `radrm submit` puts more there. The
 daemon takes in hundreds a second, so that many only wait where it is down or has errors."""
-MAX_WAITING_BYTES = 256 * 1024 * 1024
-"""The same in bytes: 10,000 usual envelopes take a fifth of it."""
+MAX_WAITING_BYTES = 256 * 1024 * 1024  # 10,000 usual envelopes take a fifth of it
 MOST_FILES = 50_000
 """Envelopes of one user with those that come: `radrm submit` puts no more there. The least value of
 `limits.spool_files`, so that no daemon moves away what was acknowledged."""
@@ -88,9 +88,12 @@ class Envelope(Record):
     """Sizes and checksums of the program files that the job names, as they were then."""
     table: str | None = None
     """The text of the `--params` file, or the lines of `--lines` as such a text."""
+    outer: dict[str, Any] | None = None
+    """The fields of the job of Slurm in which it runs (`OUTER`)."""
 
     def to_bytes(self) -> bytes:
-        document = {"radrm_envelope": VERSION, **self.as_dict()}
+        version = VERSION if self.outer is None else WITH_OUTER
+        document = {"radrm_envelope": version, **self.as_dict()}
         return json.dumps(document).encode("ascii")
 
     @property
@@ -108,9 +111,12 @@ class Envelope(Record):
             document = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise BadFile(f"it is not an envelope: {error}") from None
-        if not isinstance(document, dict) or document.pop("radrm_envelope", None) != VERSION:
+        version = document.pop("radrm_envelope", None) if isinstance(document, dict) else None
+        if version not in (VERSION, WITH_OUTER):
             raise BadFile("it is not an envelope of this version of radrm")
         envelope = Envelope.from_document(document)
+        if (envelope.outer is None) != (version == VERSION):
+            raise BadFile("its field 'outer' is missing or of the wrong kind")
         if not is_ticket(envelope.ticket):
             raise BadFile("its field 'ticket' is missing or of the wrong kind")
         return envelope
@@ -167,6 +173,29 @@ def _number(value: object) -> bool:
     return abs(value) < _LARGEST
 
 
+def _name(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and 1 <= len(value) <= 64
+
+
+OUTER: dict[str, Callable[[Any], bool]] = {
+    "engine": lambda v: v == "slurm",
+    "cluster": _name,
+    "id": lambda v: _name(v) and v.isascii() and v.isdigit(),
+    "restart": lambda v: type(v) is int and 0 <= v < 1 << 31,
+    "pid": lambda v: type(v) is int and 1 < v < 1 << 31,
+    "start_ticks": lambda v: type(v) is int and 0 <= v < 1 << 53,
+    "boot_id": _name,
+    "end_s": lambda v: v is None or _number(v),
+}
+"""Of an outer job (`core/records/outer.py`); `end_s` is real time."""
+
+
+def _outer(value: Any) -> bool:
+    if not isinstance(value, dict) or value.keys() != OUTER.keys():
+        return False
+    return all(OUTER[name](value[name]) for name in OUTER)
+
+
 _SHAPES: dict[str, Callable[[Any], bool]] = {
     "ticket": _text,
     "file": lambda v: v is None or _text(v),
@@ -180,6 +209,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "summary": lambda v: v is None or (_text(v) and len(v) <= MAX_SUMMARY),
     "sources": lambda v: v is None or (_text(v) and len(v) <= MAX_SOURCES),
     "table": lambda v: v is None or (_text(v) and len(v) <= MAX_SUMMARY),
+    "outer": lambda v: v is None or _outer(v),
 }
 
 

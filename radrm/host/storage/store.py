@@ -176,6 +176,10 @@ class Store:
                     text,
                 ),
             )
+            if record.outer is not None:
+                self._db.execute(
+                    "INSERT OR IGNORE INTO outer_jobs VALUES (?, ?)", (record.outer.name, record.id)
+                )
         elif isinstance(record, Attempt):
             self._db.execute(
                 "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)",
@@ -215,6 +219,12 @@ class Store:
             ),
             next_reservation=self._next_reservation(),
         )
+
+    def job_of_outer(self, name: str) -> int | None:
+        """The id of the job that runs in this job of Slurm, or ran; None: none has."""
+        query = "SELECT job_id FROM outer_jobs WHERE name = ?"
+        row = self._db.execute(query, (name,)).fetchone()
+        return row[0] if row else None
 
     def _next_reservation(self) -> int:
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'user_reservations'"

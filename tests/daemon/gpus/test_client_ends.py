@@ -111,7 +111,7 @@ def test_a_stop_that_a_kill_of_the_daemon_interrupted_is_begun_anew() -> None:
 
 
 def effects_of(host: Host) -> Any:
-    names = ("estimation", "planning", "resizes", "read_soon")
+    names = ("estimation", "planning", "resizes", "steps", "read_soon")
     others: Any = {name: Mock() for name in names}
     site: Any = Mock(mps=host.mps, caps=None)
     found: Any = Effects(

@@ -266,7 +266,7 @@ def test_a_daemon_killed_before_it_starts_the_runner_leaves_no_group(
     group: str, host: Host
 ) -> None:
     daemon = host.daemon()
-    live = daemon._prepare(host.plan("touch", "ran"))
+    live, _ = daemon._prepare(host.plan("touch", "ran"))
     live.make_group(lambda path: bpf.attach(path, {1: {NULL}}))
     assert live.cgroup is not None and os.path.isdir(live.cgroup)
     second = host.daemon()

@@ -1,0 +1,133 @@
+"""The request `step`: the batch step of a Slurm job asks about its job.
+
+A step asks first who it is, then submits its job, then asks when it is woken: is there an attempt
+to run, has the job ended. It also says when its Slurm job ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Protocol
+
+from radrm.core import events as ev
+from radrm.core.records import Attempt, Job
+from radrm.core.scheduler import Scheduler
+from radrm.core.words import StopReason
+from radrm.daemon.outer.steps import Steps
+from radrm.daemon.serving.server import Request
+from radrm.daemon.views.documents import Document, JobDocuments
+from radrm.errors import Refused, UsageError, plain
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.launcher import Launcher
+from radrm.host.clock import Clock
+from radrm.host.storage.spool import OUTER, SUFFIX
+from radrm.host.storage.store import Store
+from radrm.host.storage.tickets import is_ticket
+
+RETURNED = "returned"
+"""It goes back to Slurm, unless it runs."""
+_REASONS = {
+    RETURNED: StopReason.CANCELLED,
+    "cancelled": StopReason.CANCELLED,
+    "timeout": StopReason.TIMEOUT,
+    "preempted": StopReason.PREEMPTED,
+}
+_LONGEST_WHY = 200
+
+
+class Serves(Protocol):
+    """What is asked of the loop."""
+
+    clock: Clock
+    scheduler: Scheduler
+    store: Store
+    steps: Steps
+    launcher: Launcher
+
+    def scan(self, names: Iterable[str] = (), first: int | None = None) -> None: ...
+
+    def process(self, events: Iterable[ev.Event]) -> None: ...
+
+
+def step(loop: Serves, request: Request) -> Document:
+    """Return what a step is to do: `vouched` False: ask again; `folder`: run the attempt in it."""
+    words, client = request.words, request.client
+    names = ("pid", "start_ticks", "boot_id", "id")
+    if not all(OUTER[name](words.get(name)) for name in names):
+        raise UsageError("the request 'step' does not name its process and its Slurm job")
+    process = words["pid"], words["start_ticks"], words["boot_id"]
+    answer: Document = {"vouched": loop.steps.vouch(client, process, words["id"])}
+    ticket = words.get("ticket")
+    if not answer["vouched"] or ticket is None:
+        return answer
+    if not isinstance(ticket, str) or not is_ticket(ticket):
+        raise UsageError("the request 'step' has no ticket")
+    job = _job(loop, ticket, client.uid)
+    if job is None:
+        return answer
+    if job.outer is not None and job.outer.step != process:
+        raise Refused(f"job {job.label} is not that of Slurm job {words['id']}")
+    _note_end(loop, job, words.get("gone"), words.get("why"))
+    job = loop.scheduler.snapshot.job(job.id) or loop.store.job(job.id) or job
+    documents = JobDocuments(loop.scheduler, loop.store)
+    answer["job"] = documents.detailed(job, loop.clock.now())
+    if job.state.final:
+        answer["use"] = _use(loop.store.attempts(job.id))
+    attempt = loop.scheduler.snapshot.attempt(job.id)
+    if attempt is not None:
+        folder = os.path.join(loop.launcher.folder(attempt.serial), attempts.STEP)
+        answer["serial"] = attempt.serial
+        answer["folder"] = folder if os.path.isdir(folder) else None
+    return answer
+
+
+def _use(made: Iterable[Attempt]) -> Document:
+    """What all attempts of a job have used, as far as it was measured."""
+    gpu_s = smact_s = measured_s = 0.0
+    peaks, energies = [], []
+    for attempt in made:
+        if attempt.started is None or attempt.ended is None:
+            continue
+        ran_s = attempt.ended.since(attempt.started) or 0.0
+        gpu_s += ran_s * len(attempt.placement.devices)
+        for used in attempt.usage:
+            if used.peak_mib is not None:
+                peaks.append(used.peak_mib)
+            if used.energy_j is not None:
+                energies.append(used.energy_j)
+            if used.smact_mean is not None:
+                smact_s += used.smact_mean * ran_s
+                measured_s += ran_s
+    return {
+        "gpu_s": gpu_s,
+        "smact": smact_s / measured_s if measured_s else None,
+        "peak_mib": max(peaks, default=None),
+        "energy_j": sum(energies) if energies else None,
+    }
+
+
+def _job(loop: Serves, ticket: str, uid: int) -> Job | None:
+    """The job of a ticket, which is taken in now if it is there; None: not yet."""
+    taken = loop.store.taken(ticket)
+    if taken is None:
+        loop.scan([f"{ticket}{SUFFIX}"], first=uid)
+        taken = loop.store.taken(ticket)
+    if taken is None:
+        return None
+    if taken.uid != uid:
+        raise Refused("that job is not yours")
+    return loop.scheduler.snapshot.job(taken.first_id) or loop.store.job(taken.first_id)
+
+
+def _note_end(loop: Serves, job: Job, gone: object, why: object) -> None:
+    """Note that the Slurm job ends, if the step says so."""
+    if gone is None:
+        return
+    if gone not in _REASONS or not isinstance(why, str):
+        raise UsageError("the request 'step' does not say why its Slurm job ends")
+    if gone == RETURNED and not job.state.waiting:
+        return  # it has started meanwhile
+    text = plain(why[:_LONGEST_WHY])
+    reason = _REASONS[str(gone)]
+    loop.process([ev.OuterGone(at=loop.clock.now(), job_id=job.id, reason=reason, why=text)])

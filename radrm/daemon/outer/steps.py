@@ -1,0 +1,203 @@
+"""The batch steps of Slurm jobs that wait on this server for their jobs.
+
+Theory of operation. A step is a process of the job's user, who can write anything into an envelope
+and into a request. So an outer job is believed only if the kernel says that the process which
+connected is that user's, and Slurm says that it is in that Slurm job (`host/slurm/membership.py`).
+That can take Slurm's own command, so it is asked in a thread; the step asks again until there is an
+answer. An envelope of a step that nobody has vouched for waits in the spool, and is refused once
+the process is dead.
+
+A pidfd tells when a step ends. All memory here is a cache: after a restart the steps ask again, and
+the jobs' records name their processes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
+
+from radrm.config import SlurmConfig
+from radrm.core import events as ev
+from radrm.core.records import Instant, Job, OuterJob
+from radrm.core.words import StopReason
+from radrm.errors import RadrmError, Refused
+from radrm.host.attempts.live import readable
+from radrm.host.attempts.waiting.handover import wake
+from radrm.host.clock import Clock
+from radrm.host.processes.identity import Identity, alive, open_pidfd
+from radrm.host.slurm.membership import is_in_job
+from radrm.host.sockets import Peer
+from radrm.host.storage.spool import Envelope
+
+_MOST_ASKED = 64
+"""Steps about which Slurm is asked at a time."""
+_KEPT = 4096
+"""Answers that are kept; of more, those about dead processes are forgotten."""
+
+Process = tuple[int, int, str]
+"""What names a process for ever: pid, start time, boot."""
+
+
+class Taken(Protocol):
+    """What is asked of the store."""
+
+    def job_of_outer(self, name: str) -> int | None: ...
+
+
+class Steps:
+    """Used by the loop's thread. `ask`, in another one, says whether a process is in a job."""
+
+    def __init__(
+        self,
+        config: SlurmConfig,
+        clock: Clock,
+        store: Taken,
+        ask: Callable[[int, str], bool] | None = None,
+    ) -> None:
+        self.config = config
+        self._clock = clock
+        self._store = store
+        self._ask = ask or partial(is_in_job, node=config.node)
+        self._vouched: dict[Process, tuple[int, str] | str] = {}
+        """By process: its user and its Slurm job; or why it is in none."""
+        self._asking: set[Process] = set()
+        self._tickets: dict[str, str] = {}
+        """By outer job: the ticket of an unfinished job that runs in it."""
+        self._fds: dict[int, int] = {}
+        """By job: a pidfd of its step."""
+        self._dead: set[int] = set()
+        """Jobs whose steps were dead when they were looked for."""
+        self._retired: list[int] = []
+        self._retiring: list[int] = []
+
+    # ------------------------------------------------------------- what a step says of itself
+
+    def vouch(self, client: Peer, process: Process, outer_id: str) -> bool:
+        """Return whether this client is that process, in that Slurm job; False: ask again soon.
+
+        Raises `Refused` if it is not.
+        """
+        if not self.config.enabled:
+            raise Refused("this daemon takes no jobs from Slurm; set slurm.enabled = true there")
+        if client.pid != process[0] or not alive(Identity(*process)):
+            raise Refused(
+                f"process {process[0]} is not the one that asks; start the step on this node, "
+                "outside containers"
+            )
+        known = self._vouched.get(process)
+        if isinstance(known, str):
+            del self._vouched[process]  # it may ask again
+            raise Refused(known)
+        if known is None:
+            self._begin_to_ask(client, process, outer_id)
+            return False
+        if known != (client.uid, outer_id):
+            raise Refused(f"process {process[0]} is not in Slurm job {outer_id}")
+        return True
+
+    def _begin_to_ask(self, client: Peer, process: Process, outer_id: str) -> None:
+        if process in self._asking or len(self._asking) >= _MOST_ASKED:
+            return
+        if len(self._vouched) >= _KEPT:
+            self._vouched = {p: v for p, v in self._vouched.items() if alive(Identity(*p))}
+        self._asking.add(process)
+
+        def ask() -> None:
+            try:
+                found: tuple[int, str] | str = client.uid, outer_id
+                if not self._ask(client.pid, outer_id):
+                    found = f"process {client.pid} is not in Slurm job {outer_id}"
+            except RadrmError as error:
+                found = f"Slurm does not say what is in job {outer_id}: {error}"
+            except Exception as error:
+                found = f"Slurm cannot be asked about job {outer_id}: {error}"
+            # A process that took the number of a dead one meanwhile was not asked about.
+            self._vouched[process] = found if alive(Identity(*process)) else "the step has ended"
+            self._asking.discard(process)
+
+        threading.Thread(target=ask, name="slurm", daemon=True).start()
+
+    # ------------------------------------------------------------- for intake
+
+    def outer_of(self, envelope: Envelope, uid: int) -> OuterJob | None:
+        """Return the outer job of an envelope of user `uid`; None: it has none.
+
+        Raises `Refused`, and OSError while nobody has vouched for its step.
+        """
+        fields = envelope.outer
+        if fields is None:
+            if self.config.only:
+                raise Refused(
+                    "this server takes jobs from Slurm alone; submit it there: "
+                    "radrm submit --cluster FILE, or sbatch"
+                )
+            return None
+        if not self.config.enabled:
+            raise Refused("this daemon takes no jobs from Slurm; set slurm.enabled = true")
+        outer = OuterJob(**fields)
+        if self._vouched.get(outer.step) != (uid, outer.id):
+            if not alive(Identity(*outer.step)):
+                raise Refused(f"the step of {outer.label} ended before its job was taken in")
+            raise OSError(errno.EAGAIN, f"the step of {outer.label} has not been vouched for")
+        if outer.end_s is not None:  # simulated GPUs have a clock that runs faster
+            left_s = outer.end_s - time.time()
+            end_s = self._clock.now().wall_s + left_s * self._clock.scale
+            outer = OuterJob(**{**fields, "end_s": end_s})
+        return outer
+
+    def is_repeated(self, outer: OuterJob, ticket: str) -> bool:
+        """Return whether the outer job of a new envelope, which is believed, has a job already."""
+        if self._store.job_of_outer(outer.name) is not None:
+            return True
+        return self._tickets.setdefault(outer.name, ticket) != ticket
+
+    # ------------------------------------------------------------- for the loop
+
+    def note(self, job: Job) -> None:
+        """Watch the step of an unfinished job, and wake that of one that has ended."""
+        if job.outer is None:
+            return
+        if job.state.final:
+            self._tickets.pop(job.outer.name, None)
+            self._dead.discard(job.id)
+            if (fd := self._fds.pop(job.id, None)) is not None:
+                wake(fd)
+                self._retiring.append(fd)
+        elif job.id not in self._fds and job.outer.gone is None:
+            self._tickets[job.outer.name] = job.ticket
+            fd = open_pidfd(Identity(*job.outer.step))
+            if fd is None:
+                self._dead.add(job.id)
+            else:
+                self._fds[job.id] = fd
+
+    def restore(self, jobs: Iterable[Job]) -> None:
+        """Note the unfinished jobs of an earlier daemon."""
+        for job in jobs:
+            self.note(job)
+
+    def fds(self) -> list[int]:
+        """Descriptors that can be read when a step ends. Ask before each wait.
+
+        One that is no longer among them stays open until the next call.
+        """
+        for fd in self._retired:
+            os.close(fd)
+        self._retired, self._retiring = self._retiring, []
+        return list(self._fds.values())
+
+    def events(self, now: Instant) -> list[ev.Event]:
+        """Return the ends of steps since the last call."""
+        ended = [job_id for job_id, fd in self._fds.items() if readable(fd)]
+        for job_id in ended:
+            self._retiring.append(self._fds.pop(job_id))
+        gone, self._dead = sorted({*ended, *self._dead}), set()
+        why = "its Slurm step has ended"
+        return [
+            ev.OuterGone(at=now, job_id=job_id, reason=StopReason.LOST, why=why) for job_id in gone
+        ]

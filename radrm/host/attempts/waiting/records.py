@@ -1,0 +1,107 @@
+"""What the records of a step prove. They lie in a folder that belongs to a user."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from radrm.errors import StoreError, plain
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.evidence import Ended, Evidence, Lost, OuterEnd, Void
+from radrm.host.clock import Clock
+from radrm.host.processes.identity import Identity, alive, boot_id, identify
+from radrm.host.processes.procfs import read_stat, uid_of
+
+_MOST_READ = 2 << 20
+"""Bytes of one record: the ends of two logs, with every character escaped."""
+GONE = ("cancelled", "timeout", "preempted")
+"""Why a step may say that its Slurm job ends."""
+_LONGEST_WHY = 200
+
+
+class StepEvidence(Evidence):
+    """The records of an attempt whose runner is the child of `step`, a process of user `uid`."""
+
+    def __init__(self, folder: str, clock: Clock, uid: int, step: Identity) -> None:
+        super().__init__(os.path.join(folder, attempts.STEP), clock)
+        self.launch_folder = folder
+        self._uid = uid
+        self._step = step
+        self._stood_down = False
+
+    def _read(self, name: str) -> tuple[attempts.Fields | None, str | None]:
+        return attempts.read_record(self.folder, name, _MOST_READ)
+
+    @property
+    def is_over(self) -> bool:
+        """True once the step has said its last word, has ended, or never runs the attempt."""
+        over = os.path.lexists(os.path.join(self.folder, attempts.OVER))
+        return over or self._stood_down or not alive(self._step)
+
+    def stand_down(self) -> bool:
+        """Have the step never run the attempt; False if it has begun to. Raises OSError."""
+        self._stood_down = self._stood_down or self._take_claim()
+        return self._stood_down
+
+    def _take_claim(self) -> bool:
+        me = identify(os.getpid())
+        assert me is not None
+        return attempts.Claim.take(self.folder, attempts.DAEMON, me)
+
+    def _outer_end(self) -> OuterEnd | None:
+        """Why the step's Slurm job ends, as the step has said; None: it has not."""
+        record, _ = self._read(attempts.OVER)
+        if record is None or record["gone"] not in GONE:
+            return None
+        return OuterEnd(record["gone"], plain((record["why"] or "")[:_LONGEST_WHY]))
+
+    def ended(self) -> Ended | None:
+        found = super().ended() if self.is_over else None
+        return None if found is None else replace(found, outer=self._outer_end())
+
+    def lost(self, event: str) -> Lost:
+        return replace(super().lost(event), outer=self._outer_end())
+
+    def job(self) -> Identity | None:
+        job = super().job()
+        return job if job is not None and uid_of(job.pid) == self._uid else None
+
+    def runner(self) -> Identity | Void | None:
+        """The attempt's runner, if that lives; Void when there is none and never will be.
+
+        None for one that does not prove that it is the step's child.
+        """
+        try:
+            if self._read(attempts.START) == (None, None) and self._take_claim():
+                return Void()
+        except OSError as error:
+            if not os.path.isdir(self.folder):
+                return Void()
+            raise StoreError(
+                f"what became of the attempt in {self.folder} cannot be told: {error.strerror}; "
+                "fix that and start the daemon again"
+            ) from error
+        return self.runner_now()
+
+    def runner_now(self) -> Identity | None:
+        """The attempt's runner, if there is one and it lives."""
+        start, _ = self._read(attempts.START)
+        if start is not None:
+            who = Identity(start["runner_pid"], start["runner_start_ticks"], start["boot_id"])
+        else:
+            claim, _ = self._read(attempts.CLAIM)
+            if claim is None or claim["by"] != attempts.RUNNER:
+                return None
+            who = Identity(claim["pid"], claim["start_ticks"], claim["boot_id"])
+        return who if self._is_child(who) else None
+
+    def _is_child(self, who: Identity) -> bool:
+        """Whether a process is a child of the step, and of the job's user."""
+        stat = read_stat(who.pid)
+        return (
+            stat is not None
+            and not stat.dead
+            and (stat.start_ticks, who.boot_id) == (who.start_ticks, boot_id())
+            and stat.parent == self._step.pid
+            and uid_of(who.pid) == self._uid
+        )

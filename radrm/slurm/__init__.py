@@ -1,0 +1,11 @@
+"""Layer 7: radrm under Slurm ([cluster.md]). All of it runs as a user, and asks by `client/`.
+
+The files, in the order in which they may import one another:
+    settings  which configuration holds for commands of a cluster
+    comment   what the step writes into the comment of its Slurm job, and reads there
+    wrapped   batch scripts that run through the step
+    outer     the Slurm job in which this process runs
+    signals   what has been sent to the step
+    attempt   run one attempt as the child of the step
+    step      the batch step of a job: submits it, waits, runs its attempts
+"""

@@ -1,0 +1,83 @@
+"""Run one attempt as the child of the step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.errors import Refused
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.waiting import run as runner
+from radrm.host.processes.procfs import TOKEN_VARIABLE
+
+_BEGIN_S = 30.0
+"""Real seconds that a runner may take until the job begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """The runner of one attempt, in `folder`."""
+
+    folder: str
+    pid: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Reap the runner, if it has ended. Ask once only after that."""
+        return os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def pass_on(self, number: int) -> None:
+        """Have it send the job a signal."""
+        self.send(signal.SIGRTMIN + number)
+
+
+def start(folder: str) -> Runner:
+    """Start the runner, and wait until the job has begun or could not. Raises `Refused`."""
+    launch, why = attempts.read_record(folder, attempts.LAUNCH)
+    if launch is None:
+        raise Refused(f"the attempt in {folder} cannot be run: {why or 'it is gone'}")
+    begun, tell = os.pipe()
+    try:
+        command = [sys.executable, "-I", "-S", runner.__file__, folder, str(os.getpid())]
+        pid = os.posix_spawn(
+            command[0],
+            command,
+            {TOKEN_VARIABLE: launch["token"]},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                (os.POSIX_SPAWN_DUP2, tell, 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0),
+            ],
+            setsid=True,
+            # Blocked from birth: a signal that comes early waits until it can be obeyed.
+            setsigmask=signal.valid_signals(),
+        )
+    except OSError as error:
+        os.close(begun)
+        raise Refused(f"the runner of the job cannot be started: {error.strerror}") from None
+    finally:
+        os.close(tell)
+    select.select([begun], [], [], _BEGIN_S)
+    os.close(begun)
+    return Runner(folder, pid)
+
+
+def how_it_ended(folder: str) -> dict[str, Any] | None:
+    """The exit record of an attempt that has ended; None: there is none."""
+    return attempts.read_record(folder, attempts.EXIT)[0]
+
+
+def close(folder: str, gone: str | None, why: str | None) -> None:
+    """Say the last word on an attempt. The daemon may be down, and the folder gone."""
+    with contextlib.suppress(OSError):
+        attempts.write_record(folder, attempts.OVER, {"gone": gone, "why": why})

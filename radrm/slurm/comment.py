@@ -1,0 +1,88 @@
+"""What the step writes into the comment of its Slurm job, and what others read there.
+
+    radrm: waits: REASON (returned 1 of 3 times)        while it waits
+    radrm:gpu_s=12.3,smact=0.61,peak_mib=11000,...      at its end: what it has used
+
+Slurm keeps the comment, with `AccountingStoreFlags=job_comment` also in its accounting. Anybody may
+write there what he likes about his own job.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+
+MOST_RETURNS = 3
+"""How often a job goes back to Slurm for another node."""
+_LONGEST_REASON = 160
+_RETURNED = re.compile(r"\(returned (\d{1,3}) of \d{1,3} times\)$")
+_MARK = "radrm:"
+
+
+def waiting(reason: str, returned: int) -> str:
+    """Return the comment of a job that waits for its GPU, and has been returned so often."""
+    text = " ".join(reason.replace("(", "[").replace(")", "]").split())[:_LONGEST_REASON]
+    return f"{_MARK} waits: {text} (returned {returned} of {MOST_RETURNS} times)"
+
+
+def returned(comment: str) -> int:
+    """Return how often a job has gone back to Slurm, as its comment says; 0 if it does not."""
+    found = _RETURNED.search(comment.strip()) if comment.startswith(_MARK) else None
+    return int(found[1]) if found else 0
+
+
+def why_waiting(comment: str) -> str | None:
+    """Return the reason in the comment of a job that waits; None in any other."""
+    begin = f"{_MARK} waits: "
+    if not comment.startswith(begin):
+        return None
+    return _RETURNED.sub("", comment[len(begin) :].strip()).strip() or None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What all attempts of a job have used. None: unknown.
+
+    `gpu_s` counts each GPU's seconds, `smact` is the mean SM activity of its GPUs (0 to 1),
+    `peak_mib` the most memory on one of them, `energy_j` its part of their energy.
+    """
+
+    gpu_s: float | None = None
+    smact: float | None = None
+    peak_mib: int | None = None
+    energy_j: float | None = None
+
+    def text(self) -> str:
+        """Return the comment that says so."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        known = [f"{name}={_shown(number)}" for name, number in found.items() if number is not None]
+        return _MARK + ",".join(known)
+
+
+def use_of(comment: str) -> Use | None:
+    """Return what a comment says that a job has used; None if it says nothing of it."""
+    if not comment.startswith(_MARK) or comment.startswith(f"{_MARK} "):
+        return None
+    found: dict[str, float] = {}
+    for pair in comment[len(_MARK) :].strip().split(","):
+        name, equals, text = pair.partition("=")
+        number = _number(text)
+        if equals and name in Use.__slots__ and number is not None:
+            found[name] = number
+    if not found:
+        return None
+    peak = found.pop("peak_mib", None)
+    return Use(**found, peak_mib=None if peak is None else int(peak))
+
+
+def _shown(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:.3f}".rstrip("0").rstrip(".")
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) and 0 <= found < 1e15 else None

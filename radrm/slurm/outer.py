@@ -1,0 +1,87 @@
+"""The Slurm job in which this process runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from radrm.errors import UsageError
+from radrm.host.processes.identity import Identity, identify
+from radrm.host.slurm.programs import record, run
+
+_OUTSIDE = (
+    "radrm slurm-step runs inside a job of Slurm, and this is none; submit it: "
+    "sbatch -p PARTITION FILE, or radrm submit --cluster FILE"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """The Slurm job of the step `process`. `end_s`: when Slurm ends it, in epoch seconds; None:
+    unknown. `comment` is its comment, `nodes` the number of its nodes."""
+
+    id: str
+    cluster: str
+    restart: int
+    name: str
+    partition: str
+    node: str
+    nodes: int
+    process: Identity
+    end_s: float | None = None
+    comment: str = ""
+
+    @property
+    def envelope_fields(self) -> dict[str, object]:
+        """What an envelope says about it."""
+        return {"engine": "slurm", "cluster": self.cluster, "id": self.id, **self._numbers}
+
+    @property
+    def _numbers(self) -> dict[str, object]:
+        return {"restart": self.restart, **self.request_process, "end_s": self.end_s}
+
+    @property
+    def request_process(self) -> dict[str, object]:
+        """What names the step's process in a request."""
+        own = self.process
+        return {"pid": own.pid, "start_ticks": own.start_ticks, "boot_id": own.boot_id}
+
+
+def this_job(environ: Mapping[str, str]) -> SlurmJob:
+    """Return the Slurm job of this process, as its environment says. Raises `UsageError`."""
+    job_id = environ.get("SLURM_JOB_ID", "")
+    if not (job_id.isascii() and job_id.isdigit()):
+        raise UsageError(_OUTSIDE)
+    me = identify(os.getpid())
+    assert me is not None
+    return SlurmJob(
+        id=job_id,
+        cluster=environ.get("SLURM_CLUSTER_NAME") or "cluster",
+        restart=_number(environ.get("SLURM_RESTART_COUNT")),
+        name=environ.get("SLURM_JOB_NAME", ""),
+        partition=environ.get("SLURM_JOB_PARTITION", ""),
+        node=environ.get("SLURMD_NODENAME", ""),
+        nodes=_number(environ.get("SLURM_JOB_NUM_NODES")) or 1,
+        process=me,
+    )
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def shown(job_id: str, timeout_s: float = 10.0) -> dict[str, str]:
+    """Return what `scontrol show job` says. Raises `Refused`."""
+    text = run("scontrol", "-o", "show", "job", job_id, timeout_s=timeout_s)
+    return record(text.partition("\n")[0])
+
+
+def moment(text: str) -> float | None:
+    """Return a date of Slurm's, `2026-11-23T23:05:44` in local time, in epoch seconds; None for
+    `Unknown` and the like."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,26 @@
+"""Which configuration holds for commands of a cluster, and where the daemon of a node is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from radrm.config import SlurmConfig, load_config
+from radrm.host.storage.paths import Paths, client_paths
+
+_SITE = "/etc/radrm/radrm.toml"
+
+
+def slurm_config(environ: Mapping[str, str]) -> SlurmConfig:
+    """Return the table `[slurm]` in force: of `RADRM_CONFIG`, else of the site, else of the user.
+
+    Raises `BadConfig`.
+    """
+    site = not environ.get("RADRM_CONFIG") and os.path.exists(_SITE)
+    return load_config(environ, system=site).slurm
+
+
+def daemon_paths(config: SlurmConfig, environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
+    """Return where the daemon of this node may be, the most likely place first."""
+    home = config.home.replace("%n", environ.get("SLURMD_NODENAME", ""))
+    return client_paths({**environ, "RADRM_HOME": home} if home else environ, uid)

@@ -1,0 +1,358 @@
+"""`radrm slurm-step`: the batch step of a Slurm job. It submits the job, waits, and runs it.
+
+Theory of operation. Slurm has chosen this node, and started the step there as the job's user. The
+daemon of the node decides when and on which GPU the job runs, as for all its jobs; the step runs
+each attempt, as its parent. So the processes are in Slurm's step: its limits, its accounting and
+its signals hold for them. After an out-of-memory death, or another retry, the step stays and runs
+the next attempt.
+
+    ask until the daemon vouches for the step, then put the envelope into its spool
+    wait: for a WAKE of the daemon, or a few seconds; then ask again
+    an attempt is there: run it, say its last word, ask again
+    the job has ended: exit as it did
+
+The daemon may be down at any moment: then the step waits for it. What has happened meanwhile lies
+in the attempt's folder. Slurm's TERM reaches the job's processes at the same moment, so nothing is
+to be hurried; but the step must outlive them, since slurmstepd ends its work when the step ends.
+
+A job that waits longer than `slurm.local_wait_s` goes back to Slurm, at most three times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from radrm.client.connection import Client
+from radrm.client.exits import exit_code
+from radrm.client.states import FINAL
+from radrm.config import SlurmConfig
+from radrm.core.units import show_seconds
+from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
+from radrm.host.slurm.programs import run as run_slurm
+from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.storage.submission import envelope_of, load
+from radrm.jobfile.options import RawOptions
+from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.slurm import attempt, comment, signals
+from radrm.slurm.outer import SlurmJob, moment, shown, this_job
+from radrm.slurm.settings import daemon_paths, slurm_config
+from radrm.slurm.wrapped import unwrap
+
+_FIRST_ASK_S, _ASK_S = 0.02, 5.0
+"""Between two questions: at first, and while the daemon is to wake the step."""
+_ANSWER_S = 20.0
+_LAST_WORD_S = 25.0
+"""How long a step whose Slurm job ends tries to tell the daemon: Slurm kills it after 30 s."""
+_COMMENT_S = 60.0
+_SLURM_S = 5.0
+_FENCE_ASKS = 4
+"""How often the controller is asked within the time after which it counts as silent."""
+
+
+def main(file: str, arguments: Sequence[str] = ()) -> int:
+    """Run the batch step of a job file (`-`: standard input). Returns the job's exit code, or ends
+    by its signal.
+
+    `arguments` are for the script in the file. Raises `RadrmError` for what keeps the job from
+    being submitted.
+    """
+    signals.block()
+    job = this_job(os.environ)
+    config = slurm_config(os.environ)
+    for fd in (1, 2):
+        _append(fd)
+    found = shown(job.id)
+    job = dataclasses.replace(
+        job, end_s=moment(found.get("EndTime", "")), comment=found.get("Comment", "")
+    )
+    job_file, envelope = make_envelope(job, file, arguments)
+    limit_s = job_file.options.time_s
+    left_s = None if job.end_s is None else job.end_s - time.time()
+    if limit_s is not None and left_s is not None and limit_s > left_s:
+        raise Refused(
+            f"the job's time limit is {show_seconds(limit_s)}, and Slurm job {job.id} ends in "
+            f"{show_seconds(max(0.0, left_s))}; ask Slurm for more time (-t), or lower --time"
+        )
+    with Client(daemon_paths(config, os.environ, os.getuid()), _ANSWER_S) as client:
+        step = Step(job, config, client, envelope, _latest_wait_s(config, limit_s, left_s))
+        return step.run()
+
+
+def _latest_wait_s(config: SlurmConfig, limit_s: float | None, left_s: float | None) -> float:
+    """How long the job may wait here: then it could not end in time any more."""
+    if limit_s is None or left_s is None:
+        return config.local_wait_s
+    return min(config.local_wait_s, left_s - limit_s)
+
+
+def make_envelope(job: SlurmJob, file: str, arguments: Sequence[str]) -> tuple[JobFile, Envelope]:
+    """The job of a step, and its envelope. Raises `RadrmError`."""
+    text, typed = unwrap(load(file).decode("utf-8", "surrogateescape"))
+    raw: RawOptions = {**_of_slurm(job), **typed}
+    data = text.encode("utf-8", "surrogateescape")
+    job_file = read_job_file(data, job.name or "job", raw)
+    if arguments:
+        # Slurm's own copy of the script lasts as long as its job.
+        words = [*(job_file.interpreter_words() or ("/bin/bash",)), os.path.abspath(file)]
+        job_file = wrap_command([*words, *arguments], {**job_file.raw, "name": job_file.name})
+        envelope = envelope_of(job_file, None, None, job_file.raw)
+    else:
+        envelope = envelope_of(job_file, None, data, raw)
+    outer = job.envelope_fields
+    return job_file, Envelope(**{**envelope.as_dict(), "outer": outer})
+
+
+def _of_slurm(job: SlurmJob) -> RawOptions:
+    """The options that follow from the Slurm job: its name, and its logs."""
+    found: dict[str, Any] = {"name": job.name} if job.name else {}
+    for option, fd in (("output", 1), ("error", 2)):
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if path.startswith("/") and os.path.exists(path):
+            found[option] = path.replace("%", "%%")
+    return found
+
+
+def _append(fd: int) -> None:
+    """Let what the step prints stand behind what the job has printed to the same file."""
+    import fcntl
+
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+
+
+def say(text: str) -> None:
+    """Print a line into the job's log."""
+    print(f"radrm: {plain(text)}", file=sys.stderr, flush=True)
+
+
+class Step:
+    """One batch step, from its first question to the job's end."""
+
+    def __init__(
+        self,
+        job: SlurmJob,
+        config: SlurmConfig,
+        client: Client,
+        envelope: Envelope,
+        wait_s: float,
+    ) -> None:
+        self._job, self._config, self._client, self._envelope = job, config, client, envelope
+        self._began_s = time.monotonic()
+        self._waits_until_s = self._began_s + wait_s
+        self._returned = comment.returned(job.comment)
+        self._gone: tuple[str, str] | None = None
+        """Why the Slurm job ends, and the same for users."""
+        self._submitted = self._silent = False
+        self._served = 0
+        """The serial of the last attempt that was run here."""
+        self._commented_s = float("-inf")
+        self._comment = ""
+        self._fence = Fence(job) if config.fence else None
+
+    def run(self) -> int:
+        """Serve the job until it has ended. Returns its exit code, or ends by its signal."""
+        pause_s = _FIRST_ASK_S
+        while True:
+            answer = self._ask()
+            if answer is not None and answer["vouched"] and not self._submitted:
+                Spool(self._spool).put([self._envelope])
+                self._submitted, pause_s = True, _FIRST_ASK_S
+                continue
+            document = answer.get("job") if answer is not None else None
+            if answer is not None and document is not None:
+                if document["state"] in FINAL:
+                    return self._end(document, answer.get("use") or {})
+                if answer.get("folder") and answer["serial"] != self._served:
+                    self._run_attempt(answer["folder"], answer["serial"])
+                    pause_s = _FIRST_ASK_S
+                    continue
+                self._note_waiting(document)
+            if self._gone is not None and (answer is None or not self._submitted):
+                return 128 + int(signal.SIGTERM)
+            if time.monotonic() > self._waits_until_s and self._served == 0:
+                code = self._return(document)
+                if code is not None:
+                    return code
+            self._obey(signals.wait(pause_s))
+            pause_s = min(_ASK_S, 2 * pause_s)
+
+    # ------------------------------------------------------------- the daemon
+
+    def _ask(self) -> dict[str, Any] | None:
+        """Ask the daemon; None while it does not answer. Raises `Refused`."""
+        words = {**self._job.request_process, "id": self._job.id}
+        if self._submitted:
+            words["ticket"] = self._envelope.ticket
+        if self._gone is not None:
+            words["gone"], words["why"] = self._gone
+        try:
+            answer: dict[str, Any] = self._client.ask("step", **words)
+        except Unreachable as error:
+            if not self._silent:
+                say(f"the daemon of node {self._job.node} does not answer, waiting: {error}")
+            self._silent = True
+            return None
+        if self._silent:
+            say("the daemon answers again")
+        self._silent = False
+        return answer
+
+    @property
+    def _spool(self) -> str:
+        assert self._client.paths is not None
+        return self._client.paths.spool
+
+    # ------------------------------------------------------------- an attempt
+
+    def _run_attempt(self, folder: str, serial: int) -> None:
+        """Run an attempt to its end, and say its last word."""
+        self._served = serial
+        try:
+            runner = attempt.start(folder)
+        except Refused as error:
+            say(str(error))
+            attempt.close(folder, None, None)
+            return
+        self._ask()  # so that the daemon learns at once that the job has begun
+        told = False
+        while not runner.has_ended:
+            if self._gone is not None and not told:
+                told = True
+                self._ask()  # first, so that the end has its reason
+                runner.send(signal.SIGTERM)
+            self._obey(signals.wait(self._until_fence_s()), runner)
+        self._obey(signals.wait(0.0))  # Slurm's TERM goes to the job and to us, in any order
+        gone, why = self._gone or (None, None)
+        attempt.close(folder, gone, why)
+
+    def _obey(self, number: int | None, runner: attempt.Runner | None = None) -> None:
+        """Note or pass on a signal."""
+        if number in signals.ENDING:
+            self._gone = self._gone or why_ending(self._job)
+        elif number in signals.PASSED_ON and number is not None and runner is not None:
+            runner.pass_on(number)
+        if self._fence is not None and self._gone is None:
+            self._gone = self._fence.look(time.monotonic())
+
+    def _until_fence_s(self) -> float:
+        return 3600.0 if self._fence is None else self._fence.every_s
+
+    # ------------------------------------------------------------- waiting
+
+    def _note_waiting(self, document: Mapping[str, Any]) -> None:
+        """Write why the job waits into the comment of its Slurm job, at most once a minute."""
+        now_s, why = time.monotonic(), document["reason"] or "for its turn"
+        text = comment.waiting(why, self._returned)
+        if document["started_at"] is None and self._commented_s == float("-inf"):
+            self._commented_s = now_s - _COMMENT_S + 1  # most jobs start within a second
+        if text != self._comment and now_s - self._commented_s >= _COMMENT_S:
+            self._write_comment(text)
+
+    def _write_comment(self, text: str) -> None:
+        self._comment, self._commented_s = text, time.monotonic()
+        words = f"JobId={self._job.id}", f"Comment={text}"
+        try:
+            run_slurm("scontrol", "update", *words, timeout_s=_SLURM_S)
+        except RadrmError as error:
+            say(f"Slurm does not take the comment: {error}")
+
+    def _return(self, document: Mapping[str, Any] | None) -> int | None:
+        """Give the job back to Slurm, for another node. Returns the exit code, None if it runs."""
+        waited = show_seconds(time.monotonic() - self._began_s)
+        why = "the daemon does not answer" if self._silent else (document or {}).get("reason")
+        text = f"it waited {waited} on node {self._job.node}: {why or 'for its turn'}"
+        again = self._returned < comment.MOST_RETURNS
+        if self._submitted and not self._withdraw(text):
+            return None
+        if not again:
+            say(f"{text}; it was returned to Slurm {self._returned} times already, and fails")
+            return EXIT_NEVER_RAN
+        say(f"{text}; it goes back to Slurm, for another node")
+        self._write_comment(comment.waiting(text, self._returned + 1))
+        try:
+            run_slurm("scontrol", "requeue", self._job.id, timeout_s=_SLURM_S)
+        except RadrmError as error:
+            say(f"Slurm does not take it back: {error}")
+            return EXIT_NEVER_RAN
+        while signals.wait(_LAST_WORD_S) not in (*signals.ENDING, None):
+            pass
+        return EXIT_NEVER_RAN
+
+    def _withdraw(self, why: str) -> bool:
+        """End the waiting job of the daemon; False if it runs now."""
+        self._gone, answer = ("returned", why), None
+        try:
+            answer = self._ask()
+        finally:
+            self._gone = None
+        document = answer.get("job") if answer is not None else None
+        return document is None or document["state"] in FINAL
+
+    # ------------------------------------------------------------- the end
+
+    def _end(self, document: Mapping[str, Any], use: Mapping[str, Any]) -> int:
+        """Say how the job has ended. Returns its exit code, or ends by its signal."""
+        self._write_comment(comment.Use(**use).text() if use else "")
+        if document["state"] != "COMPLETED":
+            why = f": {document['reason']}" if document["reason"] else ""
+            say(f"{document['state']}{why}")
+        code = exit_code(dict(document))
+        if document["outcome"] == "failed" and code > 128:
+            signals.die_of(code - 128)
+        return code
+
+
+def why_ending(job: SlurmJob) -> tuple[str, str]:
+    """Why Slurm ends a job that got TERM: `cancelled`, `timeout` or `preempted`; and for users."""
+    if job.end_s is not None and time.time() >= job.end_s - 1:
+        return "timeout", f"Slurm job {job.id} has reached its time limit"
+    try:
+        found = shown(job.id, 2.0)
+    except RadrmError:
+        found = {}
+    if found.get("JobState") == "PREEMPTED" or moment(found.get("PreemptTime", "")) is not None:
+        return "preempted", f"Slurm has preempted job {job.id}"
+    return "cancelled", f"Slurm has cancelled job {job.id}"
+
+
+class Fence:
+    """Ends the job of a node that Slurm's controller has not answered for `SlurmdTimeout`."""
+
+    def __init__(self, job: SlurmJob) -> None:
+        self._job = job
+        self._timeout_s = _slurmd_timeout_s()
+        self.every_s = self._timeout_s / _FENCE_ASKS
+        self._heard_s = self._asked_s = time.monotonic()
+
+    def look(self, now_s: float) -> tuple[str, str] | None:
+        """Ask the controller if that is due. Returns why the job ends, None if it does not."""
+        if now_s - self._asked_s < self.every_s:
+            return None
+        self._asked_s = now_s
+        try:
+            if "UP" in run_slurm("scontrol", "ping", timeout_s=self.every_s):
+                self._heard_s = now_s
+        except RadrmError:
+            pass
+        if now_s - self._heard_s < self._timeout_s:
+            return None
+        silent = show_seconds(now_s - self._heard_s)
+        why = f"Slurm's controller has been silent for {silent}, and may start the job elsewhere"
+        return "cancelled", why
+
+
+def _slurmd_timeout_s() -> float:
+    """`SlurmdTimeout` of the cluster; Slurm's default if it is not known."""
+    try:
+        for line in run_slurm("scontrol", "show", "config").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "SlurmdTimeout":
+                return max(4.0, float(value.split()[0]))
+    except (RadrmError, ValueError, IndexError):
+        pass
+    return 300.0
