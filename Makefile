@@ -7,6 +7,7 @@
 #   make bench      how fast it is, beside its limits
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
+#   make bench-slurm       radrm under a real Slurm of three nodes (root, half an hour; PART=latency: only that)
 #   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
 #   make systemd    the service under a real systemd, in namespaces (root, some minutes; see systemd/README.md)
@@ -36,7 +37,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
+.PHONY: demo test lint check bench bench-deadlines bench-elastic bench-slurm crash elastic-kills fuzz soak \
   systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
@@ -65,6 +66,10 @@ bench-deadlines: $(VENV)/.dev
 
 bench-elastic: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.elastic
+
+PART ?=
+bench-slurm: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks.cluster $(PART)
 
 crash: $(VENV)/.dev
 	@$(BIN)/python -m tests.reliability.crash
@@ -100,7 +105,6 @@ GPU_VERSION ?= 3.12
 gpu-test:
 	@$(GPU_PYTHON) -m tests.gpu.acceptance.packages -m pytest -o addopts= -m gpu -rs tests/gpu
 
-PART ?=
 gpu-accept:
 	@$(GPU_PYTHON) -m tests.gpu.acceptance $(if $(PART),--part $(PART))
 

@@ -23,6 +23,7 @@ from tests.daemon.harness import DaemonHome
 from tests.slurm.configuration import ACCEPT, NODES, gres_conf, slurm_conf
 from tests.waiting import PATIENCE_S, wait_until
 
+MISSING = "Slurm is not installed (Debian: slurm-wlm slurm-wlm-basic-plugins munge)"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue")
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 """Where Debian puts them. No folder of radrm's own `sbatch` is on it."""
@@ -276,9 +277,12 @@ class Cluster:
         gpus: str = "sim:2xA100-40GB",
         scale: float = 100.0,
     ) -> DaemonHome:
-        """Start the radrm daemon of a node, with simulated GPUs; it ends with the cluster."""
+        """Start the radrm daemon of a node, with simulated GPUs; it ends with the cluster.
+
+        `%n` in a setting is the node's name.
+        """
         place = DaemonHome(self.folder / "radrm" / node, gpus, scale)
-        place.settings = list(settings)
+        place.settings = [setting.replace("%n", node) for setting in settings]
         place.environment["SLURM_CONF"] = self.env["SLURM_CONF"]
         place.start()
         self.daemons[node] = place

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.slurm.cluster import Cluster, installed
+from tests.slurm.cluster import MISSING, Cluster, installed
 
-MISSING = "Slurm is not installed (Debian: slurm-wlm slurm-wlm-basic-plugins munge)"
 VARIABLE = "RADRM_SLURM_TEST_REQUIRE"
 
 

@@ -1,0 +1,52 @@
+"""The benchmarks under Slurm run, and say what they measured. How fast is not asked here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.cluster import kills, latency, trace
+from benchmarks.cluster.place import running_cluster
+from tests.slurm.cluster import Cluster
+from tests.slurm.conftest import need_slurm
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Cluster]:
+    """A cluster with a daemon on each node."""
+    need_slurm()
+    with running_cluster() as place:
+        yield place
+
+
+@pytest.mark.daemon
+def test_jobs_through_radrm_are_timed_beside_plain_ones(served: Cluster) -> None:
+    (row,) = latency.measure(served, jobs=1)
+    assert row.measured >= 0 and "medians of 1" in row.detail
+
+
+@pytest.mark.daemon
+def test_killed_daemons_lose_and_double_no_job(served: Cluster) -> None:
+    rows = kills.measure(served, jobs=4, most_pause_s=0.5)
+    assert [row.measured for row in rows] == [0, 0, 0, 0]
+    assert "4 jobs in" in rows[0].detail
+
+
+def test_what_must_not_be_is_counted() -> None:
+    ended = kills.Ended(
+        starts=Counter({0: 1, 1: 2, 3: 1}),
+        slurm={0: 0, 1: 1, 2: 2, 3: None},
+        radrm={0: 0, 1: 1, 2: 2},
+        seconds=1.0,
+        killed=Counter({"slurmctld": 2}),
+    )
+    assert [row.measured for row in ended.rows(4)] == [1, 1, 1, 1]
+
+
+def test_the_trace_is_drawn_the_same_each_time() -> None:
+    lines = trace.drawn(60)
+    assert lines == trace.drawn(60)
+    assert sorted(line.submit_s for line in lines) == [line.submit_s for line in lines]
+    assert max(line.memory_mib for line in lines) < 40_960
