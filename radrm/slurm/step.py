@@ -71,7 +71,10 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
         _append(fd)
     found = shown(job.id)
     job = dataclasses.replace(
-        job, end_s=moment(found.get("EndTime", "")), comment=found.get("Comment", "")
+        job,
+        name=job.name or found.get("JobName", ""),
+        end_s=moment(found.get("EndTime", "")),
+        comment=found.get("Comment", ""),
     )
     job_file, envelope = make_envelope(job, file, arguments)
     limit_s = job_file.options.time_s
