@@ -127,7 +127,9 @@ def test_a_failure_that_runs_again_is_no_result(executor: Any, found_daemon: Dae
     assert executor.submit(second_time, str(found_daemon.work / "mark")).result() == "the second"
 
 
-def test_what_is_asked_wrongly(executor: Any, tmp_path: Path) -> None:
+def test_what_is_asked_wrongly(
+    executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for given, said in (
         ({"radrm_gpu_memory": "much"}, "submitit: --gpu-memory: 'much' is not a size"),
         ({"nodes": 2}, "nodes=2: a job of radrm is one task"),
@@ -141,6 +143,7 @@ def test_what_is_asked_wrongly(executor: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown parameters partition"):
         RadrmExecutor(tmp_path).update_parameters(partition="dev")
     assert executor.submit(add, 1, 2).result() == 3  # a refused parameter changed nothing
+    monkeypatch.setenv("PATH", str(tmp_path))  # submitit takes Slurm first where there is one
     assert submitit.AutoExecutor(folder=tmp_path).cluster == "radrm"
 
 

@@ -65,8 +65,8 @@ while not os.path.exists("finish"):
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
     found = DaemonHome(tmp_path, scale=20.0)
-    # A job that should end has until its test lets it, however long a daemon takes to start.
-    found.settings += ["progress.interval_s=1", "core.grace_s=1200", "checkpoint.patience_s=50"]
+    # A job that should save or end has until its test lets it, however slowly a daemon starts.
+    found.settings += ["progress.interval_s=1", "core.grace_s=1200", "checkpoint.patience_s=1200"]
     yield found
     for name in ("save", "end", "finish"):
         found.file(name, "")
@@ -143,7 +143,7 @@ def test_a_daemon_killed_between_the_stop_and_the_start(home: DaemonHome, ends: 
 
 @pytest.mark.parametrize("saves", [True, False])
 def test_a_daemon_killed_while_the_save_is_open(home: DaemonHome, saves: bool) -> None:
-    home.settings[-1:] = [f"checkpoint.patience_s={50 if saves else 3}"]
+    home.settings[-1:] = [f"checkpoint.patience_s={1200 if saves else 3}"]
     job = begin(home)
     home.file("end", "")
     before = migrate(home, job, "asked-1")
@@ -214,7 +214,7 @@ def test_a_runner_killed_in_a_migration(home: DaemonHome, step: str, again: bool
 
 @pytest.mark.parametrize("by", ["reporter", "log"])
 def test_a_watcher_killed_while_the_save_is_open(home: DaemonHome, by: str) -> None:
-    home.settings[-1:] = [f"checkpoint.patience_s={50 if by == 'reporter' else 3}"]
+    home.settings[-1:] = [f"checkpoint.patience_s={1200 if by == 'reporter' else 3}"]
     job = begin(home, "--progress-pattern=auto", by=by)
     home.file("end", "")
     if by == "log":

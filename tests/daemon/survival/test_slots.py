@@ -16,7 +16,6 @@ from tests.daemon.survival.test_saving import (
     begin,
     log_of,
     saved_file,
-    saved_step,
     trainer,
 )
 from tests.waiting import wait_until
@@ -37,23 +36,37 @@ def test_a_job_gives_way_and_goes_on_from_what_it_has_saved(home: DaemonHome, ki
     first = begin(home, kind, "--saves")
     assert "slots: its time slot" in home.radrm("status", str(first)).stdout
     second = begin_after(home, first, kind)
-    document = home.job(first)
-    assert document["state"] == "PENDING" and document["saved_work_done"] > 0
-    step = saved_step(home, first)
-    wait_until(lambda: home.job(first)["attempts"] == 2, "the end of the other's slot")
-    assert home.job(second)["state"] == "PENDING", home.job(second)
+    gives_way(home, first)
+    wait_until(lambda: home.job(first)["attempts"] >= 2, "the end of the other's slot")
+    gives_way(home, second)
     wait_until(lambda: at_work(home, first, 2), "it to be at work")
+    saved = log_of(home, first).read_text().rpartition("saved at ")[2]
     line = log_of(home, first, 2).read_text().split("s  speed")[0]
-    assert float(line.split()[3].split("/")[0]) >= step - 0.1
+    assert float(line.split()[3].split("/")[0]) >= float(saved.split("/")[0]) - 0.1 > 0
 
 
 def begin_after(home: DaemonHome, first: int, kind: str) -> int:
     """Submit another job, which starts when the first has given way to it."""
     second = home.submit(f"--checkpoint={kind}", *trainer("--saves"))
-    why = home.radrm("explain", str(second)).stdout
-    assert f"job {first} (radrm-simjob)" in why and "time slot" in why, why
-    wait_until(lambda: home.job(second)["attempts"] == 1, f"the first to give way: {home.said()}")
+
+    def waits_for_the_first() -> bool:
+        why = home.radrm("explain", str(second)).stdout
+        return f"job {first} (radrm-simjob)" in why and "time slot" in why
+
+    wait_until(waits_for_the_first, f"the first to be in its way: {home.said()}")
+    wait_until(lambda: home.job(second)["attempts"], f"the first to give way: {home.said()}")
     return second
+
+
+def gives_way(home: DaemonHome, job: int) -> None:
+    """Wait until a job has saved and waits. The jobs take turns, so this comes again: a machine
+    that is slow for a whole slot misses nothing."""
+
+    def waits() -> bool:
+        found = home.job(job)
+        return found["state"] == "PENDING" and (found["saved_work_done"] or 0) > 0
+
+    wait_until(waits, f"job {job} to give way: {home.said()}")
 
 
 def test_one_that_never_saves_runs_on(home: DaemonHome) -> None:
@@ -80,5 +93,4 @@ def test_a_daemon_killed_between_the_save_and_the_stop_goes_on(home: DaemonHome)
     wait_until(saved_file(home, first).exists, "the save, which no daemon hears of")
     home.start()
     home.wait_state(second, "RUNNING")
-    document = home.job(first)
-    assert document["state"] == "PENDING" and document["saved_work_done"] > 0
+    gives_way(home, first)
