@@ -43,7 +43,7 @@ from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.slurm import attempt, comment, signals
 from radrm.slurm.attempt import Gone
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
-from radrm.slurm.settings import daemon_paths, slurm_config
+from radrm.slurm.settings import cluster_config, daemon_paths
 from radrm.slurm.wrapped import unwrap
 
 _FIRST_ASK_S, _ASK_S, _DOWN_S = 0.02, 5.0, 1.0
@@ -66,7 +66,7 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     """
     signals.block()
     job = this_job(os.environ)
-    config = slurm_config(os.environ)
+    config = cluster_config(os.environ).slurm
     for fd in (1, 2):
         _append(fd)
     found = shown(job.id)
