@@ -69,9 +69,7 @@ _LAST_LOOK_S = 1.0
 
 def main(folder: str, membership: Membership | None = None) -> int:
     """Run the attempt; the exit status says only whether its records could be written.
-
-    `membership` is that in the job's control group, where there is one.
-    """
+    `membership` is that in the job's control group, where there is one."""
     try:
         return _main(folder, membership)
     finally:
@@ -238,8 +236,10 @@ class Runner:
             **attempts.now(),
         }
         attempts.write_record(self._folder, attempts.START, record)
-        # Were the folder's own name lost in a power failure, the job would seem never begun.
-        fsync_folder(os.path.dirname(self._folder))
+        # Were the folder's own name lost in a power failure, the job would seem never begun. The
+        # daemon has synced that of a step's folder, whose parent its user may not open.
+        if os.path.basename(self._folder) != attempts.STEP:
+            fsync_folder(os.path.dirname(self._folder))
         with contextlib.suppress(OSError):  # the daemon may have closed its end
             os.write(1, b"\n")
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
