@@ -6,6 +6,7 @@ The files, in the order in which they may import one another:
     wrapped   batch scripts that run through the step
     outer     the Slurm job in which this process runs
     jobs      what Slurm says of the jobs of the partition
+    accounts  what the ended jobs of the partition have used
     setup     lines for Slurm's own configuration
     submitting  from a job file to the words of sbatch
     signals   what has been sent to the step

@@ -140,3 +140,14 @@ def test_without_slurm_it_says_what_is_missing(
     monkeypatch.setattr(programs, "_PLACES", ())
     with pytest.raises(Refused, match="sbatch is not installed here"):
         programs.program("sbatch", path=os.path.dirname(__file__))
+
+
+def test_a_report_without_slurmdbd_reads_the_completion_log(site: Cluster, radrm: Radrm) -> None:
+    job = site.sbatch("true")
+    assert site.wait(job)[0] == "COMPLETED"
+    document = json.loads(radrm("report", "--cluster", "--json").stdout)
+    assert document["source"] == str(site.folder / "jobcomp.log")
+    (row,) = [row for row in document["rows"] if row["name"] == "root"]
+    assert row["completed"] >= 1 and row["gpu_s"] is None and row["gpumem_gib_h"] >= 0
+    shown = radrm("report", "--cluster", "--by", "node")
+    assert NODE in shown.stdout and "say nothing of their GPUs" in shown.stderr

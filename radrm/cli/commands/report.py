@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import FLAG, JSON, TEXT, Parameter
+from radrm.cli.parameters import CLUSTER, FLAG, JSON, TEXT, Parameter
 from radrm.cli.show.past.energy import energy_page
 from radrm.cli.show.past.periods import SINCE, UNTIL, period
 from radrm.cli.show.past.report import report_page
@@ -24,13 +24,21 @@ PARAMETERS = (
     UNTIL,
     Parameter("energy", FLAG, "Only energy, with its shares.", flags=("--energy",)),
     Parameter("overview", FLAG, "How the server did: waiting, use, deaths.", flags=("--overview",)),
+    CLUSTER,
     Parameter("html", TEXT, "Write it all into an HTML file, with charts.", "FILE", ("--html",)),
     JSON,
 )
 
 
 def report(
-    by: str, since: str, until: str, energy: bool, overview: bool, html: str, as_json: bool
+    by: str,
+    since: str,
+    until: str,
+    energy: bool,
+    overview: bool,
+    cluster: bool,
+    html: str,
+    as_json: bool,
 ) -> None:
     """Show what users, jobs or GPUs have used: GPU-hours, energy, cost.
 
@@ -45,7 +53,15 @@ def report(
       radrm report --html - --since 30d > report.html
       radrm report --overview --since 30d
       radrm report --energy --by gpu
+      radrm report --cluster --by account --since 30d
     """
+    if cluster:
+        if energy or overview or html:
+            raise UsageError("--cluster goes with --by, --since, --until and --json")
+        from radrm.cli.slurm.cluster import show_report  # few look at a cluster
+
+        show_report(by or "user", period(since, until), as_json)
+        return
     what = by or "user"
     if what not in BY:
         raise UsageError(f"--by: {what!r} is none of {', '.join(BY)}; write --by user")

@@ -10,8 +10,9 @@ from radrm.cli.show.log import log_writer
 from radrm.cli.show.styled import Styled, show
 from radrm.client.tail import Tail
 from radrm.client.text import print_json, warn
-from radrm.core.units import show_mib
-from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, plain
+from radrm.core.units import show_mib, show_seconds
+from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, UsageError, plain
+from radrm.slurm import accounts
 from radrm.slurm import jobs as of_slurm
 from radrm.slurm.settings import cluster_config
 from radrm.slurm.submitting import ClusterJob, not_a_sweep, prepare
@@ -19,6 +20,7 @@ from radrm.slurm.submitting import submit as submit_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from radrm.jobfile.command_line import SubmitRequest
@@ -114,6 +116,37 @@ def show_status(user: str, as_json: bool) -> None:
         cells = row.id, row.name, row.user, row.state, row.node or "-", mib, row.time
         table.add(*map(plain, cells), plain(row.reason or ""))
     show(table)
+
+
+def show_report(by: str, times: Callable[[float], tuple[float, float]], as_json: bool) -> None:
+    """Show what the ended jobs of the partition have used."""
+    if by not in accounts.BY:
+        raise UsageError(f"--by: {by[:40]!r} is none of {', '.join(accounts.BY)}")
+    config = cluster_config(os.environ).slurm
+    begin_s, end_s = times(time.time())
+    runs, source = accounts.ended_runs(config, begin_s, end_s)
+    rows = accounts.sums(runs, by)
+    if as_json:
+        found = [row.document() for row in rows]
+        print_json({"since": begin_s, "until": end_s, "source": source, "by": by, "rows": found})
+        return
+    if not rows:
+        show(Styled(f"No job of partition {config.partition} ended in that time ({source})."))
+        return
+    names = ("RUNS", "COMPLETED", "ELAPSED", "GIB-HOURS", "GPU-HOURS", "SMACT", "PEAK", "ENERGY")
+    table = Rows((Column(by.upper()), *(Column(name, right=True) for name in names)))
+    for row in rows:
+        gpu_h = "-" if row.gpu_s is None else f"{row.gpu_s / 3600:.1f}"
+        smact = "-" if row.smact is None else f"{row.smact:.2f}"
+        peak = "-" if row.peak_mib is None else show_mib(row.peak_mib)
+        energy = "-" if row.energy_j is None else f"{row.energy_j / 3.6e6:.2f} kWh"
+        counts = str(row.runs), str(row.completed), show_seconds(row.elapsed_s)
+        figures = f"{row.gpumem_gib_h:.1f}", gpu_h, smact, peak, energy
+        table.add(plain(row.name), *counts, *figures)
+    show(table)
+    measured = sum(row.measured for row in rows)
+    if measured < len(runs):
+        warn(f"{len(runs) - measured} of {len(runs)} runs say nothing of their GPUs ({source})")
 
 
 def show_explanation(job_id: str, as_json: bool) -> None:
