@@ -1,7 +1,7 @@
 """The mark in a `job_submit.lua` by which its age is known.
 
-`radrm slurm setup` prints the script with this mark, and `radrm doctor --slurm` looks for it. A site
-may have other rules in the same file, so the mark may be on any line.
+`radrm slurm setup` prints the script with this mark, and `radrm doctor --slurm` looks for it. A
+site may have other rules in the same file, so the mark may be on any line.
 """
 
 from __future__ import annotations
