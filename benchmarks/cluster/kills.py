@@ -4,7 +4,7 @@ Each job writes a line as its first instruction, so a job that never ran or ran 
 exit code is compared with what Slurm and the node's daemon have recorded.
 
 radrm's daemons end by `kill -9`. slurmctld ends by TERM: it saves its state each five seconds only.
-Killed, it would forget the ends of jobs, and run those again with or without radrm.
+Killed, it would forget the ends of jobs and show them as RUNNING, with or without radrm.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from benchmarks.cluster.place import codes_of_radrm, codes_of_slurm, through_radrm
 from benchmarks.table import Row
 from tests.slurm.cluster import Cluster
+from tests.waiting import PATIENCE_S
 
 CODES = 7
 """Element N exits with N modulo this."""
@@ -81,6 +82,7 @@ def run(cluster: Cluster, jobs: int, drawn: random.Random, most_pause_s: float) 
     array = cluster.sbatch(text, f"--array=0-{jobs - 1}%{AT_ONCE}", "--gres=gpumem:2048")
     killed: Counter[str] = Counter()
     while not _all_ended(cluster, array):
+        assert time.monotonic() < begun + PATIENCE_S + jobs, cluster.query("squeue")
         time.sleep(drawn.uniform(0.0, most_pause_s))
         victim = drawn.choice((*cluster.nodes, "slurmctld"))
         _end(cluster, victim, drawn.uniform(0.0, MOST_AWAY_S))

@@ -117,6 +117,7 @@ def simulate(place: Path, lines: list[TraceLine], policy: str) -> float:
     lives |= {"spread": 0, "work_sd": 0}
     words = ["simulate", str(place), "--gpus", GPUS, "--policy", policy, "--json"]
     words += ["--servers", str(len(NODES)), "--dealer", "gpumem", "--known", "smact,duration"]
+    words += ["--collocation", "timeslice"]  # nothing here starts MPS servers
     for name, value in lives.items():
         words += ["--set", f"life.{name}={value}"]
     done = subprocess.run(

@@ -52,6 +52,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "mcp": "Serve tools to a coding agent (MCP).",
     },
     "Under Slurm": {
+        "slurm": "Print what a Slurm cluster needs for shared GPUs.",
         "slurm-step": "Run a job file inside a Slurm job.",
     },
     "Estimates and simulation": {

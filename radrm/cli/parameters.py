@@ -61,6 +61,9 @@ STATE = Parameter(
     *("state", TEXT, "Only jobs in these states, as running,pending.", "STATE,..."),
     flags=("--state",),
 )
+CLUSTER = Parameter(
+    "cluster", FLAG, "Of Slurm, in the partition that shares GPUs.", flags=("--cluster",)
+)
 FORMAT = Parameter(
     "layout",
     *(TEXT, "Rows as squeue's --format: '%.10i %j %T', or '{id} {name}' (docs/slurm.md)."),

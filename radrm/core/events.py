@@ -93,11 +93,12 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OuterGone(Event):
-    """A job's outer job ends, for this reason. `why`: the same for users."""
+    """A job's outer job ends, since `happened` (None: now). `why`: the reason for users."""
 
     job_id: int
     reason: StopReason
     why: str
+    happened: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,7 +255,7 @@ def _outer_end(job: Job, said: OuterEnd | None, now: Instant) -> list[ev.Event]:
     if said is None:
         return []
     reason = _OUTER_ENDS[said.reason]
-    return [ev.OuterGone(at=now, job_id=job.id, reason=reason, why=said.why)]
+    return [ev.OuterGone(at=now, job_id=job.id, reason=reason, why=said.why, happened=said.at)]
 
 
 def _saves(job: Job) -> bool:

@@ -20,6 +20,7 @@ SUBMIT_FLAGS = {
     "parsable": "print only the tickets, one per line",
     "json": "print one JSON document",
     "slurm": "the options and the file are those of sbatch",
+    "cluster": "submit to Slurm, whose nodes share their GPUs by radrm",
     "help": "show this help",
 }
 
@@ -46,6 +47,7 @@ class SubmitRequest(Record):
     parsable: bool = False
     json: bool = False
     slurm: bool = False
+    cluster: bool = False
     help: bool = False
 
 

@@ -5,6 +5,9 @@ The files, in the order in which they may import one another:
     comment   what the step writes into the comment of its Slurm job, and reads there
     wrapped   batch scripts that run through the step
     outer     the Slurm job in which this process runs
+    jobs      what Slurm says of the jobs of the partition
+    setup     lines for Slurm's own configuration
+    submitting  from a job file to the words of sbatch
     signals   what has been sent to the step
     attempt   run one attempt as the child of the step
     step      the batch step of a job: submits it, waits, runs its attempts

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.errors import Refused
@@ -17,6 +17,16 @@ from radrm.host.processes.procfs import TOKEN_VARIABLE
 
 _BEGIN_S = 30.0
 """Real seconds that a runner may take until the job begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The Slurm job ends: `cancelled`, `timeout`, `preempted`, or `returned` to Slurm. `why`: the
+    same for users."""
+
+    reason: str
+    why: str
+    since: dict[str, Any] = field(default_factory=attempts.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,9 @@ def how_it_ended(folder: str) -> dict[str, Any] | None:
     return attempts.read_record(folder, attempts.EXIT)[0]
 
 
-def close(folder: str, gone: str | None, why: str | None) -> None:
+def close(folder: str, gone: Gone | None) -> None:
     """Say the last word on an attempt. The daemon may be down, and the folder gone."""
+    said = {"gone": None, "why": None} if gone is None else {"gone": gone.reason, "why": gone.why}
+    since = attempts.now() if gone is None else gone.since
     with contextlib.suppress(OSError):
-        attempts.write_record(folder, attempts.OVER, {"gone": gone, "why": why})
+        attempts.write_record(folder, attempts.OVER, {**said, **since})

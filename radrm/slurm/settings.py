@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from radrm.config import SlurmConfig, load_config
+from radrm.config import Config, SlurmConfig, load_config
 from radrm.host.storage.paths import Paths, client_paths
 
 _SITE = "/etc/radrm/radrm.toml"
 
 
-def slurm_config(environ: Mapping[str, str]) -> SlurmConfig:
-    """Return the table `[slurm]` in force: of `RADRM_CONFIG`, else of the site, else of the user.
+def cluster_config(environ: Mapping[str, str]) -> Config:
+    """Return the configuration of `RADRM_CONFIG`, else of the site, else of the user.
 
     Raises `BadConfig`.
     """
     site = not environ.get("RADRM_CONFIG") and os.path.exists(_SITE)
-    return load_config(environ, system=site).slurm
+    return load_config(environ, system=site)
 
 
 def daemon_paths(config: SlurmConfig, environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:

@@ -6,6 +6,8 @@ Slurm sends the same signals to all processes of a job at once when it ends it: 
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 
 from radrm.host.attempts.waiting.handover import WAKE
@@ -29,10 +31,8 @@ def wait(seconds: float) -> int | None:
 
 def die_of(number: int) -> None:
     """End by a signal, so that Slurm sees how the job has ended. Returns if that fails."""
-    import os
-    import resource
-
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(number, signal.SIG_DFL)
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

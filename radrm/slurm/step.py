@@ -34,23 +34,25 @@ from radrm.client.states import FINAL
 from radrm.config import SlurmConfig
 from radrm.core.units import show_seconds
 from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
+from radrm.host.attempts import folder as attempts
 from radrm.host.slurm.programs import run as run_slurm
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.submission import envelope_of, load
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.slurm import attempt, comment, signals
+from radrm.slurm.attempt import Gone
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
-from radrm.slurm.settings import daemon_paths, slurm_config
+from radrm.slurm.settings import cluster_config, daemon_paths
 from radrm.slurm.wrapped import unwrap
 
-_FIRST_ASK_S, _ASK_S = 0.02, 5.0
-"""Between two questions: at first, and while the daemon is to wake the step."""
+_FIRST_ASK_S, _ASK_S, _DOWN_S = 0.02, 5.0, 1.0
+"""Between two questions: at first, while the daemon is to wake the step, and while it is down."""
 _ANSWER_S = 20.0
 _LAST_WORD_S = 25.0
-"""How long a step whose Slurm job ends tries to tell the daemon: Slurm kills it after 30 s."""
+"""How long a step that has gone back to Slurm waits for its TERM."""
 _COMMENT_S = 60.0
-_SLURM_S = 5.0
+_SLURM_S, _WHY_S = 5.0, 2.0
 _FENCE_ASKS = 4
 """How often the controller is asked within the time after which it counts as silent."""
 
@@ -64,12 +66,15 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     """
     signals.block()
     job = this_job(os.environ)
-    config = slurm_config(os.environ)
+    config = cluster_config(os.environ).slurm
     for fd in (1, 2):
         _append(fd)
     found = shown(job.id)
     job = dataclasses.replace(
-        job, end_s=moment(found.get("EndTime", "")), comment=found.get("Comment", "")
+        job,
+        name=job.name or found.get("JobName", ""),
+        end_s=moment(found.get("EndTime", "")),
+        comment=found.get("Comment", ""),
     )
     job_file, envelope = make_envelope(job, file, arguments)
     limit_s = job_file.options.time_s
@@ -145,8 +150,7 @@ class Step:
         self._began_s = time.monotonic()
         self._waits_until_s = self._began_s + wait_s
         self._returned = comment.returned(job.comment)
-        self._gone: tuple[str, str] | None = None
-        """Why the Slurm job ends, and the same for users."""
+        self._gone: Gone | None = None
         self._submitted = self._silent = False
         self._served = 0
         """The serial of the last attempt that was run here."""
@@ -178,8 +182,9 @@ class Step:
                 code = self._return(document)
                 if code is not None:
                     return code
-            self._obey(signals.wait(pause_s))
-            pause_s = min(_ASK_S, 2 * pause_s)
+            until_s = self._waits_until_s - time.monotonic()
+            self._obey(signals.wait(min(pause_s, until_s) if until_s > 0 else pause_s))
+            pause_s = min(_DOWN_S if self._silent else _ASK_S, 2 * pause_s)
 
     # ------------------------------------------------------------- the daemon
 
@@ -189,7 +194,8 @@ class Step:
         if self._submitted:
             words["ticket"] = self._envelope.ticket
         if self._gone is not None:
-            words["gone"], words["why"] = self._gone
+            gone = self._gone
+            words |= {"gone": gone.reason, "why": gone.why, "since_s": gone.since["boot_s"]}
         try:
             answer: dict[str, Any] = self._client.ask("step", **words)
         except Unreachable as error:
@@ -197,6 +203,8 @@ class Step:
                 say(f"the daemon of node {self._job.node} does not answer, waiting: {error}")
             self._silent = True
             return None
+        finally:
+            self._client.close()  # a daemon has few connections for each user
         if self._silent:
             say("the daemon answers again")
         self._silent = False
@@ -216,7 +224,7 @@ class Step:
             runner = attempt.start(folder)
         except Refused as error:
             say(str(error))
-            attempt.close(folder, None, None)
+            attempt.close(folder, None)
             return
         self._ask()  # so that the daemon learns at once that the job has begun
         told = False
@@ -227,8 +235,7 @@ class Step:
                 runner.send(signal.SIGTERM)
             self._obey(signals.wait(self._until_fence_s()), runner)
         self._obey(signals.wait(0.0))  # Slurm's TERM goes to the job and to us, in any order
-        gone, why = self._gone or (None, None)
-        attempt.close(folder, gone, why)
+        attempt.close(folder, self._gone)
 
     def _obey(self, number: int | None, runner: attempt.Runner | None = None) -> None:
         """Note or pass on a signal."""
@@ -253,9 +260,9 @@ class Step:
         if text != self._comment and now_s - self._commented_s >= _COMMENT_S:
             self._write_comment(text)
 
-    def _write_comment(self, text: str) -> None:
+    def _write_comment(self, text: str, *more: str) -> None:
         self._comment, self._commented_s = text, time.monotonic()
-        words = f"JobId={self._job.id}", f"Comment={text}"
+        words = f"JobId={self._job.id}", f"Comment={text}", *more
         try:
             run_slurm("scontrol", "update", *words, timeout_s=_SLURM_S)
         except RadrmError as error:
@@ -273,19 +280,29 @@ class Step:
             say(f"{text}; it was returned to Slurm {self._returned} times already, and fails")
             return EXIT_NEVER_RAN
         say(f"{text}; it goes back to Slurm, for another node")
-        self._write_comment(comment.waiting(text, self._returned + 1))
         try:
             run_slurm("scontrol", "requeue", self._job.id, timeout_s=_SLURM_S)
         except RadrmError as error:
             say(f"Slurm does not take it back: {error}")
             return EXIT_NEVER_RAN
+        # Only from now on, and while this run ends, does Slurm let its owner say where not.
+        self._write_comment(comment.waiting(text, self._returned + 1), *self._elsewhere())
         while signals.wait(_LAST_WORD_S) not in (*signals.ENDING, None):
             pass
         return EXIT_NEVER_RAN
 
+    def _elsewhere(self) -> list[str]:
+        """What has Slurm run the job on another node, if its partition has one."""
+        try:
+            words = "--noheader", "--Node", f"--partition={self._job.partition}", "--format=%N"
+            nodes = set(run_slurm("sinfo", *words, timeout_s=_SLURM_S).split())
+        except RadrmError:
+            return []
+        return [f"ExcNodeList={self._job.node}"] if nodes - {self._job.node} else []
+
     def _withdraw(self, why: str) -> bool:
         """End the waiting job of the daemon; False if it runs now."""
-        self._gone, answer = ("returned", why), None
+        self._gone, answer = Gone("returned", why), None
         try:
             answer = self._ask()
         finally:
@@ -297,27 +314,36 @@ class Step:
 
     def _end(self, document: Mapping[str, Any], use: Mapping[str, Any]) -> int:
         """Say how the job has ended. Returns its exit code, or ends by its signal."""
-        self._write_comment(comment.Use(**use).text() if use else "")
-        if document["state"] != "COMPLETED":
+        if use and self._gone is None:  # Slurm takes none of a job that it has ended
+            self._write_comment(comment.Use(**use).text())
+        code = exit_code(dict(document))
+        of_signal = document["outcome"] == "failed" and code > 128
+        if document["state"] != "COMPLETED" and not _plain_end(document):
             why = f": {document['reason']}" if document["reason"] else ""
             say(f"{document['state']}{why}")
-        code = exit_code(dict(document))
-        if document["outcome"] == "failed" and code > 128:
+        if of_signal:
             signals.die_of(code - 128)
         return code
 
 
-def why_ending(job: SlurmJob) -> tuple[str, str]:
-    """Why Slurm ends a job that got TERM: `cancelled`, `timeout` or `preempted`; and for users."""
-    if job.end_s is not None and time.time() >= job.end_s - 1:
-        return "timeout", f"Slurm job {job.id} has reached its time limit"
+def _plain_end(document: Mapping[str, Any]) -> bool:
+    """Return whether the job has just exited with a code, which Slurm shows."""
+    return document["outcome"] == "failed" and str(document["reason"]).startswith("exit code")
+
+
+def why_ending(job: SlurmJob) -> Gone:
+    """Why Slurm ends a job that has got TERM just now."""
+    since = attempts.now()
     try:
-        found = shown(job.id, 2.0)
+        found = shown(job.id, _WHY_S)
     except RadrmError:
         found = {}
-    if found.get("JobState") == "PREEMPTED" or moment(found.get("PreemptTime", "")) is not None:
-        return "preempted", f"Slurm has preempted job {job.id}"
-    return "cancelled", f"Slurm has cancelled job {job.id}"
+    if found.get("Reason") == "TimeLimit":
+        return Gone("timeout", f"Slurm job {job.id} has reached its time limit", since)
+    if found.get("Restarts", str(job.restart)) != str(job.restart):
+        why = f"Slurm runs job {job.id} again later: it was preempted or requeued"
+        return Gone("preempted", why, since)
+    return Gone("cancelled", f"Slurm has cancelled job {job.id}", since)
 
 
 class Fence:
@@ -329,7 +355,7 @@ class Fence:
         self.every_s = self._timeout_s / _FENCE_ASKS
         self._heard_s = self._asked_s = time.monotonic()
 
-    def look(self, now_s: float) -> tuple[str, str] | None:
+    def look(self, now_s: float) -> Gone | None:
         """Ask the controller if that is due. Returns why the job ends, None if it does not."""
         if now_s - self._asked_s < self.every_s:
             return None
@@ -343,7 +369,7 @@ class Fence:
             return None
         silent = show_seconds(now_s - self._heard_s)
         why = f"Slurm's controller has been silent for {silent}, and may start the job elsewhere"
-        return "cancelled", why
+        return Gone("cancelled", why)
 
 
 def _slurmd_timeout_s() -> float:

@@ -98,9 +98,9 @@ def by_kind(option: Parameter, value: str) -> str | int | list[str]:
 @pytest.mark.parametrize("command", PARAMETERS)
 def test_the_function_takes_what_is_declared_and_typer_has_no_other_option(command: str) -> None:
     declared = PARAMETERS[command]
-    assert list(inspect.signature(getattr(MODULES[command], command)).parameters) == [
-        each.name for each in declared
-    ]
+    assert list(
+        inspect.signature(getattr(MODULES[command], command.replace("-", "_"))).parameters
+    ) == [each.name for each in declared]
     typers = {name for each in BY_TYPER[command].params for name in each.opts}
     assert typers - {each.name for each in declared} == {f for each in declared for f in each.flags}
     assert not any(each.secondary_opts for each in BY_TYPER[command].params)
@@ -164,7 +164,7 @@ def test_mistakes_are_said_in_one_line(
 def test_the_modules_of_everyday_commands_and_no_others_declare_parameters() -> None:
     folder = Path(entry.__file__).parent / "commands"
     declaring = {
-        file.stem
+        file.stem.replace("_", "-")
         for file in folder.glob("*.py")
         for node in ast.parse(file.read_text("utf-8")).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PARAMETERS"

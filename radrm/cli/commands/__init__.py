@@ -52,5 +52,6 @@ The files, in the order in which they may import one another:
     uninstall_service  `radrm uninstall-service`
     init        `radrm init`
     mcp         `radrm mcp`
+    slurm       `radrm slurm`
     slurm_step  `radrm slurm-step`
 """

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 
-from radrm.cli.parameters import FLAG, JOB, NUMBER, Parameter
+from radrm.cli.parameters import CLUSTER, FLAG, JOB, NUMBER, Parameter
 from radrm.cli.show.log import log_writer
 from radrm.client.connection import Client
 from radrm.client.tail import Tail
 from radrm.client.text import label, warn
-from radrm.errors import Refused, plain
+from radrm.errors import Refused, UsageError, plain
+from radrm.host.storage.paths import client_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,10 +27,13 @@ PARAMETERS = (
     Parameter("stderr", FLAG, "Standard error instead.", flags=("--stderr",)),
     Parameter("attempt", NUMBER, _ATTEMPT, "N", ("--attempt",), least=1),
     Parameter("lines", NUMBER, "Only the last N lines.", "N", ("--lines", "-n"), least=0),
+    CLUSTER,
 )
 
 
-def logs(job: str, follow: bool, stderr: bool, attempt: int | None, lines: int | None) -> None:
+def logs(
+    job: str, follow: bool, stderr: bool, attempt: int | None, lines: int | None, cluster: bool
+) -> None:
     """Print a job's log.
 
     -f waits for a job that has not started, and goes on through recoveries and retries.
@@ -39,6 +45,13 @@ def logs(job: str, follow: bool, stderr: bool, attempt: int | None, lines: int |
       radrm logs 12 --attempt 1
     """
     which = "stderr" if stderr else "stdout"
+    if cluster or (job.isdigit() and not follow and _only_slurm_is_here()):
+        if follow or attempt is not None:
+            raise UsageError("--cluster does not go with --follow or --attempt: Slurm has one log")
+        from radrm.cli.slurm.cluster import show_log  # few look at a cluster
+
+        show_log(job, stderr, lines)
+        return
     with Client() as client:
         if follow:
             _follow(client, job, which, attempt, lines)
@@ -51,6 +64,17 @@ def logs(job: str, follow: bool, stderr: bool, attempt: int | None, lines: int |
     if not tail.copy_new(log_writer(user)):
         when = " yet" if place["live"] else ""
         raise Refused(f"the log {plain(place[which])} does not exist{when}")
+
+
+def _only_slurm_is_here() -> bool:
+    """Return whether this is a login node: no daemon was ever here, and Slurm is."""
+    if any(os.path.exists(paths.state) for paths in client_paths(os.environ, os.getuid())):
+        return False
+    from radrm.host.slurm.programs import program  # only without a daemon
+
+    with suppress(Refused):
+        return bool(program("scontrol"))
+    return False
 
 
 def _follow(client: Client, job: str, which: str, attempt: int | None, lines: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import (
+    CLUSTER,
     FLAG,
     FORMAT,
     JSON,
@@ -38,6 +39,7 @@ PARAMETERS = (
     Parameter("page", NUMBER, "Which page of many jobs.", "N", ("--page",), 1),
     Parameter("limit", NUMBER, f"Rows on a page; {PAGE} by default.", "N", ("--limit",), 1, 1000),
     Parameter("follow", FLAG, _FOLLOW, flags=("--follow", "-f")),
+    CLUSTER,
     Parameter("hosts", TEXT, "The jobs of these servers, by ssh.", "HOST,...", ("--hosts",)),
     FORMAT,
     NO_HEADER,
@@ -53,6 +55,7 @@ def status(
     page: int | None,
     limit: int | None,
     follow: bool,
+    cluster: bool,
     hosts: str,
     layout: str,
     no_header: bool,
@@ -70,6 +73,13 @@ def status(
       radrm status 'sweep-*' --follow      live
       radrm status --format '%i %T {reserved_mib}' --no-header
     """
+    if cluster:
+        if jobs or every or state or page or limit or follow or hosts or layout:
+            raise UsageError("--cluster goes with --user and --json; of one job: radrm explain")
+        from radrm.cli.slurm.cluster import show_status  # few look at a cluster
+
+        show_status(user, as_json)
+        return
     if no_header and not layout:
         raise UsageError("--no-header goes with --format")
     if layout and (as_json or follow or hosts):

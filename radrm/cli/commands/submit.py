@@ -47,6 +47,10 @@ def carry_out(request: SubmitRequest) -> int:
 
         print(submit_help())
         return 0
+    if request.cluster:
+        from radrm.cli.slurm.cluster import submit  # few jobs go to a cluster
+
+        return submit(request)
     _refuse_program(request.files)
     with Client() as client:
         results, paths, up = check(client, request)

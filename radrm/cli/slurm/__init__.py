@@ -1,6 +1,7 @@
 """Layer 8: radrm for people and scripts that come from Slurm.
 
 The files, in the order in which they may import one another:
+    cluster     `--cluster`: submit to a Slurm cluster, and look at its jobs
     submitting  the words of `radrm submit` for those of `sbatch`
     names       commands named `sbatch squeue scancel sinfo srun`
 """

@@ -156,6 +156,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         yield "SM share", sm_share(job)
     if job.get("adopted"):
         yield "adopted", adopted(job)
+    if job.get("outer"):
+        yield "runs in", inside(job["outer"])
     if size_text(job) and job["state"] in LIVE:
         error = job.get("resize_error")
         yield "size", size_text(job) + (f"; not resized: {plain(error)}" if error else "")
@@ -199,6 +201,14 @@ def sm_share(job: Document) -> str:
     unbound = job.get("sm_share_unbound")
     does = f"does not limit it, because {plain(unbound)}" if unbound else "booked; its MPS limit"
     return f"{job['sm_share']:.0%}, {does}"
+
+
+def inside(outer: str) -> str:
+    """The job of Slurm in which a job runs, as `slurm:CLUSTER:ID.RESTART` names it."""
+    _, cluster, run = outer.split(":", 2)
+    number, _, restart = run.partition(".")
+    again = f", started again {restart} times" if restart != "0" else ""
+    return plain(f"Slurm job {number} of cluster {cluster}{again}")
 
 
 def adopted(job: Document) -> str:

@@ -12,9 +12,9 @@ The files, in the order in which they may import one another:
     pending       actions without an answer, and their deadlines
     memory        memory of jobs that may grow (a folder)
     stops         TERM, then KILL
-    outer         jobs that run inside a job of Slurm
     timing        times that users set (a folder)
     launching     starts an attempt
+    outer         jobs that run inside a job of Slurm
     adopted       books a process that radrm did not start
     resizing      gives a running attempt other devices
     recovery      what follows a GPU out-of-memory

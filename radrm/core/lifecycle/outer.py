@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from radrm.core.events import OuterGone
 from radrm.core.lifecycle.final import cancel_waiting
+from radrm.core.lifecycle.launching import moment
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Job
 from radrm.core.state.state import State
@@ -33,8 +34,13 @@ def gone(state: State, event: OuterGone) -> None:
     job = state.put_job(replace(job, outer=replace(job.outer, gone=event.why)))
     if job.state.waiting:
         cancel_waiting(state, job, event.why)
-    else:
-        stop(state, job, state.attempts[job.id], event.reason, event.why)
+        return
+    stop(state, job, state.attempts[job.id], event.reason, event.why)
+    attempt = state.attempts[job.id]
+    if attempt.stop is not None and attempt.stop.reason is event.reason:
+        # Its processes may have ended of it before this was known.
+        since = moment(event.happened, attempt.launched, state.step.now)
+        state.put_attempt(replace(attempt, stop=replace(attempt.stop, asked=since)))
 
 
 def end_without_outer(state: State, job_id: int) -> None:

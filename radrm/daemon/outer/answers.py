@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
+from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Protocol
 
 from radrm.core import events as ev
@@ -16,6 +18,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.words import StopReason
 from radrm.daemon.outer.steps import Steps
 from radrm.daemon.serving.server import Request
+from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.errors import Refused, UsageError, plain
 from radrm.host.attempts import folder as attempts
@@ -34,6 +37,7 @@ _REASONS = {
     "preempted": StopReason.PREEMPTED,
 }
 _LONGEST_WHY = 200
+_LONGEST_AGO_S = 86_400.0
 
 
 class Serves(Protocol):
@@ -68,7 +72,7 @@ def step(loop: Serves, request: Request) -> Document:
         return answer
     if job.outer is not None and job.outer.step != process:
         raise Refused(f"job {job.label} is not that of Slurm job {words['id']}")
-    _note_end(loop, job, words.get("gone"), words.get("why"))
+    _note_end(loop, job, words)
     job = loop.scheduler.snapshot.job(job.id) or loop.store.job(job.id) or job
     documents = JobDocuments(loop.scheduler, loop.store)
     answer["job"] = documents.detailed(job, loop.clock.now())
@@ -120,14 +124,20 @@ def _job(loop: Serves, ticket: str, uid: int) -> Job | None:
     return loop.scheduler.snapshot.job(taken.first_id) or loop.store.job(taken.first_id)
 
 
-def _note_end(loop: Serves, job: Job, gone: object, why: object) -> None:
-    """Note that the Slurm job ends, if the step says so."""
+def _note_end(loop: Serves, job: Job, words: Words) -> None:
+    """Note that the Slurm job ends, if the step says so: why, and since when (time since boot)."""
+    gone, why, since_s = words.get("gone"), words.get("why"), words.get("since_s")
     if gone is None:
         return
-    if gone not in _REASONS or not isinstance(why, str):
+    if gone not in _REASONS or not isinstance(why, str) or not isinstance(since_s, float):
         raise UsageError("the request 'step' does not say why its Slurm job ends")
     if gone == RETURNED and not job.state.waiting:
         return  # it has started meanwhile
     text = plain(why[:_LONGEST_WHY])
-    reason = _REASONS[str(gone)]
-    loop.process([ev.OuterGone(at=loop.clock.now(), job_id=job.id, reason=reason, why=text)])
+    reason, ago_s = _REASONS[str(gone)], clock_gettime(CLOCK_BOOTTIME) - since_s
+    if not 0 <= ago_s < _LONGEST_AGO_S:
+        ago_s = 0.0
+    now = loop.clock.now()
+    ago_s *= loop.clock.scale
+    happened = replace(now, boot_s=now.boot_s - ago_s, wall_s=now.wall_s - ago_s)
+    loop.process([ev.OuterGone(at=now, job_id=job.id, reason=reason, why=text, happened=happened)])

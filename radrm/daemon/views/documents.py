@@ -89,10 +89,9 @@ class JobDocuments:
         live = snapshot.attempt(job.id)
         if live is not None and document["cpu_share"] is not None:
             document["cpu_share"]["part"] = part(snapshot, live)
-        document["tasks"] = self._tasks(job, live)
         document["estimate_smact_scaled"] = _scaled(snapshot, job)
-        names = job.spec.prefer_gpus + job.spec.avoid_gpus
-        document["unknown_gpus"] = unknown_gpus(snapshot, names)
+        spec, document["tasks"] = job.spec, self._tasks(job, live)
+        document["unknown_gpus"] = unknown_gpus(snapshot, spec.prefer_gpus + spec.avoid_gpus)
         return document
 
     def _refusals(self, job: Job, now: Instant) -> Sequence[Refusal]:
@@ -194,6 +193,7 @@ class JobDocuments:
             "checkpoint_error": live.checkpoint_failed if live else None,
             "saved_work_done": job.saved.work_done if job.saved else None,
             "moves": job.moves,
+            "outer": job.outer.name if job.outer else None,
             "gpu_types": list(job.spec.gpu_types),
             "prefer_gpus": list(job.spec.prefer_gpus),
             "avoid_gpus": list(job.spec.avoid_gpus),

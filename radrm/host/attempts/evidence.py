@@ -85,10 +85,11 @@ class TaskExit:
 @dataclass(frozen=True, slots=True)
 class OuterEnd:
     """The step of a Slurm job has run the attempt, and says that the job ends: `cancelled`,
-    `timeout` or `preempted`. `why`: the same for users."""
+    `timeout` or `preempted`, since `at`. `why`: the same for users."""
 
     reason: str
     why: str
+    at: Instant
 
 
 @dataclass(frozen=True, slots=True)

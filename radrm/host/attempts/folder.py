@@ -108,7 +108,13 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "boot_s": (int, float),
         "wall_s": (int, float),
     },
-    OVER: {"gone": _WORD, "why": _WORD},
+    OVER: {
+        "gone": _WORD,
+        "why": _WORD,
+        "boot_id": (str,),
+        "boot_s": (int, float),
+        "wall_s": (int, float),
+    },
     EXIT: {
         "code": _NUMBER,
         "signal": _NUMBER,

@@ -4,8 +4,8 @@ Theory of operation. Such an attempt has a second folder inside the daemon's, `s
 to the job's user. The launch record in the daemon's folder stays the truth for the daemon. The
 step gets a copy, and writes lock, claim, start and end as every runner does, and at last `over`:
 
-    over.json   the step's: nothing follows from this attempt any more; and why the step ends, if
-                it does
+    over.json   the step's: nothing follows from this attempt any more; and why its Slurm job ends,
+                and since when, if it does
 
 So the daemon does not look at an end before the step has said whether Slurm caused it. A user can
 write anything there. So the daemon follows no link, reads little, waits for nothing, and believes

@@ -53,7 +53,8 @@ class StepEvidence(Evidence):
         record, _ = self._read(attempts.OVER)
         if record is None or record["gone"] not in GONE:
             return None
-        return OuterEnd(record["gone"], plain((record["why"] or "")[:_LONGEST_WHY]))
+        why = plain((record["why"] or "")[:_LONGEST_WHY])
+        return OuterEnd(record["gone"], why, self._instant(record))
 
     def ended(self) -> Ended | None:
         found = super().ended() if self.is_over else None

@@ -1,0 +1,137 @@
+"""`--cluster`: submit to Slurm, and look at the jobs of its partition that shares GPUs."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.log import log_writer
+from radrm.cli.show.styled import Styled, show
+from radrm.client.tail import Tail
+from radrm.client.text import print_json, warn
+from radrm.core.units import show_mib
+from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, plain
+from radrm.slurm import jobs as of_slurm
+from radrm.slurm.settings import cluster_config
+from radrm.slurm.submitting import ClusterJob, not_a_sweep, prepare
+from radrm.slurm.submitting import submit as submit_job
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from radrm.jobfile.command_line import SubmitRequest
+
+_POLL_S = 2.0
+
+
+def submit(request: SubmitRequest) -> int:
+    """Submit job files to Slurm. Returns the exit code."""
+    config = cluster_config(os.environ)
+    results: list[dict[str, Any]] = []
+    for file in not_a_sweep(request):
+        found: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": file}
+        found |= {"error": None, "code": 0}
+        try:
+            job = prepare(request, file, config)
+            found["name"] = job.name
+            if request.dry_run:
+                _show_dry(job)
+                continue
+            found["id"] = submit_job(job)
+            found["asks"] = job.gpumem_mib, job.source
+        except RadrmError as error:
+            found["error"], found["code"] = str(error), error.exit_code
+        results.append(found)
+        _tell(request, found)
+    if request.json:
+        wanted = ("ticket", "id", "name", "file", "error")
+        print_json([{key: each[key] for key in wanted} for each in results])
+    code = max((each["code"] for each in results), default=0)
+    if request.wait:
+        ids = [each["id"] for each in results if each["id"] is not None]
+        code = max([code, *(wait_for(job_id) for job_id in ids)])
+    return code
+
+
+def _tell(request: SubmitRequest, found: dict[str, Any]) -> None:
+    """Print what became of one job."""
+    if found["error"] is not None:
+        for line in found["error"].splitlines():
+            warn(line)
+    elif request.parsable:
+        print(found["id"])
+    elif not request.json:
+        mib, source = found["asks"]
+        asked = f", asks for {show_mib(mib)} of GPU memory ({source})" if mib else ""
+        print(plain(f"Submitted Slurm job {found['id']} ({found['name']}){asked}"), flush=True)
+
+
+def _show_dry(job: ClusterJob) -> None:
+    import shlex
+
+    print(plain(f"sbatch {shlex.join(job.words)}"))
+
+
+def wait_for(job_id: str) -> int:
+    """Wait for the end of a Slurm job. Returns its exit code: 128+n for a signal."""
+    while True:
+        found = of_slurm.the_job(job_id)
+        state = found.get("JobState", "")
+        if state not in of_slurm.UNFINISHED:
+            break
+        time.sleep(_POLL_S)
+    code, _, number = found.get("ExitCode", "").partition(":")
+    if not (code.isdigit() and number.isdigit()):
+        return EXIT_NEVER_RAN
+    if state != "COMPLETED":
+        warn(f"Slurm job {job_id} {state}")
+    return 128 + int(number) if int(number) else int(code) or int(state != "COMPLETED")
+
+
+def show_status(user: str, as_json: bool) -> None:
+    """Show the jobs of the partition."""
+    config = cluster_config(os.environ).slurm
+    rows = of_slurm.listed(config, user or None)
+    if as_json:
+        print_json([row.document() for row in rows])
+        return
+    if not rows:
+        show(Styled(f"No jobs in partition {config.partition}."))
+        return
+    table = Rows(
+        (
+            Column("JOB", right=True),
+            *(Column(name) for name in ("NAME", "USER", "STATE", "NODE")),
+            Column("GPUMEM", right=True),
+            Column("TIME", right=True),
+            Column("WHY"),
+        )
+    )
+    for row in rows:
+        mib = "-" if row.gpumem_mib is None else show_mib(row.gpumem_mib)
+        cells = row.id, row.name, row.user, row.state, row.node or "-", mib, row.time
+        table.add(*map(plain, cells), plain(row.reason or ""))
+    show(table)
+
+
+def show_explanation(job_id: str, as_json: bool) -> None:
+    """Show why a Slurm job waits, or where it runs."""
+    lines = of_slurm.explained(job_id, cluster_config(os.environ).slurm)
+    if as_json:
+        print_json({name.replace(" ", "_"): text for name, text in lines.items()})
+        return
+    width = max(map(len, lines))
+    for name, text in lines.items():
+        print(plain(f"{name:>{width}}  {text}"))
+
+
+def show_log(job_id: str, stderr: bool, lines: int | None) -> None:
+    """Print the log of a Slurm job, with this user's own rights."""
+    path = of_slurm.log_of(job_id, stderr)
+    tail = Tail(path, warn)
+    if lines is not None:
+        tail.skip_to_last(lines)
+    if not tail.copy_new(log_writer(None)):
+        raise Refused(f"the log {plain(path)} does not exist here; it is written on the job's node")

@@ -1,0 +1,119 @@
+--[[
+  Slurm's job_submit plugin for the partition whose GPUs radrm shares. Put it beside slurm.conf as
+  job_submit.lua, with JobSubmitPlugins=lua there. `radrm slurm setup` prints it with the names and
+  amounts of your configuration. If you have such a file already, call radrm_submit and
+  radrm_modify from its functions.
+
+  A job there asks for GPU memory by a counted GRES, never for GPUs: the radrm daemon of its node
+  gives it one. So its script runs through `radrm slurm-step`. What asks for neither gets the
+  default amount.
+]]
+local RADRM = {
+   version = 1,
+   partition = "@PARTITION@",
+   gres = "@GRES@",
+   default_mib = @DEFAULT_MIB@,
+   wait_min = @WAIT_MIN@,
+   first = "#!/usr/bin/env -S radrm slurm-step",
+}
+
+local function asks_for(text, name)
+   -- "gres:gpu:2,gres:gpumem:6144", "gpu:a100:2", "gres/gpu=2"
+   for part in string.gmatch(text or "", "[^,]+") do
+      part = string.gsub(part, "^gres[:/]", "")
+      if string.match(part, "^([^:=]+)") == name then
+         return true
+      end
+   end
+   return false
+end
+
+local FIELDS = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
+
+local function asks(job, name)
+   for _, field in ipairs(FIELDS) do
+      if asks_for(job[field], name) then
+         return true
+      end
+   end
+   return false
+end
+
+local function is_shared(job)
+   return job.partition == RADRM.partition
+end
+
+local function refuse(text)
+   slurm.log_user("radrm: " .. text)
+   return slurm.ERROR
+end
+
+function radrm_submit(job, partitions)
+   if job.partition == nil and partitions ~= nil then
+      for name, each in pairs(partitions) do
+         if each.flag_default == 1 and name == RADRM.partition then
+            job.partition = name
+         end
+      end
+   end
+   if not is_shared(job) then
+      return slurm.SUCCESS
+   end
+   if asks(job, "gpu") then
+      return refuse("partition " .. RADRM.partition .. " shares GPUs by their memory; ask for it "
+         .. "with --gres=" .. RADRM.gres .. ":MIB in place of --gres=gpu or --gpus")
+   end
+   if job.script == nil or job.script == "" then
+      return refuse("partition " .. RADRM.partition .. " takes batch jobs only: sbatch FILE; for a "
+         .. "terminal on a shared GPU: radrm run --pty, on the node")
+   end
+   if job.min_nodes ~= nil and job.min_nodes ~= slurm.NO_VAL and job.min_nodes > 1 then
+      return refuse("partition " .. RADRM.partition .. " has jobs of one node; submit this one to "
+         .. "a partition of whole GPUs")
+   end
+   if not asks(job, RADRM.gres) then
+      local asked = "gres:" .. RADRM.gres .. ":" .. RADRM.default_mib
+      if job.tres_per_node == nil or job.tres_per_node == "" then
+         job.tres_per_node = asked
+      else
+         job.tres_per_node = job.tres_per_node .. "," .. asked
+      end
+   end
+   local line = string.match(job.script, "^[^\n]*")
+   if string.match(line, "radrm%s+slurm%-step%s*$") == nil then
+      local options = ""
+      if job.time_limit ~= nil and job.time_limit ~= slurm.NO_VAL and job.time_limit > 0
+         and job.time_limit < 525600 then
+         -- The job's own limit counts from its real start; Slurm's is longer by the wait.
+         options = "#RAD-OPTION --time=" .. (job.time_limit * 60) .. "\n"
+         job.time_limit = job.time_limit + RADRM.wait_min
+      end
+      job.script = RADRM.first .. "\n" .. options .. job.script
+   end
+   job.requeue = 1
+   return slurm.SUCCESS
+end
+
+function radrm_modify(job, record)
+   if record.partition ~= RADRM.partition and job.partition ~= RADRM.partition then
+      return slurm.SUCCESS
+   end
+   if asks(job, "gpu") then
+      return refuse("partition " .. RADRM.partition .. " shares GPUs by their memory, not by gpu")
+   end
+   if job.partition == RADRM.partition and record.partition ~= RADRM.partition then
+      return refuse("a job cannot be moved into partition " .. RADRM.partition
+         .. ": its script has to run through radrm; submit it there")
+   end
+   return slurm.SUCCESS
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+   return radrm_submit(job_desc, part_list)
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+   return radrm_modify(job_desc, job_rec)
+end
+
+return slurm.SUCCESS

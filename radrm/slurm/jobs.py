@@ -1,0 +1,146 @@
+"""What Slurm says of the jobs of the partition, with what their steps have written there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from radrm.config import SlurmConfig
+from radrm.errors import Refused
+from radrm.host.slurm.programs import SlurmRefused, run
+from radrm.slurm.comment import why_waiting
+from radrm.slurm.outer import shown
+
+_BETWEEN = "\x1f"
+_FORMAT = _BETWEEN.join(("%i", "%u", "%T", "%N", "%b", "%M", "%l", "%r", "%j", "%k"))
+_ASK_S = 30.0
+MOST_ROWS = 10_000
+
+UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED")
+
+REASONS = {
+    "Resources": "no node has so much free now; it starts when jobs there end",
+    "Priority": "jobs of higher priority are before it",
+    "Dependency": "it waits for another job (--after)",
+    "DependencyNeverSatisfied": "the job that it waits for has ended otherwise; cancel it: scancel",
+    "BeginTime": "it may not start before its begin time; after a requeue that is two minutes",
+    "JobHeldUser": "it is held; release it: scontrol release",
+    "JobHeldAdmin": "an administrator holds it",
+    "PartitionTimeLimit": "its time limit is above the partition's; lower --time",
+    "ReqNodeNotAvail": "a node that it needs is down, drained or reserved; see sinfo",
+    "BadConstraints": "no node of the partition can ever run it; ask for less",
+    "PartitionDown": "the partition is down; ask the administrator",
+    "PartitionInactive": "the partition is inactive; ask the administrator",
+    "AssocGrpGRES": "your account has its limit of GPU memory in use",
+    "QOSMaxJobsPerUserLimit": "you have as many running jobs as the QOS allows",
+    "launch failed requeued held": "its start failed on a node, so Slurm holds it; ask the "
+    "administrator, then: scontrol release",
+}
+"""What Slurm's reasons mean for users of a partition that shares GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """One job of the partition. `gpumem_mib`: what it asks for. `reason`: why it waits, for its
+    node or there for its GPU; None: it does not wait, or that is unknown."""
+
+    id: str
+    name: str
+    user: str
+    state: str
+    node: str | None
+    gpumem_mib: int | None
+    time: str
+    time_limit: str
+    reason: str | None
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+def listed(config: SlurmConfig, user: str | None = None) -> list[ClusterRow]:
+    """Return the jobs of the partition that have not ended. Raises `Refused`."""
+    words = ["--noheader", f"--partition={config.partition}", f"--format={_FORMAT}"]
+    if user is not None:
+        words.append(f"--user={user}")
+    lines = run("squeue", *words, timeout_s=_ASK_S).splitlines()[:MOST_ROWS]
+    rows = (line.split(_BETWEEN, 9) for line in lines)
+    return [_row(config.gres, *row) for row in rows if len(row) == 10]
+
+
+def _row(gres: str, *words: str) -> ClusterRow:
+    job, user, state, node, asked, time, limit, reason, name, comment = words
+    waits = why_waiting(comment) if state == "RUNNING" else reason
+    return ClusterRow(
+        job,
+        name,
+        user,
+        state if waits is None or state != "RUNNING" else "WAITING",
+        node or None,
+        gpumem_in(asked, gres),
+        time,
+        limit,
+        None if waits in (None, "None", "") else waits,
+    )
+
+
+def gpumem_in(text: str, gres: str) -> int | None:
+    """Return the MiB in what a job asks of GRES, as `gres:gpumem:6144` or `gpumem=6G`."""
+    found = re.search(rf"(?:^|[:,/]){re.escape(gres)}[:=](\d+)([KMGT]?)", text)
+    if found is None:
+        return None
+    return int(found[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
+
+
+def explained(job_id: str, config: SlurmConfig) -> dict[str, str]:
+    """Return what Slurm says of one job, in words for users. Raises `Refused`."""
+    found = the_job(job_id)
+    asked = gpumem_in(found.get("TresPerNode", ""), config.gres)
+    state, reason = found.get("JobState", "unknown"), found.get("Reason", "None")
+    lines = {
+        "job": f"{job_id} ({found.get('JobName', '')}), of {found.get('UserId', '').split('(')[0]}",
+        "state": state,
+        "partition": found.get("Partition", ""),
+    }
+    if asked is not None:
+        lines["asks for"] = f"{asked} MiB of GPU memory ({config.gres})"
+    waits = why_waiting(found.get("Comment", ""))
+    if found.get("BatchHost"):
+        lines["node"] = found["BatchHost"]
+    if state == "RUNNING" and waits is not None:
+        lines["waits there"] = waits
+        lines["see"] = f"radrm status, on {lines['node']}" if "node" in lines else "radrm status"
+    elif reason not in ("None", "") and state != "RUNNING":
+        meaning = REASONS.get(reason)
+        lines["why"] = reason if meaning is None else f"{reason}: {meaning}"
+    if found.get("Restarts", "0") != "0":
+        lines["started again"] = f"{found['Restarts']} times"
+    if found.get("StdOut"):
+        lines["log"] = found["StdOut"]
+    return lines
+
+
+def the_job(job_id: str) -> dict[str, str]:
+    """Return what `scontrol show job` says of a job. Raises `Refused`."""
+    if not re.fullmatch(r"[0-9]{1,10}(_[0-9]{1,7})?", job_id):
+        raise Refused(f"{job_id[:40]!r} is no number of a Slurm job; see radrm status --cluster")
+    try:
+        return shown(job_id)
+    except SlurmRefused as error:
+        if "Invalid job id" in str(error):
+            raise Refused(
+                f"Slurm does not know job {job_id}, or has forgotten it after its end; see: "
+                f"sacct -j {job_id}"
+            ) from None
+        raise
+
+
+def log_of(job_id: str, stderr: bool) -> str:
+    """Return the path of a job's log. Raises `Refused`."""
+    found = the_job(job_id)
+    path = found.get("StdErr" if stderr else "StdOut", "")
+    if not path.startswith("/"):
+        raise Refused(f"Slurm names no log of job {job_id}")
+    return path

@@ -1,0 +1,72 @@
+"""The lines for Slurm's own configuration: `radrm slurm setup`. It writes nothing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from importlib.resources import files
+
+from radrm.config import SlurmConfig
+from radrm.core.units import parse_mib, show_seconds
+
+LUA_VERSION = 1
+"""Of job_submit.lua; it is in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node of the partition, by Slurm's name or range of names, and the MiB of all its GPUs."""
+
+    name: str
+    gpumem_mib: int
+
+
+def slurm_conf(config: SlurmConfig, nodes: list[ClusterNode]) -> str:
+    """Return the lines for slurm.conf."""
+    named = ",".join(node.name for node in nodes)
+    own = "\n".join(
+        f"NodeName={node.name} Gres={config.gres}:{node.gpumem_mib}   # and what it has already"
+        for node in nodes
+    )
+    return f"""\
+# The GPU memory of each node is counted, so that Slurm chooses the node; radrm there the GPU.
+# Where a line exists already, add to it: GresTypes=gpu,{config.gres}
+GresTypes={config.gres}
+{own}
+# Several jobs on a node, each with its CPUs and host memory. Without DefMemPerCPU each job would
+# take all of a node's memory, and be alone there.
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=4096
+PartitionName={config.partition} Nodes={named} OverSubscribe=FORCE:64 MaxNodes=1 State=UP
+# The step gives a job back that waits for its GPU for {show_seconds(config.local_wait_s)}.
+JobRequeue=1
+# Slurm waits 3 s for more jobs before it starts one, unless it is told not to.
+SchedulerParameters=batch_sched_delay=0
+# A partition's rules (job_submit.lua lies beside slurm.conf).
+JobSubmitPlugins=lua
+# What a job has used of its GPUs is in its comment; with slurmdbd, sacct and radrm report keep it.
+AccountingStoreFlags=job_comment
+"""
+
+
+def gres_conf(config: SlurmConfig, nodes: list[ClusterNode]) -> str:
+    """Return the lines for gres.conf."""
+    return "".join(
+        f"NodeName={node.name} Name={config.gres} Count={node.gpumem_mib} Flags=CountOnly\n"
+        for node in nodes
+    )
+
+
+def job_submit_lua(config: SlurmConfig) -> str:
+    """Return job_submit.lua with the names and amounts of the configuration."""
+    text = files("radrm.slurm").joinpath("job_submit.lua").read_text("utf-8")
+    known = {
+        "PARTITION": config.partition,
+        "GRES": config.gres,
+        "DEFAULT_MIB": str(parse_mib(config.default_gpumem)),
+        "WAIT_MIN": str(math.ceil(config.local_wait_s / 60)),
+    }
+    for name, value in known.items():
+        text = text.replace(f"@{name}@", value)
+    return text

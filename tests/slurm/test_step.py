@@ -1,0 +1,192 @@
+"""`radrm slurm-step` under a real Slurm: jobs of a node's daemon run in Slurm's steps."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
+from radrm.host.processes.procfs import read_stat
+from tests.daemon.harness import DaemonHome
+from tests.slurm.cluster import Cluster
+from tests.waiting import wait_until
+
+NODE = "g1"
+HERE = ("-w", NODE, "--gres=gpumem:4096")
+UP = 'echo up\nwhile [ ! -e "$0.end" ]; do sleep 0.05; done'
+"""A job that runs until it is ended."""
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster) -> Iterator[DaemonHome]:
+    prepare(cluster)
+    yield cluster.daemon(NODE, [each.replace("%n", NODE) for each in OF_NODES], scale=20.0)
+
+
+def job_of(home: DaemonHome, job: int) -> dict[str, Any] | None:
+    """What the daemon says of the last run of a Slurm job."""
+    found = [d for d in home.json("status", "--all") if f":{job}." in (d["outer"] or "")]
+    return found[-1] if found else None
+
+
+def submit(cluster: Cluster, body: str, *options: str) -> int:
+    return cluster.sbatch(through_radrm(body, "--gpu-memory=4G", *options), *HERE)
+
+
+def runs(home: DaemonHome, job: int) -> dict[str, Any]:
+    def up() -> dict[str, Any] | None:
+        found = job_of(home, job)
+        return found if found is not None and found["state"] == "RUNNING" else None
+
+    found = wait_until(up, f"job {job} to run")
+    assert found is not None
+    return found
+
+
+def ended(home: DaemonHome, job: int) -> dict[str, Any]:
+    def over() -> dict[str, Any] | None:
+        found = job_of(home, job)
+        return found if found is not None and found["ended_at"] is not None else None
+
+    found = wait_until(over, f"the end of job {job}")
+    assert found is not None
+    return found
+
+
+def step_of(cluster: Cluster, job: int) -> int:
+    """The pid of a job's step."""
+    for pid in cluster.step_processes(NODE):
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read()
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            own = f"SLURM_JOB_ID={job}".encode() in file.read().split(b"\0")
+        if own and b"slurm-step" in words:
+            return pid
+    raise AssertionError(f"job {job} has no step")
+
+
+def test_a_job_runs_in_its_step_on_the_gpu_that_the_daemon_gives(
+    cluster: Cluster, home: DaemonHome
+) -> None:
+    job = submit(cluster, 'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID $RADRM_ATTEMPT"; exit 3')
+    assert cluster.wait(job) == ("FAILED", "3:0")
+    document = ended(home, job)
+    assert cluster.output(job).split() == [*document["devices"], str(job), "1"]
+    assert (document["state"], document["exit_code"]) == ("FAILED", 3)
+    said = wait_until(lambda: cluster.scontrol("-o", "show", "job", str(job)), "the job")
+    assert said and "Comment=radrm:gpu_s=" in said
+
+
+def test_a_signal_that_kills_the_job_is_what_slurm_sees(cluster: Cluster, home: DaemonHome) -> None:
+    job = submit(cluster, "kill -9 $$")
+    assert cluster.wait(job) == ("FAILED", "0:9")
+    assert ended(home, job)["exit_code"] == 137
+
+
+def test_after_out_of_memory_the_step_runs_the_next_attempt(
+    cluster: Cluster, home: DaemonHome
+) -> None:
+    died = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    job = submit(
+        cluster, f'if [ $RADRM_ATTEMPT = 1 ]; then echo "{died}" >&2; exit 1; fi\necho second'
+    )
+    assert cluster.wait(job) == ("COMPLETED", "0:0")
+    assert cluster.output(job).splitlines() == [died, "second"]
+    document = ended(home, job)
+    assert (document["attempts"], document["oom_count"]) == (2, 1)
+
+
+def test_scancel_ends_a_running_job_as_cancelled(cluster: Cluster, home: DaemonHome) -> None:
+    job = submit(cluster, UP, "--retries=2", "--requeue")
+    runs(home, job)
+    cluster.run("scancel", str(job))
+    document = ended(home, job)
+    assert (document["state"], document["attempts"]) == ("CANCELLED", 1)
+    assert document["reason"] == f"Slurm has cancelled job {job}"
+    assert cluster.wait(job)[0] == "CANCELLED"
+
+
+def test_scancel_ends_a_waiting_job(cluster: Cluster, home: DaemonHome) -> None:
+    held = submit(cluster, UP, "--hold")
+    alone = submit(cluster, UP, "--gpus=2", "--collocation=exclusive")
+    runs(home, alone)
+    waits = submit(cluster, "echo never", "--gpus=2")
+    wait_until(lambda: job_of(home, waits), "it to wait")
+    cluster.run("scancel", str(waits))
+    document = ended(home, waits)
+    assert (document["state"], document["started_at"]) == ("CANCELLED", None)
+    cluster.run("scancel", str(alone), str(held))
+    assert cluster.wait(waits)[0] == "CANCELLED"
+
+
+def test_a_requeue_by_slurm_ends_this_run_for_good(cluster: Cluster, home: DaemonHome) -> None:
+    job = submit(cluster, UP, "--requeue")
+    runs(home, job)
+    cluster.scontrol("requeue", str(job))
+    document = ended(home, job)
+    assert document["state"] == "CANCELLED" and "runs job" in document["reason"]
+    assert cluster.wait_state(job, "PENDING")["Restarts"] == "1"
+    cluster.run("scancel", str(job))
+
+
+def test_without_its_step_a_job_is_lost_and_nothing_of_it_runs(
+    cluster: Cluster, home: DaemonHome
+) -> None:
+    job = submit(cluster, f"echo $$ > {cluster.work}/lost.pid\n{UP}", "--requeue")
+    runs(home, job)
+    pid = int(wait_until((cluster.work / "lost.pid").read_text, "its pid") or 0)
+    os.kill(step_of(cluster, job), signal.SIGKILL)
+    document = ended(home, job)
+    assert (document["state"], document["outcome"]) == ("FAILED", "lost")
+    left = read_stat(pid)
+    assert document["attempts"] == 1 and (left is None or left.dead)
+    assert cluster.wait(job) == ("FAILED", "0:9")
+
+
+def test_jobs_run_on_and_end_rightly_while_the_daemon_is_dead(
+    cluster: Cluster, home: DaemonHome
+) -> None:
+    after = submit(cluster, f"echo up; until [ -e {cluster.work}/go ]; do sleep 0.05; done; exit 7")
+    stops = submit(cluster, UP)
+    runs(home, after), runs(home, stops)
+    home.kill()
+    cluster.run("scancel", str(stops))
+    (cluster.work / "go").touch()
+    wait_until(lambda: job_of_step_is_over(cluster, stops), "the step to end its job")
+    home.start()
+    assert cluster.wait(after) == ("FAILED", "7:0")
+    assert (ended(home, after)["state"], ended(home, after)["exit_code"]) == ("FAILED", 7)
+    assert ended(home, stops)["state"] == "CANCELLED"
+
+
+def job_of_step_is_over(cluster: Cluster, job: int) -> bool:
+    return cluster.job(job)["JobState"] == "CANCELLED"
+
+
+def test_a_signal_to_the_batch_script_reaches_the_job(cluster: Cluster, home: DaemonHome) -> None:
+    job = submit(cluster, f"trap 'echo got it; exit 5' USR1\n{UP}")
+    runs(home, job)
+    wait_until(lambda: "up" in cluster.output(job), "its trap")
+    cluster.run("scancel", "-b", "-s", "USR1", str(job))
+    assert cluster.wait(job) == ("FAILED", "5:0")
+    assert "got it" in cluster.output(job)
+
+
+def test_arguments_reach_the_script(cluster: Cluster, home: DaemonHome) -> None:
+    place = cluster.work / "args.sh"
+    place.write_text(through_radrm('echo "[$1] [$2]"', "--gpu-memory=1G"))
+    done = cluster.run(
+        "sbatch", "--parsable", *HERE, f"--output={cluster.work}/%A.out", str(place), "--lr", "a b"
+    )
+    job = int(done.stdout)
+    assert cluster.wait(job) == ("COMPLETED", "0:0")
+    assert cluster.output(job) == "[--lr] [a b]\n"
+
+
+def test_outside_a_slurm_job_it_says_how_to_submit(home: DaemonHome) -> None:
+    done = home.radrm("slurm-step", "job.sh")
+    assert done.returncode == 2 and "sbatch -p PARTITION FILE" in done.stderr
