@@ -9,9 +9,6 @@ from importlib.resources import files
 from radrm.config import SlurmConfig
 from radrm.core.units import parse_mib, show_seconds
 
-LUA_VERSION = 1
-"""Of job_submit.lua; it is in the file."""
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:

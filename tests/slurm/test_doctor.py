@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from radrm.host.slurm.job_submit import MARK
+from radrm.config import SlurmConfig
+from radrm.slurm.setup import job_submit_lua
 from tests.slurm.cluster import Cluster
 
 pytestmark = pytest.mark.daemon
@@ -39,5 +40,5 @@ def test_a_cluster_and_the_daemon_of_a_node(cluster: Cluster) -> None:
     judged = [name for name, each in found.items() if each["level"] != "ok"]
     assert judged == ["job_submit.lua", "ProctrackType", "accounting"]
     assert found["GPU memory"]["finding"] == "g1 has gpumem:81920, and its GPUs have 81920 MiB"
-    cluster.lua.write_text(f"{MARK}\n{cluster.lua.read_text()}")
+    cluster.lua.write_text(job_submit_lua(SlurmConfig()))
     assert findings(cluster, "g2")["job_submit.lua"]["level"] == "ok"

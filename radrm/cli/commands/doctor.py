@@ -20,7 +20,7 @@ from radrm.host.health.finding import Check, Finding, Level, run_checks
 from radrm.host.health.slurm.checks import Asked, slurm_checks
 from radrm.host.slurm.programs import run
 from radrm.host.storage.paths import Paths
-from radrm.slurm.settings import daemon_paths, slurm_config
+from radrm.slurm.settings import cluster_config, daemon_paths
 
 
 def doctor(
@@ -60,7 +60,7 @@ def doctor(
 
 def _of_slurm() -> Iterator[Check]:
     """The checks of the cluster. Raises `BadConfig`."""
-    config = slurm_config(os.environ)
+    config = cluster_config(os.environ).slurm
 
     def places(node: str) -> tuple[Paths, ...]:
         return daemon_paths(config, {**os.environ, "SLURMD_NODENAME": node}, os.getuid())

@@ -221,7 +221,8 @@ def test_the_daemon_answers_every_command_that_answers_at_once(
         assert code in (0, 1), f"{where}: radrm {shlex.join(words)}: {code}\n{said}"
         done += not code
         refused += code and said.startswith("radrm: ")
-    assert done + refused >= len(asked) - 3, "exit code 1 comes with a reason, but for `doctor`"
+    doctors = sum(words[0] == "doctor" for words in asked)
+    assert done + refused >= len(asked) - doctors, "exit code 1 has a reason, but for `doctor`"
     assert done > 0.6 * len(asked)
 
 

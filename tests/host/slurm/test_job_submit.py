@@ -1,24 +1,30 @@
-"""The mark in a `job_submit.lua`: found on any line, and only where it is whole."""
+"""The rules of radrm in a `job_submit.lua`: found in what setup prints, and among other rules."""
 
 from __future__ import annotations
 
 import pytest
 
-from radrm.host.slurm.job_submit import FORMAT, MARK, format_of
+from radrm.config import SlurmConfig
+from radrm.host.slurm.job_submit import VERSION, Rules, rules_of
+from radrm.slurm.setup import job_submit_lua
+
+PRINTED = job_submit_lua(SlurmConfig(partition="beside", gres="vram"))
+
+
+def test_what_setup_prints_has_the_version_and_the_names() -> None:
+    assert rules_of(PRINTED) == Rules(VERSION, "beside", "vram")
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (MARK, FORMAT),
-        (f"-- rules of the site\n  {MARK}  \nreturn slurm.SUCCESS\n", FORMAT),
-        ("-- radrm job_submit rules, format 7\r\n", 7),
-        ("-- radrm job_submit rules, format ٣\n", None),
-        (f"print('{MARK}')", None),
-        (f"{MARK}.1", None),
+        (f"-- rules of the site\r\n{PRINTED}", Rules(VERSION, "beside", "vram")),
+        (PRINTED.replace(f"version = {VERSION}", "version = 77"), Rules(77, "beside", "vram")),
+        (PRINTED.replace("local RADRM", "-- local RADRM"), None),
+        (PRINTED.replace(f"version = {VERSION}", "version = ٣"), None),
         ("return slurm.SUCCESS", None),
         ("", None),
     ],
 )
-def test_the_format_of_a_script(text: str, found: int | None) -> None:
-    assert format_of(text) == found
+def test_the_rules_of_a_script(text: str, found: Rules | None) -> None:
+    assert rules_of(text) == found

@@ -79,7 +79,7 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
         yield from _of_partition(asked, config, partition, members)
     yield Check("JobRequeue", lambda: cluster.requeue(config))
     yield Check("batch_sched_delay", lambda: cluster.start_delay(config))
-    yield Check("job_submit.lua", lambda: cluster.job_submit(config, own))
+    yield Check("job_submit.lua", lambda: cluster.job_submit(config, own, asked.config.gres))
     yield Check("ProctrackType", lambda: cluster.processes(config))
     yield Check("accounting", lambda: cluster.accounting(config))
     for _, members in found:

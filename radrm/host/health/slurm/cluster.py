@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from radrm.host.health.finding import Finding, ok, warn
 from radrm.host.health.slurm.facts import Partition, value
-from radrm.host.slurm.job_submit import FORMAT, NAME, format_of
+from radrm.host.slurm.job_submit import NAME, VERSION, rules_of
 
 OLDEST = "22.05"
 """The oldest Slurm that radrm supports."""
@@ -20,7 +20,7 @@ _DEFAULT_DELAY_S = 3
 _MOST_READ = 1 << 20
 _SET = "in slurm.conf set"
 _THEN = "then: scontrol reconfigure"
-_PRINT = f"print it with radrm slurm setup, and put it beside slurm.conf as {NAME}"
+_PRINT = f"print it: radrm slurm setup --only {NAME}"
 
 Fields = Mapping[str, str]
 
@@ -121,7 +121,7 @@ def processes(config: Fields) -> Finding:
     return ok(name, "a job's processes are in a control group, so none runs on after its end")
 
 
-def job_submit(config: Fields, partition: str) -> Finding:
+def job_submit(config: Fields, partition: str, gres: str) -> Finding:
     """Whether slurmctld runs this radrm's rules for the partition.
 
     The file is on the controller. Where it cannot be read here, only the plugin is known.
@@ -132,21 +132,24 @@ def job_submit(config: Fields, partition: str) -> Finding:
             f"JobSubmitPlugins has no lua: a script that plain sbatch -p {partition} submits runs"
             " without radrm, on GPUs that it was not given"
         )
-        return warn(NAME, plain, f"{_PRINT}, and set JobSubmitPlugins=lua, {_THEN}")
+        return warn(NAME, plain, f"{_PRINT}; set JobSubmitPlugins=lua, {_THEN}")
     place = os.path.join(os.path.dirname(value(config, "SLURM_CONF")), NAME)
     try:
-        found = format_of(_read(place))
+        rules = rules_of(_read(place))
     except OSError as error:
         why = f"{place}: {error.strerror}"
         return ok(NAME, f"JobSubmitPlugins has lua; its file cannot be read here ({why})")
-    if found is None:
-        other = f"{place} has no rules of radrm for partition {partition}"
-        return warn(NAME, other, f"add what radrm slurm setup prints for {NAME}")
-    if found != FORMAT:
-        aged = f"{place} has rules of format {found}, and this radrm has format {FORMAT}"
-        newer = found > FORMAT
-        step = "install the newer radrm here" if newer else _PRINT
-        return warn(NAME, aged, step)
+    if rules is None:
+        other = f"{place} has no rules of radrm, so plain scripts run without radrm"
+        return warn(NAME, other, _PRINT)
+    if rules.version != VERSION:
+        aged = f"{place} has version {rules.version} of the rules, and this radrm {VERSION}"
+        newer = rules.version > VERSION
+        return warn(NAME, aged, "install the newer radrm here" if newer else _PRINT)
+    if (rules.partition, rules.gres) != (partition, gres):
+        others = f"its rules are for partition {rules.partition} and {rules.gres}"
+        own = f"the configuration says {partition} and {gres}"
+        return warn(NAME, f"{others}; {own}", f"correct [slurm] in the configuration, or {_PRINT}")
     return ok(NAME, f"{place} has the rules of this radrm")
 
 

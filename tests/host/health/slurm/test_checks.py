@@ -70,3 +70,10 @@ def test_a_node_without_a_daemon(tmp_path: Path) -> None:
     off = found(Said(), tmp_path, "server", SlurmConfig(node="g2"))
     assert levels(off, "fail") == ["this server"]
     assert "daemon" not in off
+
+
+def test_a_partition_without_nodes(tmp_path: Path) -> None:
+    findings = found(Said(changed=(("Nodes=g[1-3]", "Nodes=(null)"),)), tmp_path)
+    assert levels(findings, "fail") == ["partition"]
+    assert findings["partition"].finding == "shared has no node"
+    assert not {"OverSubscribe", "this server"} & set(findings)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from radrm.config import SlurmConfig
 from radrm.host.health.slurm import cluster, nodes
-from radrm.host.slurm.job_submit import FORMAT, MARK
+from radrm.host.health.slurm.facts import fields_of
+from radrm.slurm.setup import ClusterNode, job_submit_lua, slurm_conf
 from tests.host.health.judging import gpu, judged
 from tests.host.health.slurm.said import facts
 
@@ -54,6 +56,8 @@ def test_settings(
     judged(getattr(cluster, check)(config), level, *words)
 
 
+LUA = job_submit_lua(SlurmConfig())
+
 DEFAULT = "DefMemPerCPU            = 100"
 UNSET = "DefMemPerNode           = UNLIMITED"
 OF_PARTITION = "DefMemPerNode=UNLIMITED"
@@ -86,9 +90,11 @@ def test_oversubscription(found: str, level: str) -> None:
 @pytest.mark.parametrize(
     ("text", "level", "words"),
     [
-        (MARK, "ok", ["rules of this radrm"]),
-        (MARK.replace(str(FORMAT), str(FORMAT + 1)), "warn", ["newer radrm"]),
-        (MARK.replace(str(FORMAT), "0"), "warn", ["format 0", "radrm slurm setup"]),
+        (LUA, "ok", ["rules of this radrm"]),
+        (LUA.replace("version = 1", "version = 999"), "warn", ["version 999", "newer radrm"]),
+        (LUA.replace("version = 1", "version = 0"), "warn", ["version 0", "radrm slurm setup"]),
+        (LUA.replace('= "shared"', '= "other"'), "warn", ["partition other", "says shared"]),
+        (LUA.replace('= "gpumem"', '= "vram"'), "warn", ["vram", "says shared and gpumem"]),
         ("return slurm.SUCCESS", "warn", ["no rules of radrm", "radrm slurm setup"]),
         (None, "ok", ["cannot be read here", "No such file"]),
     ],
@@ -97,18 +103,23 @@ def test_the_script(text: str | None, level: str, words: list[str], tmp_path: Pa
     if text is not None:
         (tmp_path / "job_submit.lua").write_text(text)
     config, _, _ = facts(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
-    judged(cluster.job_submit(config, "shared"), level, *words)
+    judged(cluster.job_submit(config, "shared", "gpumem"), level, *words)
 
 
 def test_a_script_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "job_submit.lua")
     config, _, _ = facts(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
-    judged(cluster.job_submit(config, "shared"), "ok", "it is not a file")
+    judged(cluster.job_submit(config, "shared", "gpumem"), "ok", "it is not a file")
 
 
 def test_no_plugin_for_the_script() -> None:
     config, _, _ = facts(("JobSubmitPlugins        = lua", "JobSubmitPlugins = all_partitions"))
-    judged(cluster.job_submit(config, "shared"), "warn", "sbatch -p shared", "JobSubmitPlugins=lua")
+    judged(
+        cluster.job_submit(config, "shared", "gpumem"),
+        "warn",
+        "sbatch -p shared",
+        "JobSubmitPlugins=lua",
+    )
 
 
 def test_the_partition() -> None:
@@ -175,3 +186,23 @@ def test_the_memory_of_this_node(total_mib: int, level: str, words: list[str]) -
 def test_long_lists_are_cut() -> None:
     assert nodes.listed(list("abcd")) == "a, b, c, d"
     assert nodes.listed(list("abcdef")) == "a, b, c, d and 2 more"
+
+
+def test_what_setup_prints_has_no_fault() -> None:
+    text = slurm_conf(SlurmConfig(), [ClusterNode("g[1-3]", 81920)])
+    recorded, partition, members = facts()
+    config = {
+        "SLURM_CONF": recorded["SLURM_CONF"],
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        **fields_of(line for line in text.splitlines() if not line.startswith("#")),
+    }
+    for finding in (
+        cluster.host_memory(config, partition),
+        cluster.requeue(config),
+        cluster.start_delay(config),
+        cluster.accounting(config),
+        cluster.job_submit(config, "shared", "gpumem"),
+        nodes.counted(config, "gpumem", members),
+    ):
+        judged(finding, "ok")
+    assert " OverSubscribe=FORCE:" in text
