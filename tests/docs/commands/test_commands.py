@@ -50,7 +50,7 @@ OTHERS = {
     **dict.fromkeys(("apt", "apt-get", "dpkg", "systemctl", "loginctl"), "changes the system"),
     **dict.fromkeys(("pip", "pipx", "uv", "git"), "asks other servers"),
     **dict.fromkeys(("nvidia-smi", "dcgmi"), "needs a GPU"),
-    **dict.fromkeys(("sacct", "sbatch", "squeue"), "needs Slurm"),
+    **dict.fromkeys(("sacct", "sbatch", "scancel", "squeue"), "needs Slurm"),
     **dict.fromkeys(("nginx", "prometheus", "promtool", "curl", "ssh"), "needs a server"),
     **dict.fromkeys(
         ("docker", "podman", "apptainer", "vllm", "apprise", "claude"), "is not installed"

@@ -1,0 +1,142 @@
+"""A cluster as its users and administrators meet it: job_submit.lua, and `--cluster`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from benchmarks.cluster.place import OF_NODES, prepare
+from radrm.config import SlurmConfig
+from radrm.slurm.setup import job_submit_lua
+from tests.daemon.harness import DaemonHome
+from tests.slurm.cluster import Cluster
+from tests.slurm.conftest import need_slurm
+
+NODE = "g1"
+Radrm = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    """A cluster whose partition has the rules that `radrm slurm setup` prints."""
+    need_slurm()
+    place = Cluster(lua=job_submit_lua(SlurmConfig()))
+    try:
+        place.start()
+        prepare(place)
+        yield place
+    finally:
+        place.stop()
+
+
+@pytest.fixture(scope="module")
+def home(site: Cluster) -> DaemonHome:
+    return site.daemon(NODE, [each.replace("%n", NODE) for each in OF_NODES], scale=20.0)
+
+
+@pytest.fixture(scope="module")
+def radrm(site: Cluster, home: DaemonHome) -> Radrm:
+    """Commands on a login node: no daemon is theirs."""
+    for node in ("g2", "g3"):
+        site.scontrol("update", f"NodeName={node}", "State=DRAIN", "Reason=test")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "radrm.cli.main", *words],
+            env={**site.env, "HOME": str(site.work)},
+            cwd=site.work,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def test_an_unchanged_script_shares_a_gpu(site: Cluster, radrm: Radrm, home: DaemonHome) -> None:
+    job = site.sbatch("#!/usr/bin/python3\nimport os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])\n")
+    assert site.wait(job) == ("COMPLETED", "0:0")
+    (document,) = [d for d in home.json("status", "--all") if f":{job}." in (d["outer"] or "")]
+    assert site.output(job).split() == document["devices"]
+    assert "gpumem:6144" in site.job(job)["TresPerNode"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-N2",), "jobs of one node"),
+        (("--gres=gpumem:999999999",), "Requested node configuration is not available"),
+        (("-p", "nowhere"), "invalid partition"),
+    ],
+)
+def test_refusals(site: Cluster, words: tuple[str, ...], said: str) -> None:
+    done = site.submit("echo", *words)
+    assert done.returncode == 1 and said in done.stderr
+
+
+def test_a_job_file_goes_to_the_cluster_and_its_code_comes_back(
+    site: Cluster, radrm: Radrm, home: DaemonHome
+) -> None:
+    (site.work / "train.rad").write_text(
+        '#!/bin/bash\n#RAD --gpu-memory=5G --time=10m\necho "$A $RADRM_JOB_NAME"; exit 4\n'
+    )
+    done = radrm("submit", "--cluster", "--env=A=b 'c'", "--wait", "train.rad")
+    assert done.returncode == 4, done.stderr
+    assert "asks for 7.0G of GPU memory (declared)" in done.stdout
+    number = done.stdout.split()[3]
+    assert radrm("logs", "--cluster", number).stdout == "b 'c' train\n"
+    explained = radrm("explain", "--cluster", number).stdout
+    assert "FAILED" in explained and "7168 MiB" in explained
+    assert home.json("status", "--all")[-1]["time_limit_s"] == 600
+
+
+def test_the_queue_says_why_a_job_waits_for_its_gpu(
+    site: Cluster, radrm: Radrm, home: DaemonHome
+) -> None:
+    radrm("submit", "--cluster", "--gpu-memory=1G", "--hold", "--name=held", "--", "true")
+    rows = json.loads(radrm("status", "--cluster", "--json").stdout)
+    (held,) = [row for row in rows if row["name"] == "held"]
+    assert (held["state"], held["reason"], held["gpumem_mib"]) == ("PENDING", "JobHeldUser", 3072)
+    assert "it is held" in radrm("explain", "--cluster", held["id"]).stdout
+    assert "held" in radrm("status", "--cluster").stdout
+    site.run("scancel", held["id"])
+
+
+def test_slurms_own_words_reach_the_user(site: Cluster, radrm: Radrm) -> None:
+    done = radrm("submit", "--cluster", "--gpu-memory=400G", "--", "true")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "radrm: sbatch: error: Batch job submission failed: Requested node configuration is not "
+        "available\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("explain", "--cluster", "99999"), 1, "Slurm does not know job 99999"),
+        (("logs", "--cluster", "x;y"), 1, "is no number of a Slurm job"),
+        (("status", "--cluster", "--all"), 2, "--cluster goes with"),
+    ],
+)
+def test_mistakes_are_one_line(radrm: Radrm, words: tuple[str, ...], code: int, said: str) -> None:
+    done = radrm(*words)
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert said in done.stderr
+
+
+def test_without_slurm_it_says_what_is_missing(
+    radrm: Radrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from radrm.errors import Refused
+    from radrm.host.slurm import programs
+
+    monkeypatch.setattr(programs, "_PLACES", ())
+    with pytest.raises(Refused, match="sbatch is not installed here"):
+        programs.program("sbatch", path=os.path.dirname(__file__))

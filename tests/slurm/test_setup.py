@@ -1,0 +1,132 @@
+"""The lines for Slurm's configuration, and the rules of job_submit.lua.
+
+The rules run in Debian's Lua with tables that stand in for Slurm's; `test_commands.py` has a real
+Slurm run them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from radrm.config import SlurmConfig
+from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
+from radrm.slurm.wrapped import FIRST, unwrap
+
+CONFIG = SlurmConfig(partition="gpus", gres="vram", default_gpumem="5G", local_wait_s=600)
+NODES = [ClusterNode("g[1-2]", 81920), ClusterNode("h1", 40960)]
+LUA = shutil.which("lua5.3") or shutil.which("lua5.4") or shutil.which("lua")
+NO_VAL = 4294967294
+
+STAND_IN = """
+slurm = { SUCCESS = 0, ERROR = -1, NO_VAL = 4294967294, said = "" }
+function slurm.log_user(text) slurm.said = slurm.said .. text end
+"""
+SHOW = """
+local function quoted(text) return '"' .. text:gsub('[%c"\\\\]', function(c)
+   return string.format("\\\\u%04x", c:byte()) end) .. '"' end
+local parts = {'"code":' .. code, '"said":' .. quoted(slurm.said)}
+for key, value in pairs(job) do
+   parts[#parts + 1] = quoted(key) .. ":" ..
+      (type(value) == "string" and quoted(value) or tostring(value))
+end
+print("{" .. table.concat(parts, ",") .. "}")
+"""
+
+
+def decided(call: str = "slurm_job_submit(job, {}, 1000)", **job: Any) -> dict[str, Any]:
+    """What the rules make of a job, and what they say."""
+    if LUA is None:
+        pytest.skip("Lua is not installed (Debian: lua5.3)")
+    fields = {"partition": "gpus", "script": "#!/bin/sh\necho\n", "min_nodes": NO_VAL, **job}
+    table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in fields.items() if v is not None)
+    rules = job_submit_lua(CONFIG).replace("\nreturn slurm.SUCCESS\n", "\n")
+    text = f"{STAND_IN}\n{rules}\nlocal job = {{ {table} }}\nlocal code = {call}\n{SHOW}"
+    done = subprocess.run([LUA, "-"], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_script_runs_through_the_step_and_asks_for_the_default() -> None:
+    found = decided()
+    assert found["code"] == 0 and found["requeue"] == 1
+    assert found["tres_per_node"] == "gres:vram:5120"
+    assert found["script"].startswith(FIRST + "\n")
+    assert unwrap(found["script"]) == ("#!/bin/sh\necho\n", {})
+
+
+def test_its_time_limit_counts_from_its_real_start() -> None:
+    found = decided(time_limit=120)
+    assert found["time_limit"] == 130
+    assert unwrap(found["script"])[1] == {"time": "7200"}
+    assert unwrap(decided(time_limit=NO_VAL)["script"])[1] == {}
+
+
+def test_what_runs_through_the_step_already_stays() -> None:
+    script = f"{FIRST}\necho\n"
+    found = decided(script=script, time_limit=120, tres_per_node="gres:vram:9")
+    assert (found["script"], found["time_limit"]) == (script, 120)
+    assert found["tres_per_node"] == "gres:vram:9"
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [("", "gres:vram:5120"), ("gres:fast:1", "gres:fast:1,gres:vram:5120"), ("vram=7", "vram=7")],
+)
+def test_the_default_is_added_to_what_was_asked(asked: str, given: str) -> None:
+    assert decided(tres_per_node=asked)["tres_per_node"] == given
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ({"tres_per_node": "gres:gpu:2"}, "--gres=vram:MIB"),
+        ({"tres_per_node": "gres:vram:5,gres:gpu:a100:1"}, "--gres=vram:MIB"),
+        ({"tres_per_job": "gres:gpu:1"}, "--gres=vram:MIB"),
+        ({"tres_per_task": "gres/gpu=1"}, "--gres=vram:MIB"),
+        ({"script": None}, "batch jobs only"),
+        ({"script": ""}, "batch jobs only"),
+        ({"min_nodes": 2}, "jobs of one node"),
+    ],
+)
+def test_what_does_not_fit_the_partition_is_refused(job: dict[str, Any], said: str) -> None:
+    found = decided(**job)
+    assert found["code"] == -1
+    assert found["said"].startswith("radrm: ") and said in found["said"]
+
+
+def test_other_partitions_are_left_alone() -> None:
+    found = decided(partition="whole", script=None, tres_per_node="gres:gpu:8", min_nodes=4)
+    assert found["code"] == 0 and "requeue" not in found
+
+
+@pytest.mark.parametrize(
+    ("job", "record", "code"),
+    [
+        ({"partition": None}, "gpus", 0),
+        ({"partition": None, "tres_per_node": "gres:gpu:1"}, "gpus", -1),
+        ({"partition": "gpus"}, "whole", -1),
+        ({"partition": "whole", "tres_per_node": "gres:gpu:1"}, "whole", 0),
+    ],
+)
+def test_a_change_must_not_lead_around_the_rules(
+    job: dict[str, Any], record: str, code: int
+) -> None:
+    call = f'slurm_job_modify(job, {{ partition = "{record}" }}, {{}}, 1000)'
+    assert decided(call, **job)["code"] == code
+
+
+def test_the_lines_name_what_the_configuration_names() -> None:
+    conf, gres = slurm_conf(CONFIG, NODES), gres_conf(CONFIG, NODES)
+    assert "PartitionName=gpus Nodes=g[1-2],h1 OverSubscribe=FORCE:64" in conf
+    assert "NodeName=g[1-2] Gres=vram:81920" in conf and "JobRequeue=1" in conf
+    assert gres.splitlines() == [
+        "NodeName=g[1-2] Name=vram Count=81920 Flags=CountOnly",
+        "NodeName=h1 Name=vram Count=40960 Flags=CountOnly",
+    ]
+    assert "@" not in job_submit_lua(CONFIG)
