@@ -150,6 +150,14 @@ Servers = Annotated[
         help="N such servers; jobs are distributed.",
     ),
 ]
+Dealer = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Who gives jobs to several servers: `hash`, or `gpumem`: a queue that counts GPU "
+        "memory, as Slurm's (docs/cluster.md).",
+    ),
+]
 Scenario = Annotated[
     int | None,
     typer.Option(

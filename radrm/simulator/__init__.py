@@ -21,5 +21,5 @@ The files, in the order in which they may import one another:
     elastic     jobs that get another size while they run (a folder)
     published   the published prototype's loop
     engine      simulates a trace: jobs in, a run out
-    servers     a run on many equal servers
+    servers     a run on many equal servers (a folder)
 """

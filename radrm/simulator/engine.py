@@ -73,7 +73,7 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
                 "the published loop has one server and one run time for each job; choose "
                 "fidelity radrm"
             )
-        if scenario.cpus is not None or any(map(_reports, jobs)):
+        if scenario.cpus is not None or any(map(needs_reports, jobs)):
             raise UsageError(
                 "the published loop has no CPUs, no progress, no checkpoints and one size for "
                 "each job, and the trace uses more; choose fidelity radrm"
@@ -89,7 +89,7 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
         if scenario.estimator == AUTO:
             auto = AutoEstimates(scenario.config, scenario.devices, jobs)
         kind = OwnLoop
-        if scenario.cpus is not None or any(map(_reports, jobs)):
+        if scenario.cpus is not None or any(map(needs_reports, jobs)):
             kind = ElasticLoop if any(job.elastic for job in jobs) else ReportingLoop
         loop = kind(scenario, rules, settings, tasks, history, auto)
     with _few_collections():
@@ -97,7 +97,7 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     return history.run(loop.world.device_runs())
 
 
-def _reports(job: TraceJob) -> bool:
+def needs_reports(job: TraceJob) -> bool:
     """Return whether a job uses CPUs, progress or checkpoints."""
     return bool(job.elastic or job.cpus or job.loss_k or job.report_s or job.can_save)
 

@@ -71,6 +71,10 @@ class History:
             at for at in range(len(self._jobs)) if at not in self._ended and at not in self._reasons
         ]
 
+    def attempts_of(self, job: int) -> Sequence[AttemptRun]:
+        """Return the attempts of a job that have ended."""
+        return self._attempts[job]
+
     def run(self, devices: tuple[DeviceRun, ...]) -> Run:
         return Run(
             jobs=tuple(

@@ -124,13 +124,16 @@ class OwnLoop:
         self._begin()
         self._drain()
         for at, task in enumerate(self._tasks):
-            self._world.at(task.job.submit_s, _Arrival(at))
+            self._world.at(task.job.submit_s, self._arrival(at))
         world = self._world
         while world.next_s is not None:
             self._on(world.advance())
             self._drain()
             self._watch_falls()
         self._end_stuck_jobs()
+
+    def _arrival(self, position: int) -> _Arrival:
+        return _Arrival(position)
 
     def _begin(self) -> None:
         """Read every device once; until then the core places no job on it."""

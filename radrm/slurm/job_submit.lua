@@ -1,3 +1,4 @@
+-- radrm job_submit rules, format 1
 --[[
   Slurm's job_submit plugin for the partition whose GPUs radrm shares. Put it beside slurm.conf as
   job_submit.lua, with JobSubmitPlugins=lua there. `radrm slurm setup` prints it with the names and
@@ -9,7 +10,6 @@
   default amount.
 ]]
 local RADRM = {
-   version = 1,
    partition = "@PARTITION@",
    gres = "@GRES@",
    default_mib = @DEFAULT_MIB@,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from radrm.config import SlurmConfig
+from radrm.host.slurm.job_submit import FORMAT, format_of
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
 from radrm.slurm.wrapped import FIRST, unwrap
 
@@ -130,3 +131,4 @@ def test_the_lines_name_what_the_configuration_names() -> None:
         "NodeName=h1 Name=vram Count=40960 Flags=CountOnly",
     ]
     assert "@" not in job_submit_lua(CONFIG)
+    assert format_of(job_submit_lua(CONFIG)) == FORMAT

@@ -41,6 +41,7 @@ from radrm.experiments.simulations.variants import (
     make_variant,
 )
 from radrm.policies import POLICIES
+from radrm.simulator.servers.dealing import HASH
 from radrm.simulator.traces.importers.andreas import Mix
 
 Estimators = Annotated[
@@ -69,6 +70,7 @@ def compare(
     objective: options.Objective = "completion",
     settings: options.Set = None,
     servers: options.Servers = 1,
+    dealer: options.Dealer = HASH,
     form: options.MixForm = "auto",
     profile: options.Profile = None,
     fill: options.FillTable = None,
@@ -116,6 +118,7 @@ def compare(
         known=options.known_names(known, duration_error),
         servers=servers,
         cpus=cpus,
+        dealer=dealer,
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)

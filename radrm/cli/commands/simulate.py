@@ -25,6 +25,7 @@ from radrm.experiments.simulations.variants import (
     make_variant,
 )
 from radrm.experiments.traces import save_trace
+from radrm.simulator.servers.dealing import HASH
 
 TraceFile = Annotated[
     str | None, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")
@@ -54,6 +55,7 @@ def simulate(
     seeds: options.Seeds = 1,
     settings: options.Set = None,
     servers: options.Servers = 1,
+    dealer: options.Dealer = HASH,
     form: options.MixForm = "auto",
     profile: options.Profile = None,
     fill: options.FillTable = None,
@@ -90,6 +92,7 @@ def simulate(
         *(gpus or options.USUAL_GPUS, order, planner, collocation, recovery, fidelity, seeds),
         *(settings or (), options.known_names(known, duration_error), servers),
         cpus=cpus,
+        dealer=dealer,
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)

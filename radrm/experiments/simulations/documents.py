@@ -22,6 +22,8 @@ def document(result: Result, left_out: int = 0) -> dict[str, Any]:
         "recovery": scenario.config.recovery,
         "fidelity": scenario.fidelity,
         "devices": len(scenario.devices) * result.variant.servers,
+        "servers": result.variant.servers,
+        "dealer": result.variant.dealer,
         "seeds": len(result.runs),
         "jobs": result.runs[0].jobs,
         "left_out": left_out,

@@ -23,7 +23,7 @@ from radrm.simulator.bounds import Bounds, bounds, drawn, mean_of
 from radrm.simulator.metrics import Metrics, metrics
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.servers import simulate_servers
+from radrm.simulator.servers.dealing import simulate_many
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import find_rule, make_costs
 
@@ -90,9 +90,9 @@ def _once(
     scenario = replace(variant.scenario, seed=task.seed)
     jobs = draws[task.seed % len(draws)]
     if pool is None:
-        run = simulate_servers(jobs, scenario, variant.servers)
+        run = simulate_many(jobs, scenario, variant.servers, variant.dealer)
     else:
-        run = simulate_servers(jobs, scenario, variant.servers, pool.map)
+        run = simulate_many(jobs, scenario, variant.servers, variant.dealer, pool.map)
     # All variants run the same jobs, so the bounds of a seed hold for all of them.
     limits = _limits(run, variant) if task.variant == 0 else None
     return metrics(run, _costs(scenario, jobs)), limits, run if task.whole else None

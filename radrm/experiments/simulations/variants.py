@@ -18,6 +18,7 @@ from radrm.host.storage.paths import system_mode
 from radrm.planners import PLANNERS
 from radrm.simulated.spec import parse_servers
 from radrm.simulator.scenario import FIDELITIES, Fidelity, Known, Life, Scenario
+from radrm.simulator.servers.dealing import HASH
 from radrm.wiring import find_rule, make_rules, make_settings, settings_of
 
 ALONE = "exclusive"
@@ -48,6 +49,7 @@ class Choices:
     servers: int = 1
     life: Life = field(default_factory=Life)
     cpus: float | None = None
+    dealer: str = HASH
 
 
 def configured() -> Config:
@@ -64,6 +66,7 @@ class Variant:
 
     scenario: Scenario
     servers: int = 1
+    dealer: str = HASH
 
     @property
     def policy(self) -> str:
@@ -116,7 +119,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
         life=life,
         cpus=choices.cpus,
     )
-    return Variant(scenario, choices.servers)
+    return Variant(scenario, choices.servers, choices.dealer)
 
 
 def _known(words: Iterable[str]) -> Known:

@@ -1,36 +1,33 @@
-"""The rules of radrm in a `job_submit.lua`, as `radrm slurm setup` prints them.
+"""The mark in a `job_submit.lua` by which its age is known.
 
-A site may have other rules in the same file. Only the beginning of radrm's table is read, so a
-site may change what follows it.
+`radrm slurm setup` prints the script with this mark, and `radrm doctor --slurm` looks for it. A
+site may have other rules in the same file, so the mark may be on any line.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 NAME = "job_submit.lua"
 """The name of the file; it lies beside slurm.conf."""
-VERSION = 1
-"""Of the rules that this radrm prints; the script has the same number."""
+FORMAT = 1
+"""Raise it when the rules of the script change."""
+MARK = f"-- radrm job_submit rules, format {FORMAT}"
+_MARK = re.compile(r"^\s*-- radrm job_submit rules, format (\d{1,6})\s*$", re.ASCII | re.MULTILINE)
 _NAMED = "[A-Za-z0-9_-]{1,64}"
 _TABLE = re.compile(
-    r"^local RADRM = \{\s*version = (\d{1,6}),"
-    rf'\s*partition = "({_NAMED})",\s*gres = "({_NAMED})",',
+    rf'^local RADRM = \{{\s*partition = "({_NAMED})",\s*gres = "({_NAMED})",',
     re.ASCII | re.MULTILINE,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Which version of the rules a script has, and the names in them."""
-
-    version: int
-    partition: str
-    gres: str
+def format_of(text: str) -> int | None:
+    """Return the format of radrm's rules in a script; None: it has none of them."""
+    found = _MARK.search(text)
+    return None if found is None else int(found[1])
 
 
-def rules_of(text: str) -> Rules | None:
-    """Return the rules of radrm in a script; None: it has none of them."""
+def names_of(text: str) -> tuple[str, str] | None:
+    """Return the partition and the GRES of radrm's rules in a script; None: they are not there."""
     found = _TABLE.search(text)
-    return None if found is None else Rules(int(found[1]), found[2], found[3])
+    return None if found is None else (found[1], found[2])

@@ -144,5 +144,7 @@ def test_every_command_and_option_is_offered() -> None:
     assert set(found("")) == set(COMMANDS)
     assert set(found("submit", "--")) >= {f"--{o.name}" for o in OPTIONS if o.available}
     for name in {*COMMANDS, *ALIASES}:
-        groups = {f"{name} {each}" for each in found(name, "") if name in ("mps", "config", "slurm")}
+        groups = {
+            f"{name} {each}" for each in found(name, "") if name in ("mps", "config", "slurm")
+        }
         assert "--help" in found(name, "--") or groups or name in ("trace", "bench"), name

@@ -5,26 +5,38 @@ from __future__ import annotations
 import pytest
 
 from radrm.config import SlurmConfig
-from radrm.host.slurm.job_submit import VERSION, Rules, rules_of
+from radrm.host.slurm.job_submit import FORMAT, MARK, format_of, names_of
 from radrm.slurm.setup import job_submit_lua
 
 PRINTED = job_submit_lua(SlurmConfig(partition="beside", gres="vram"))
 
 
-def test_what_setup_prints_has_the_version_and_the_names() -> None:
-    assert rules_of(PRINTED) == Rules(VERSION, "beside", "vram")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (PRINTED, FORMAT),
+        (f"-- rules of the site\n  {MARK}  \nreturn slurm.SUCCESS\n", FORMAT),
+        ("-- radrm job_submit rules, format 7\r\n", 7),
+        ("-- radrm job_submit rules, format ٣\n", None),
+        (f"print('{MARK}')", None),
+        (f"{MARK}.1", None),
+        ("return slurm.SUCCESS", None),
+        ("", None),
+    ],
+)
+def test_the_format_of_a_script(text: str, found: int | None) -> None:
+    assert format_of(text) == found
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (f"-- rules of the site\r\n{PRINTED}", Rules(VERSION, "beside", "vram")),
-        (PRINTED.replace(f"version = {VERSION}", "version = 77"), Rules(77, "beside", "vram")),
+        (PRINTED, ("beside", "vram")),
+        (f"-- rules of the site\r\n{PRINTED}", ("beside", "vram")),
         (PRINTED.replace("local RADRM", "-- local RADRM"), None),
-        (PRINTED.replace(f"version = {VERSION}", "version = ٣"), None),
-        ("return slurm.SUCCESS", None),
+        (PRINTED.replace('"vram"', 'os.getenv("NAME")'), None),
         ("", None),
     ],
 )
-def test_the_rules_of_a_script(text: str, found: Rules | None) -> None:
-    assert rules_of(text) == found
+def test_the_names_in_a_script(text: str, found: tuple[str, str] | None) -> None:
+    assert names_of(text) == found

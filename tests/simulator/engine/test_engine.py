@@ -23,7 +23,7 @@ from radrm.simulator.courses import course_of
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import DeviceRun, Run
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.servers import simulate_servers
+from radrm.simulator.servers.hashed import simulate_servers
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.world import World
 from tests.simulator.traces import PLAIN, POLICIES, drawn, job, scenario, traces

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from radrm.host.health.finding import Finding, ok, warn
 from radrm.host.health.slurm.facts import Partition, value
-from radrm.host.slurm.job_submit import NAME, VERSION, rules_of
+from radrm.host.slurm.job_submit import FORMAT, NAME, format_of, names_of
 
 OLDEST = "22.05"
 """The oldest Slurm that radrm supports."""
@@ -135,19 +135,19 @@ def job_submit(config: Fields, partition: str, gres: str) -> Finding:
         return warn(NAME, plain, f"{_PRINT}; set JobSubmitPlugins=lua, {_THEN}")
     place = os.path.join(os.path.dirname(value(config, "SLURM_CONF")), NAME)
     try:
-        rules = rules_of(_read(place))
+        text = _read(place)
     except OSError as error:
         why = f"{place}: {error.strerror}"
         return ok(NAME, f"JobSubmitPlugins has lua; its file cannot be read here ({why})")
-    if rules is None:
+    found, names = format_of(text), names_of(text)
+    if found is None:
         other = f"{place} has no rules of radrm, so plain scripts run without radrm"
         return warn(NAME, other, _PRINT)
-    if rules.version != VERSION:
-        aged = f"{place} has version {rules.version} of the rules, and this radrm {VERSION}"
-        newer = rules.version > VERSION
-        return warn(NAME, aged, "install the newer radrm here" if newer else _PRINT)
-    if (rules.partition, rules.gres) != (partition, gres):
-        others = f"its rules are for partition {rules.partition} and {rules.gres}"
+    if found != FORMAT:
+        aged = f"{place} has rules of format {found}, and this radrm has format {FORMAT}"
+        return warn(NAME, aged, "install the newer radrm here" if found > FORMAT else _PRINT)
+    if names is not None and names != (partition, gres):
+        others = f"its rules are for partition {names[0]} and {names[1]}"
         own = f"the configuration says {partition} and {gres}"
         return warn(NAME, f"{others}; {own}", f"correct [slurm] in the configuration, or {_PRINT}")
     return ok(NAME, f"{place} has the rules of this radrm")

@@ -91,8 +91,8 @@ def test_oversubscription(found: str, level: str) -> None:
     ("text", "level", "words"),
     [
         (LUA, "ok", ["rules of this radrm"]),
-        (LUA.replace("version = 1", "version = 999"), "warn", ["version 999", "newer radrm"]),
-        (LUA.replace("version = 1", "version = 0"), "warn", ["version 0", "radrm slurm setup"]),
+        (LUA.replace("format 1", "format 999"), "warn", ["format 999", "newer radrm"]),
+        (LUA.replace("format 1", "format 0"), "warn", ["format 0", "radrm slurm setup"]),
         (LUA.replace('= "shared"', '= "other"'), "warn", ["partition other", "says shared"]),
         (LUA.replace('= "gpumem"', '= "vram"'), "warn", ["vram", "says shared and gpumem"]),
         ("return slurm.SUCCESS", "warn", ["no rules of radrm", "radrm slurm setup"]),

@@ -11,8 +11,9 @@ from dataclasses import replace
 from zlib import crc32
 
 from radrm.simulator.engine import simulate
-from radrm.simulator.run import AttemptRun, JobRun, Run
+from radrm.simulator.run import JobRun, Run
 from radrm.simulator.scenario import Scenario
+from radrm.simulator.servers.joined import joined, with_devices_from
 from radrm.simulator.traces.job import TraceJob
 
 Lot = tuple[Sequence[TraceJob], Scenario]
@@ -23,7 +24,7 @@ def simulate_lot(lot: Lot) -> Run:
     return simulate(*lot)
 
 
-def _in_turn(do: Callable[[Lot], Run], lots: Sequence[Lot]) -> Iterable[Run]:
+def in_turn(do: Callable[[Lot], Run], lots: Sequence[Lot]) -> Iterable[Run]:
     return map(do, lots)
 
 
@@ -31,7 +32,7 @@ def simulate_servers(
     jobs: Sequence[TraceJob],
     scenario: Scenario,
     servers: int,
-    each: Callable[[Callable[[Lot], Run], Sequence[Lot]], Iterable[Run]] = _in_turn,
+    each: Callable[[Callable[[Lot], Run], Sequence[Lot]], Iterable[Run]] = in_turn,
 ) -> Run:
     """Simulate `jobs` on one or more servers of `scenario`; return everything as one run.
 
@@ -53,28 +54,7 @@ def simulate_servers(
     for number, (lot, run) in enumerate(zip(lots, runs, strict=True)):
         first = number * len(scenario.devices)
         for at, job in zip(lot, run.jobs, strict=True):
-            attempts = tuple(_with_devices_from(first, attempt) for attempt in job.attempts)
+            attempts = tuple(with_devices_from(first, attempt) for attempt in job.attempts)
             done[at] = replace(job, attempts=attempts)
     found = tuple(job for job in done if job is not None)
-    placed = [(a.started_s, at, a.devices) for at, job in enumerate(found) for a in job.attempts]
-    return Run(
-        jobs=found,
-        devices=tuple(
-            replace(device, node=f"{number} {device.node}")
-            for number, run in enumerate(runs)
-            for device in run.devices
-        ),
-        ended_s=max(run.ended_s for run in runs),
-        oom_count=sum(run.oom_count for run in runs),
-        decisions=tuple((at, devices) for _, at, devices in sorted(placed)),
-    )
-
-
-def _with_devices_from(first: int, attempt: AttemptRun) -> AttemptRun:
-    """Return the attempt with its devices counted from `first`."""
-
-    def moved(devices: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(first + at for at in devices)
-
-    sizes = tuple((from_s, moved(devices)) for from_s, devices in attempt.sizes)
-    return replace(attempt, devices=moved(attempt.devices), sizes=sizes)
+    return joined(found, runs)
