@@ -18,4 +18,5 @@ The files, in the order in which they may import one another:
     served       the running daemon's reports about its GPUs
     daemon       whether a daemon answers, and which one
     checks       all checks in their order
+    slurm        what `radrm doctor --slurm` checks (a folder)
 """

@@ -14,9 +14,20 @@ FORMAT = 1
 """Raise it when the rules of the script change."""
 MARK = f"-- radrm job_submit rules, format {FORMAT}"
 _MARK = re.compile(r"^\s*-- radrm job_submit rules, format (\d{1,6})\s*$", re.ASCII | re.MULTILINE)
+_NAMED = "[A-Za-z0-9_-]{1,64}"
+_TABLE = re.compile(
+    rf'^local RADRM = \{{\s*partition = "({_NAMED})",\s*gres = "({_NAMED})",',
+    re.ASCII | re.MULTILINE,
+)
 
 
 def format_of(text: str) -> int | None:
     """Return the format of radrm's rules in a script; None: it has none of them."""
     found = _MARK.search(text)
     return None if found is None else int(found[1])
+
+
+def names_of(text: str) -> tuple[str, str] | None:
+    """Return the partition and the GRES of radrm's rules in a script; None: they are not there."""
+    found = _TABLE.search(text)
+    return None if found is None else (found[1], found[2])

@@ -1,0 +1,79 @@
+"""The checks of a cluster follow one another, and stop where nothing is left to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from radrm.config import SlurmConfig
+from radrm.host.health.finding import Finding, run_checks
+from radrm.host.health.slurm.checks import Asked, slurm_checks
+from radrm.host.health.slurm.facts import Ask
+from radrm.host.storage.paths import Paths
+from tests.host.health.slurm.said import Said, nobody
+
+DEFAULTS = SlurmConfig()
+
+
+def found(
+    ask: Ask, folder: Path, host: str = "login", config: SlurmConfig = DEFAULTS
+) -> dict[str, Finding]:
+    """The findings, by check. No daemon runs in the folder."""
+
+    def places(node: str) -> tuple[Paths, ...]:
+        return (Paths(str(folder / node / "state"), str(folder / node / "run")),)
+
+    findings = list(run_checks(slurm_checks(Asked(config, host, ask, places))))
+    assert len({f.check for f in findings}) == len(findings)
+    return {f.check: f for f in findings}
+
+
+def levels(findings: dict[str, Finding], level: str) -> list[str]:
+    return [name for name, finding in findings.items() if finding.level.value == level]
+
+
+def test_a_cluster_that_fits(tmp_path: Path) -> None:
+    said = Said()
+    findings = found(said, tmp_path)
+    assert levels(findings, "warn") == ["ProctrackType", "accounting"]
+    assert levels(findings, "fail") == []
+    assert len(said.asked) == 4, "each question is asked once"
+
+
+def test_a_cluster_without_the_settings(tmp_path: Path) -> None:
+    findings = found(Said("plain"), tmp_path)
+    assert levels(findings, "ok") == [
+        *("slurmctld", "partition", "versions", "GRES gpumem", "this server")
+    ]
+    assert levels(findings, "fail") == []
+
+
+def test_no_slurm(tmp_path: Path) -> None:
+    findings = found(nobody, tmp_path)
+    assert levels(findings, "fail") == list(findings) == ["slurmctld"]
+    assert "not installed" in findings["slurmctld"].finding
+
+
+def test_no_such_partition(tmp_path: Path) -> None:
+    findings = found(Said(), tmp_path, config=SlurmConfig(partition="other"))
+    assert levels(findings, "fail") == ["partition"]
+    assert findings["partition"].finding == "Partition other not found"
+    assert "slurm.partition" in str(findings["partition"].next_step)
+    assert {"JobRequeue", "accounting"} < set(findings)
+    assert not {"OverSubscribe", "this server"} & set(findings)
+
+
+def test_a_node_without_a_daemon(tmp_path: Path) -> None:
+    findings = found(Said(), tmp_path, "server", SlurmConfig(enabled=True, node="g2"))
+    assert findings["this server"].finding == "it is node g2 of partition shared"
+    assert str(tmp_path / "g2") in findings["daemon"].finding
+    assert "GPU memory" not in findings
+    off = found(Said(), tmp_path, "server", SlurmConfig(node="g2"))
+    assert levels(off, "fail") == ["this server"]
+    assert "daemon" not in off
+
+
+def test_a_partition_without_nodes(tmp_path: Path) -> None:
+    findings = found(Said(changed=(("Nodes=g[1-3]", "Nodes=(null)"),)), tmp_path)
+    assert levels(findings, "fail") == ["partition"]
+    assert findings["partition"].finding == "shared has no node"
+    assert not {"OverSubscribe", "this server"} & set(findings)

@@ -1,0 +1,208 @@
+"""Each fault of a cluster has its finding, and a sound one has none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from radrm.config import SlurmConfig
+from radrm.host.health.slurm import cluster, nodes
+from radrm.host.health.slurm.facts import fields_of
+from radrm.slurm.setup import ClusterNode, job_submit_lua, slurm_conf
+from tests.host.health.judging import gpu, judged
+from tests.host.health.slurm.said import facts
+
+KEPT = (
+    "AccountingStorageType   = accounting_storage/none",
+    "AccountingStorageType   = accounting_storage/slurmdbd",
+)
+
+
+def flags(value: str) -> tuple[str, str]:
+    return "AccountingStoreFlags    = (null)", f"AccountingStoreFlags    = {value}"
+
+
+def parameters(value: str) -> tuple[str, str]:
+    recorded = "batch_sched_delay=0,sched_min_interval=0,bf_interval=1"
+    return recorded, value
+
+
+@pytest.mark.parametrize(
+    ("check", "changed", "level", "words"),
+    [
+        ("controller", (), "ok", ["radrm-test", "22.05.8"]),
+        ("controller", (("= 22.05.8", "= 21.08.8-2"),), "warn", ["21.08.8", "22.05"]),
+        ("requeue", (), "ok", []),
+        ("requeue", (("= 1", "= 0"),), "warn", ["JobRequeue=1"]),
+        ("start_delay", (), "ok", []),
+        ("start_delay", (parameters("bf_interval=1"),), "warn", ["3 s", "default"]),
+        ("start_delay", (parameters("(null)"),), "warn", ["3 s"]),
+        ("start_delay", (parameters("a=1,batch_sched_delay=7"),), "warn", ["7 s"]),
+        ("start_delay", (parameters("my_batch_sched_delay=0"),), "warn", ["3 s"]),
+        ("accounting", (), "warn", ["slurmdbd", "300 sec"]),
+        ("accounting", (KEPT,), "warn", ["not set", "AccountingStoreFlags=job_comment"]),
+        ("accounting", (KEPT, flags("job_script")), "warn", ["=job_script"]),
+        ("accounting", (KEPT, flags("job_script,job_comment")), "ok", []),
+        ("processes", (), "warn", ["proctrack/linuxproc", "proctrack/cgroup"]),
+        ("processes", (("proctrack/linuxproc", "proctrack/cgroup"),), "ok", []),
+    ],
+)
+def test_settings(
+    check: str, changed: tuple[tuple[str, str], ...], level: str, words: list[str]
+) -> None:
+    config, _, _ = facts(*changed)
+    judged(getattr(cluster, check)(config), level, *words)
+
+
+LUA = job_submit_lua(SlurmConfig())
+
+DEFAULT = "DefMemPerCPU            = 100"
+UNSET = "DefMemPerNode           = UNLIMITED"
+OF_PARTITION = "DefMemPerNode=UNLIMITED"
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "words"),
+    [
+        ((), "ok", ["DefMemPerCPU=100"]),
+        (((DEFAULT, UNSET),), "warn", ["all of a node", "DefMemPerCPU", "shared"]),
+        (((DEFAULT, "DefMemPerCPU = 0"),), "warn", ["all of a node"]),
+        (((DEFAULT, UNSET), (OF_PARTITION, "DefMemPerCPU=7")), "ok", ["DefMemPerCPU=7"]),
+        (((OF_PARTITION, "DefMemPerNode=8"),), "ok", ["DefMemPerNode=8"]),
+        ((("CR_CORE_MEMORY", "CR_CORE"),), "warn", ["CR_CORE", "CR_Core_Memory"]),
+    ],
+)
+def test_host_memory(changed: tuple[tuple[str, str], ...], level: str, words: list[str]) -> None:
+    config, partition, _ = facts(*changed)
+    judged(cluster.host_memory(config, partition), level, *words)
+
+
+@pytest.mark.parametrize(
+    ("found", "level"), [("FORCE:64", "ok"), ("FORCE", "ok"), ("YES:4", "warn"), ("NO", "warn")]
+)
+def test_oversubscription(found: str, level: str) -> None:
+    _, partition, _ = facts(("OverSubscribe=FORCE:64", f"OverSubscribe={found}"))
+    judged(cluster.oversubscription(partition), level, found, "shared")
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "words"),
+    [
+        (LUA, "ok", ["rules of this radrm"]),
+        (LUA.replace("format 1", "format 999"), "warn", ["format 999", "newer radrm"]),
+        (LUA.replace("format 1", "format 0"), "warn", ["format 0", "radrm slurm setup"]),
+        (LUA.replace('= "shared"', '= "other"'), "warn", ["partition other", "says shared"]),
+        (LUA.replace('= "gpumem"', '= "vram"'), "warn", ["vram", "says shared and gpumem"]),
+        ("return slurm.SUCCESS", "warn", ["no rules of radrm", "radrm slurm setup"]),
+        (None, "ok", ["cannot be read here", "No such file"]),
+    ],
+)
+def test_the_script(text: str | None, level: str, words: list[str], tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "job_submit.lua").write_text(text)
+    config, _, _ = facts(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
+    judged(cluster.job_submit(config, "shared", "gpumem"), level, *words)
+
+
+def test_a_script_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "job_submit.lua")
+    config, _, _ = facts(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
+    judged(cluster.job_submit(config, "shared", "gpumem"), "ok", "it is not a file")
+
+
+def test_no_plugin_for_the_script() -> None:
+    config, _, _ = facts(("JobSubmitPlugins        = lua", "JobSubmitPlugins = all_partitions"))
+    judged(
+        cluster.job_submit(config, "shared", "gpumem"),
+        "warn",
+        "sbatch -p shared",
+        "JobSubmitPlugins=lua",
+    )
+
+
+def test_the_partition() -> None:
+    _, partition, members = facts()
+    judged(nodes.partition(partition, members), "ok", "3 nodes")
+    judged(nodes.partition(partition, []), "fail", "shared", "Nodes=")
+    _, partition, members = facts(("State=UP", "State=DRAIN"))
+    judged(nodes.partition(partition, members[:1]), "warn", "1 node,", "DRAIN", "State=UP")
+
+
+def test_versions() -> None:
+    _, _, members = facts()
+    judged(nodes.versions("22.05.2", "22.05.8", members), "ok", "22.05")
+    judged(nodes.versions("23.02.1", "23.02.1", members), "warn", "slurmd of g1 22.05.8", "g3")
+    judged(nodes.versions("22.05.8", "23.02.1", members), "warn", "commands here 23.02.1")
+    _, _, (first, *_) = facts(("Version=22.05.8", "Version=21.08.8"))
+    judged(nodes.versions("22.05.8", "22.05.8", [first]), "warn", "oldest supported is 22.05")
+    _, _, (first, *_) = facts((" Version=22.05.8", ""))
+    judged(nodes.versions("22.05.8", "22.05.8", [first]), "ok")
+
+
+def test_the_counted_resource() -> None:
+    config, _, members = facts()
+    judged(nodes.counted(config, "gpumem", members), "ok", "80.0G")
+    judged(nodes.counted(config, "memory", members), "fail", "GresTypes", "add memory")
+    _, _, without = facts(("Gres=gpumem:80K", "Gres=(null)"))
+    judged(nodes.counted(config, "gpumem", without), "fail", "g1, g2, g3 have none")
+    judged(nodes.counted(config, "gpumem", [*members, without[0]]), "fail", "g1 has none")
+
+
+def test_gpus_that_slurm_gives_away_too() -> None:
+    _, _, members = facts(name="plain")
+    judged(nodes.given_twice("shared", facts()[2]), "ok")
+    judged(nodes.given_twice("shared", members), "warn", "g1 (gpu:2)", "partition whole")
+    _, _, members = facts(("gpu:2", "shard:8"), ("shared,whole", "shared"), name="plain")
+    judged(nodes.given_twice("shared", members), "warn", "shard:8", "of partition shared can ask")
+    _, _, members = facts(("gpu:2", "gpu:0"), name="plain")
+    judged(nodes.given_twice("shared", members), "ok")
+
+
+def test_this_server() -> None:
+    node = facts()[2][0]
+    judged(nodes.this_node(None, True, "login", "shared"), "ok", "login is no node", "slurm.node")
+    judged(nodes.this_node(node, True, "server", "shared"), "ok", "node g1")
+    judged(nodes.this_node(node, False, "server", "shared"), "fail", "enabled = true", "restart")
+
+
+@pytest.mark.parametrize(
+    ("total_mib", "level", "words"),
+    [
+        (40960, "ok", ["gpumem:81920", "81920 MiB"]),
+        (41300, "ok", []),
+        (42000, "warn", ["84000", "unused"]),
+        (40959, "warn", ["81918", "memory that is not there"]),
+    ],
+)
+def test_the_memory_of_this_node(total_mib: int, level: str, words: list[str]) -> None:
+    node = facts()[2][0]
+    gone = gpu(2, total_mib=40960, state="vanished")
+    devices = [gpu(0, total_mib=total_mib), gpu(1, total_mib=total_mib), gone]
+    judged(nodes.memory(node, "gpumem", devices), level, *words)
+
+
+def test_long_lists_are_cut() -> None:
+    assert nodes.listed(list("abcd")) == "a, b, c, d"
+    assert nodes.listed(list("abcdef")) == "a, b, c, d and 2 more"
+
+
+def test_what_setup_prints_has_no_fault() -> None:
+    text = slurm_conf(SlurmConfig(), [ClusterNode("g[1-3]", 81920)])
+    recorded, partition, members = facts()
+    config = {
+        "SLURM_CONF": recorded["SLURM_CONF"],
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        **fields_of(line for line in text.splitlines() if not line.startswith("#")),
+    }
+    for finding in (
+        cluster.host_memory(config, partition),
+        cluster.requeue(config),
+        cluster.start_delay(config),
+        cluster.accounting(config),
+        cluster.job_submit(config, "shared", "gpumem"),
+        nodes.counted(config, "gpumem", members),
+    ):
+        judged(finding, "ok")
+    assert " OverSubscribe=FORCE:" in text
