@@ -11,7 +11,7 @@ from radrm.cli.show.log import log_writer
 from radrm.client.connection import Client
 from radrm.client.tail import Tail
 from radrm.client.text import label, warn
-from radrm.errors import Refused, UsageError, plain
+from radrm.errors import RadrmError, Refused, UsageError, plain
 from radrm.host.storage.paths import client_paths
 
 TYPE_CHECKING = False
@@ -67,13 +67,13 @@ def logs(
 
 
 def _only_slurm_is_here() -> bool:
-    """Return whether this is a login node: no daemon was ever here, and Slurm is."""
+    """Return whether this is a login node: no daemon was ever here, and radrm is under Slurm."""
     if any(os.path.exists(paths.state) for paths in client_paths(os.environ, os.getuid())):
         return False
-    from radrm.host.slurm.programs import program  # only without a daemon
+    from radrm.slurm.settings import cluster_config  # only without a daemon
 
-    with suppress(Refused):
-        return bool(program("scontrol"))
+    with suppress(RadrmError):
+        return cluster_config(os.environ).slurm.enabled
     return False
 
 

@@ -107,7 +107,8 @@ def test_the_page_lists_every_letter() -> None:
 def run(client: Script, monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
     monkeypatch.setattr(radrm.cli.commands.status, "Client", lambda: client)
     words = {"jobs": [], "every": False, "user": "", "state": "", "page": None, "limit": None}
-    more = {"follow": False, "hosts": "", "layout": "", "no_header": False, "as_json": False}
+    more = {"follow": False, "hosts": "", "layout": "", "no_header": False}
+    more |= {"as_json": False, "cluster": False}
     status(**{**words, **more, **changed})
 
 

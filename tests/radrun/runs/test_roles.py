@@ -110,6 +110,7 @@ def test_a_dead_server_brings_all_back_to_the_last_checkpoint(job: Place) -> Non
 
 
 def test_the_number_of_servers_changes_only_with_a_load_hook(job: Place) -> None:
+    job.write("slow")  # until `wait`: it must live through both answers
     run(job, 1600)
     wait_until(lambda: len(job.notes("steps")) > 5 and servers(job), job.said())
     put(job, 2, servers=2, workers=2)
@@ -123,6 +124,7 @@ def test_the_number_of_servers_changes_only_with_a_load_hook(job: Place) -> None
 
 def test_with_a_load_hook_servers_are_added(job: Place) -> None:
     job.write("hook")
+    job.write("slow")
     run(job, 1600)
     wait_until(lambda: len(job.notes("steps")) > 5 and servers(job), job.said())
     put(job, 2, servers=2, workers=1)
