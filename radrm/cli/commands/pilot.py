@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from radrm.client.text import warn
 from radrm.core.units import parse_seconds, show_seconds
 from radrm.errors import UsageError, plain
+from radrm.host.slurm.programs import SlurmRefused
 from radrm.simulated.spec import parse as parse_gpus
 
 _DEFAULT_IDLE = "10m"
@@ -85,8 +87,7 @@ def pilot(
         from radrm.slurm.pilot.main import main
 
         return main(simulate, idle_s)
-    _start(gpus, time, partition, idle, simulate, more or [])
-    return 0
+    return _start(gpus, time, partition, idle, simulate, more or [])
 
 
 def _start(
@@ -96,8 +97,8 @@ def _start(
     idle: str,
     simulate: str | None,
     more: list[str],
-) -> None:
-    """Submit the Slurm job of a pilot."""
+) -> int:
+    """Submit the Slurm job of a pilot. Returns the exit code."""
     from radrm.slurm.pilot import starting
     from radrm.slurm.pilot.shared import Shared, shared_root
 
@@ -110,9 +111,15 @@ def _start(
     words = starting.words_of(shared, gpus, time_s, partition, more)
     options = ["--idle", idle, *(["--simulate", simulate] if simulate is not None else [])]
     shared.make()
-    job = starting.submit(words, starting.script_of(options))
+    try:
+        job = starting.submit(words, starting.script_of(options))
+    except SlurmRefused as error:
+        for line in str(error).splitlines():
+            warn(line)
+        return error.exit_code
     what = f"{gpus} GPU(s)" if gpus is not None else f"simulated GPUs ({simulate})"
     print(plain(f"Submitted Slurm job {job}: a pilot with {what} for {show_seconds(time_s)}"))
+    return 0
 
 
 def _seconds(text: str, option: str) -> float:

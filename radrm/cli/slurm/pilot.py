@@ -113,7 +113,7 @@ def _tell(request: SubmitRequest, results: list[dict[str, Any]]) -> None:
 # ------------------------------------------------------------------ look
 
 
-def listed() -> list[dict[str, Any]]:
+def listed() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the user's pilots and jobs as documents. Raises `RadrmError`."""
     shared = Shared(shared_root(os.environ))
     unknown = None
@@ -141,12 +141,12 @@ def listed() -> list[dict[str, Any]]:
             envelope = shared.read(ticket)
             name = "-" if envelope is None else _name_of(envelope)
             jobs.append(_job(ticket, name, "WAITING", None, left.get(ticket)))
-    return [*pilots, *sorted(jobs, key=lambda each: each["ticket"])]
+    return pilots, sorted(jobs, key=lambda each: each["ticket"])
 
 
 def _pilot(pilot: str, state: dict[str, Any], slurm: str | None) -> dict[str, Any]:
     kept = {key: state.get(key) for key in ("node", "gpus", "until", "home")}
-    return {"kind": "pilot", "pilot": pilot, "state": slurm or "UNKNOWN", **kept}
+    return {"pilot": pilot, "state": slurm or "UNKNOWN", **kept}
 
 
 def _of_pilot(
@@ -181,7 +181,7 @@ def _job(
     why: str | None,
     row: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    words = {"kind": "job", "ticket": ticket, "name": name, "state": state, "pilot": pilot}
+    words = {"ticket": ticket, "name": name, "state": state, "pilot": pilot}
     row = row or {}
     numbers = {key: row.get(key) for key in ("label", "started_at", "ended_at", "exit_code")}
     return {**words, **numbers, "reason": why}
@@ -199,13 +199,13 @@ def _name_of(envelope: Envelope) -> str:
 def show_list(every: bool, as_json: bool) -> None:
     """Show pilots and jobs. `every`: those that have ended, too."""
     over = {*FINAL, "ENDED", "LOST"}
-    found = [each for each in listed() if every or each["state"] not in over]
+    pilots, jobs = (
+        [each for each in found if every or each["state"] not in over] for found in listed()
+    )
     if as_json:
-        print_json(found)
+        print_json({"pilots": pilots, "jobs": jobs})
         return
-    pilots = [each for each in found if each["kind"] == "pilot"]
-    jobs = [each for each in found if each["kind"] == "job"]
-    if not found:
+    if not pilots and not jobs:
         show(Styled("No pilot runs and no job waits; start one: radrm pilot --gpus 2 --time 8h"))
         return
     if pilots:

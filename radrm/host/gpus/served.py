@@ -40,17 +40,15 @@ class ServedGpus(SourceAround):
         self._until = until
 
     def devices(self) -> tuple[Device, ...]:
-        found = self.source.devices()
-        own = {each.uuid for each in found if any(names(word, each) for word in self._only)}
         return tuple(
             replace(each, available_until=self._until)
-            for each in found
-            if not self._only or each.uuid in own or each.parent in own
+            for each in self.source.devices()
+            if not self._only or any(_names(word, each) for word in self._only)
         )
 
 
-def names(word: str, device: Device) -> bool:
+def _names(word: str, device: Device) -> bool:
     """Return whether a setting's word, an index or a UUID's beginning, names a device."""
     if word.isdecimal():
-        return device.parent is None and str(device.index) == word
+        return str(device.index) == word
     return device.uuid.startswith(word) or (device.parent or "").startswith(word)

@@ -15,6 +15,10 @@ from radrm.slurm.pilot.shared import Shared, shared_root
 from radrm.slurm.pilot.starting import own_jobs
 from radrm.slurm.settings import cluster_config
 
+_OUTSIDE = (
+    "radrm pilot --here runs inside a job of Slurm, and this is none; start one: "
+    "radrm pilot --gpus 2 --time 8h"
+)
 _LONGEST_MARGIN_S, _MARGIN = 120.0, 0.1
 
 
@@ -29,7 +33,7 @@ def until_of(end_s: float | None, now_s: float) -> float | None:
 def main(simulated: str | None, idle_s: float | None) -> int:
     """Run the pilot in the Slurm job of this process. `simulated`: GPUs in place of real ones.
     Returns the exit code. Raises `RadrmError`."""
-    job = this_job(os.environ)
+    job = this_job(os.environ, _OUTSIDE)
     end_s = moment(shown(job.id).get("EndTime", ""))
     shared = Shared(shared_root(os.environ))
     shared.make()
@@ -46,7 +50,8 @@ def main(simulated: str | None, idle_s: float | None) -> int:
     shared.make_pilot(job.id)
     home = make_home(job.id, f"{shared.of(job.id)}/checkpoints")
     server = Server(home, words)
-    return Pilot(shared, job.id, server, until_of(end_s, time.time()), idle_s, own_ids).run()
+    until_s = until_of(end_s, time.time())
+    return Pilot(shared, job.id, job.node, server, until_s, idle_s, own_ids).run()
 
 
 def own_ids() -> set[str]:

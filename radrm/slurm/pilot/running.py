@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import copy
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -57,7 +56,7 @@ def row_of(document: dict[str, Any]) -> Row:
 
 
 class Pilot:
-    """The pilot in Slurm job `job_id`, whose daemon is `server`.
+    """The pilot in Slurm job `job_id` on `node`, whose daemon is `server`.
 
     `until_s`: when it ends; None: only when it is idle, or told to. `idle_s`: how long it stays
     without a job; None: to its end. `others` returns the numbers of this user's Slurm jobs that
@@ -68,6 +67,7 @@ class Pilot:
         self,
         shared: Shared,
         job_id: str,
+        node: str,
         server: Server,
         until_s: float | None,
         idle_s: float | None,
@@ -75,6 +75,7 @@ class Pilot:
     ) -> None:
         self._shared = shared
         self._id = job_id
+        self._node = node
         self._server = server
         self._until_s = until_s
         self._idle_s = idle_s
@@ -103,7 +104,11 @@ class Pilot:
             signal.signal(number, lambda *_: self._told.set())
         self._shared.make_pilot(self._id)
         take_over(self._shared, [self._id], rest_of)  # of an older Slurm, with the same number
-        self._server.start(self._until_s)
+        try:
+            self._server.start(self._until_s)
+        except RadrmError:
+            self._server.remove()
+            raise
         try:
             self._gpus = len(self._server.ask("gpus"))
             say(f"serves {self._gpus} GPU(s) {self._how_long()}")
@@ -123,7 +128,7 @@ class Pilot:
         starts = 0
         while not self._told.is_set():
             try:
-                self._turn()
+                self.turn()
             except Unreachable:
                 if not self._server.alive and not self._told.wait(_TURN_S):
                     starts += 1
@@ -142,7 +147,8 @@ class Pilot:
             self._told.wait(_TURN_S)
         return "it was told to end"
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Do what is to be done once. Raises `RadrmError` and `OSError`."""
         self._look()
         self._cancel_asked()
         self._settle(time.time())
@@ -278,7 +284,6 @@ class Pilot:
             return
         self._took_over_s = time.monotonic()
         others = [pilot for pilot in self._shared.pilots() if pilot != self._id]
-        others = [pilot for pilot in others if self._shared.claimed(pilot)]
         if not others:
             return
         try:
@@ -286,8 +291,11 @@ class Pilot:
         except RadrmError as error:
             say(f"whether other pilots have ended is unknown: {error}")
             return
-        for ticket in take_over(self._shared, [p for p in others if p not in living], rest_of):
+        gone = [pilot for pilot in others if pilot not in living]
+        for ticket in take_over(self._shared, gone, rest_of):
             say(f"{ticket} was claimed by a pilot that has ended; it waits again")
+        for pilot in gone:
+            self._shared.tidy(pilot)
 
     def _note(self, ended: float | None) -> None:
         """Write what is known to the shared folder, if it has changed."""
@@ -296,7 +304,7 @@ class Pilot:
             del self._rows[ticket]
         state = {
             "version": VERSION,
-            "node": socket.gethostname(),
+            "node": self._node,
             "home": self._server.home,
             "gpus": self._gpus,
             "began": self._began,

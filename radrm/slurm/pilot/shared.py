@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ MOST_NAMES = 10_000
 MOST_KEPT = 1000
 """Ended jobs that the state of a pilot names."""
 _MOST_STATE = 16 << 20
+_KEPT_S = 7 * 86400.0
+"""How long the state of an ended pilot is kept."""
 _STATE = "state.json"
 
 
@@ -77,6 +80,25 @@ class Shared:
         """Return all pilots that have a folder, by the number of their Slurm job."""
         names = _names(f"{self.root}/pilots")
         return sorted((n for n in names if n.isascii() and n.isdigit()), key=int)
+
+    def tidy(self, pilot: str) -> None:
+        """Remove the folder of a pilot that ended a week ago. What its jobs have saved, stays."""
+        folder = self.of(pilot)
+        try:
+            old = os.stat(f"{folder}/{_STATE}").st_mtime < time.time() - _KEPT_S
+        except FileNotFoundError:
+            return
+        if not old or self.claimed(pilot):
+            return
+        for ticket in self.asked_cancels(pilot):
+            self.cancelled(ticket, pilot)
+        try:
+            for name in ("checkpoints", "claimed", "cancel"):
+                os.rmdir(f"{folder}/{name}")
+            os.unlink(f"{folder}/{_STATE}")
+            os.rmdir(folder)
+        except OSError:
+            pass  # something is left in it
 
     # ------------------------------------------------------------- envelopes
 

@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.cluster.place import prepare
+from tests.documents import errors_of
 from tests.slurm.cluster import Cluster
+from tests.standins.nvml_library import Nvml
 from tests.waiting import PATIENCE_S, wait_until
 
 GPUS = "sim:2xA100-40GB"
@@ -65,18 +68,19 @@ class Login:
         words = ("--time", time, "--simulate", GPUS, "--idle", idle, "--partition", "whole")
         return self.out("pilot", *words, *more).split()[3].rstrip(":")
 
-    def listed(self) -> list[dict[str, Any]]:
-        found = json.loads(self.out("pilot", "--list", "--all", "--json"))
-        assert isinstance(found, list)
-        return found
+    def jobs(self, ticket: str) -> list[dict[str, Any]]:
+        words = ("pilot", "--list", "--all", "--json")
+        found = json.loads(self.out(*words))
+        assert errors_of(words, found) == []
+        return [each for each in found["jobs"] if each["ticket"] == ticket]
 
     def job(self, ticket: str) -> dict[str, Any]:
-        (found,) = [each for each in self.listed() if each.get("ticket") == ticket]
+        (found,) = self.jobs(ticket)
         return found
 
     def reaches(self, ticket: str, *states: str) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:
-            found = [each for each in self.listed() if each.get("ticket") == ticket]
+            found = self.jobs(ticket)
             return found[-1] if found and found[-1]["state"] in states else None
 
         found = wait_until(reached, f"{ticket} to be {' or '.join(states)}")
@@ -86,6 +90,19 @@ class Login:
     def said(self, pilot: str) -> str:
         path = self.shared / "log" / f"{pilot}.out"
         return path.read_text() if path.exists() else ""
+
+    def processes(self, pilot: str, word: bytes = b"") -> list[int]:
+        """The processes of a pilot's Slurm job with a word in their command line."""
+        found = []
+        node = self.cluster.job(int(pilot))["NodeList"]
+        for pid in self.cluster.step_processes(node):
+            with suppress(OSError):
+                environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                own = f"SLURM_JOB_ID={pilot}".encode() in environ
+                if own and not words[0].startswith(b"slurmstepd") and (not word or word in words):
+                    found.append(pid)
+        return found
 
     def homes(self) -> list[Path]:
         return list((self.folder / "tmp").glob("radrm-pilot-*"))
@@ -137,6 +154,77 @@ def test_what_has_not_started_goes_back_and_runs_once_in_the_next_pilot(login: L
     assert (login.work / "waits").read_text() == "1\n"
     assert len((login.work / "array").read_text()) == 3
     assert not (login.work / "runs.end").exists()
-    assert [each["state"] for each in login.listed() if each.get("ticket") == array] == [
-        "COMPLETED"
-    ] * 3
+    assert [each["state"] for each in login.jobs(array)] == ["COMPLETED"] * 3
+
+
+def test_a_pilot_that_dies_loses_nothing_that_waited(login: Login) -> None:
+    runs = login.up("lost", "--gpus=2", "--collocation=exclusive")
+    waits = login.submit("--time=1m", "--gpus=2", "--", "sh", "-c", "echo >> once")
+    pilot = login.pilot()
+    wait_until((login.work / "lost.up").exists, login.said(pilot))
+    login.reaches(runs, "RUNNING")
+    login.reaches(waits, "PENDING")
+    (daemon,) = login.processes(pilot, b"daemon")
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: "it is started again" in login.said(pilot), "the next daemon")
+    wait_until(lambda: set(login.processes(pilot, b"daemon")) - {daemon}, "the next daemon")
+    for pid in login.processes(pilot):
+        os.kill(pid, signal.SIGKILL)
+    assert login.cluster.wait(int(pilot))[0] == "FAILED"
+    assert login.job(waits)["state"] == "CLAIMED"
+    second = login.pilot(idle="2s")
+    login.reaches(waits, "COMPLETED")
+    lost = login.reaches(runs, "LOST")
+    assert lost["reason"] == "its pilot ended while it ran; submit it again"
+    assert login.cluster.wait(int(second)) == ("COMPLETED", "0:0")
+    assert (login.work / "once").read_text() == "\n"
+
+
+def test_what_is_wrong_is_said_in_one_line(login: Login) -> None:
+    short = ("submit", "--pilot", "--time=1m")
+    for words, code, said in (
+        (("pilot",), 2, "a pilot needs GPUs and a time, as: radrm pilot --gpus 2 --time 8h"),
+        (("pilot", "--gpus", "0", "--time", "1h"), 2, "--gpus 0 is not a number from 1 to"),
+        (("pilot", "--gpus", "1", "--time", "x"), 2, "--time: 'x' is not a duration"),
+        (("pilot", "--gpus", "1", "--time", "1h"), 1, "Invalid generic resource (gres)"),
+        (("pilot", "--here"), 2, "radrm pilot --here runs inside a job of Slurm"),
+        (("pilot", "--list", "--here"), 2, "--here and --list exclude each other"),
+        (("pilot", "--json"), 2, "--all and --json go with --list"),
+        (("pilot", "--cancel", "12"), 2, "'12' is no ticket; see: radrm pilot --list"),
+        (("submit", "--pilot", "--", "true"), 2, "--pilot needs a time limit, as --time=2h"),
+        ((*short, "--after=3", "--", "true"), 2, "--after does not go with --pilot"),
+        ((*short, "--wait", "--", "true"), 2, "--wait does not go with --pilot"),
+        ((*short, "nowhere.rad"), 1, "cannot read the job file nowhere.rad"),
+    ):
+        done = login.radrm(*words)
+        assert (done.returncode, done.stderr.count("\n")) == (code, 1), done
+        assert said in done.stderr
+
+
+HOLD = """\
+#!/bin/bash
+#RAD --time=1m --gpu-memory=2G
+echo "$CUDA_VISIBLE_DEVICES" > seen
+"""
+
+
+def test_a_pilot_uses_the_gpus_that_slurm_has_given(login: Login, nvml_driver: Nvml) -> None:
+    uuids = [f"GPU-{number}1111111-0000-0000-0000-000000000000" for number in range(3)]
+    for uuid in uuids:
+        nvml_driver.gpu(uuid, power_mw=120_000, utilization_gpu=0)
+    (login.work / "hold.rad").write_text(HOLD)
+    ticket = login.submit("hold.rad")
+    script = f"exec {sys.executable} -m radrm.cli.main pilot --here --idle 2s"
+    given = {"CUDA_VISIBLE_DEVICES": "1", "SLURM_JOB_GPUS": "1"}
+    exports = "".join(
+        f"export {name}={value}\n" for name, value in {**nvml_driver.environment, **given}.items()
+    )
+    before, login.cluster.env = login.cluster.env, login.env
+    try:
+        pilot = login.cluster.sbatch(f"{exports}{script}", "--partition=whole")
+    finally:
+        login.cluster.env = before
+    assert login.cluster.wait(pilot) == ("COMPLETED", "0:0"), login.cluster.output(pilot)
+    assert login.job(ticket)["state"] == "COMPLETED"
+    assert (login.work / "seen").read_text() == f"{uuids[1]}\n"
+    assert "1 device(s) (NVML)" in login.cluster.output(pilot)
