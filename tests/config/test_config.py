@@ -127,12 +127,6 @@ WRONG = [
     (f"[policies{'.a' * 300}]\nb = 1", ("nested too deeply",)),
     (f"planner = ['{'a' * 3000}+b']", ("is no planner's name",)),
     (f"[energy]\nprice = {{ '{'9' * 5000}:00' = 1 }}", ("energy.price", "no time of the day")),
-    ("[gpus]\nonly = 3", ("gpus.only", "a list of GPU indices and UUIDs", "3")),
-    ("[gpus]\nonly = [-1]", ("gpus.only", "a list of GPU indices and UUIDs")),
-    ("[gpus]\nonly = ['a']", ("gpus.only", "a list of GPU indices and UUIDs")),
-    ("[gpus]\nuntil = 'soon'", ("gpus.until", "a date and time", "'soon'")),
-    ("[gpus]\nuntil = 12:00:00", ("gpus.until", "a date and time")),
-    ("[gpus]\nuntil = 5", ("gpus.until", "a date and time", "5")),
 ]
 
 

@@ -18,7 +18,7 @@ from radrm.host.storage.submission import envelope_of, load
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.command_line import STDIN, SubmitRequest
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
-from radrm.slurm.pilot.shared import Shared, shared_root
+from radrm.slurm.pilot.shared import Row, Shared, shared_root
 from radrm.slurm.pilot.starting import NAME, own_jobs
 
 REFUSED = {
@@ -135,7 +135,7 @@ def listed() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         if living:
             left |= state.get("left", {})
         claimed = set(shared.claimed(pilot))
-        jobs += _of_pilot(pilot, state, claimed, living or unknown is not None)
+        jobs += _of_pilot(pilot, shared.jobs_of(pilot), claimed, living or unknown is not None)
     for ticket in shared.waiting():
         with suppress(OSError):
             envelope = shared.read(ticket)
@@ -150,11 +150,10 @@ def _pilot(pilot: str, state: dict[str, Any], slurm: str | None) -> dict[str, An
 
 
 def _of_pilot(
-    pilot: str, state: dict[str, Any], claimed: set[str], lives: bool
+    pilot: str, rows: dict[str, list[Row]], claimed: set[str], lives: bool
 ) -> list[dict[str, Any]]:
     """What is known of the jobs of a pilot."""
     found = []
-    rows = state.get("jobs", {})
     for ticket in claimed - rows.keys():
         found.append(_job(ticket, "-", "CLAIMED", pilot, None))
     for ticket, each in rows.items():
@@ -179,7 +178,7 @@ def _job(
     state: str,
     pilot: str | None,
     why: str | None,
-    row: dict[str, Any] | None = None,
+    row: Row | None = None,
 ) -> dict[str, Any]:
     words = {"ticket": ticket, "name": name, "state": state, "pilot": pilot}
     row = row or {}

@@ -8,14 +8,12 @@ back of which this holds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from radrm.client.states import FINAL
 from radrm.errors import RadrmError
 from radrm.host.storage.spool import Envelope
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
-
-Rows = Sequence[dict[str, Any]]
+from radrm.slurm.pilot.shared import Row
 
 
 def job_file_of(envelope: Envelope) -> JobFile:
@@ -34,12 +32,12 @@ def may_run_again(envelope: Envelope) -> bool:
         return False
 
 
-def is_left(row: dict[str, Any], again: bool) -> bool:
+def is_left(row: Row, again: bool) -> bool:
     """Return whether a job goes back. `again`: it may run again."""
     return row["state"] not in FINAL and (again or not row["attempts"])
 
 
-def rest_of(envelope: Envelope, rows: Rows) -> tuple[Envelope | None, bool]:
+def rest_of(envelope: Envelope, rows: Sequence[Row]) -> tuple[Envelope | None, bool]:
     """Return what is left of an envelope by the rows of its jobs, and whether anything is.
 
     None: all of it is. Without rows the daemon has not taken it in: all of it is left.

@@ -32,7 +32,7 @@ from radrm.errors import RadrmError, Refused, Unreachable, plain
 from radrm.host.storage.spool import Envelope
 from radrm.slurm.pilot.remains import job_file_of, may_run_again, rest_of
 from radrm.slurm.pilot.server import Server
-from radrm.slurm.pilot.shared import MOST_KEPT, Shared, take_over
+from radrm.slurm.pilot.shared import MOST_KEPT, Row, Shared, take_over
 
 VERSION = 1
 _TURN_S = 1.0
@@ -45,8 +45,6 @@ _LAST_S = 20.0
 """How long jobs have to end after a TERM; Slurm's KillWait is 30 s."""
 _POLL_S = 0.1
 _KEYS = ("id", "label", "name", "state", "attempts", "started_at", "ended_at", "exit_code")
-
-Row = dict[str, Any]
 
 
 def row_of(document: dict[str, Any]) -> Row:

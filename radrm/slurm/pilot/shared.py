@@ -18,6 +18,7 @@ All of it is the user's, and so are all processes that use it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +36,8 @@ _MOST_STATE = 16 << 20
 _KEPT_S = 7 * 86400.0
 """How long the state of an ended pilot is kept."""
 _STATE = "state.json"
+
+Row = dict[str, Any]
 
 
 def shared_root(environ: Mapping[str, str]) -> str:
@@ -168,14 +171,60 @@ class Shared:
         write_durably(f"{self.of(pilot)}/{_STATE}", json.dumps(state).encode())
 
     def state(self, pilot: str) -> dict[str, Any]:
-        """Return what a pilot has last seen; empty if that is unknown."""
+        """Return what a pilot has last noted: its fields that are sound."""
         try:
-            with open(f"{self.of(pilot)}/{_STATE}", "rb") as file:
-                found = json.loads(file.read(_MOST_STATE))
-        except (OSError, ValueError):
+            handle = os.open(f"{self.of(pilot)}/{_STATE}", os.O_RDONLY | os.O_NONBLOCK)
+            with open(handle, "rb") as file:
+                found = json.loads(file.read(_MOST_STATE) or b"")
+        except (OSError, ValueError, RecursionError):
             return {}
-        sound = isinstance(found, dict) and isinstance(found.get("jobs"), dict)
-        return found if sound else {}
+        if not isinstance(found, dict):
+            return {}
+        return {name: found[name] for name, check in _NOTED.items() if check(found.get(name))}
+
+    def jobs_of(self, pilot: str) -> dict[str, list[Row]]:
+        """Return the rows of its jobs that a pilot has last noted, by their ticket."""
+        jobs = self.state(pilot).get("jobs", {})
+        return {
+            ticket: [row for row in rows if _is_row(row)]
+            for ticket, rows in jobs.items()
+            if is_ticket(ticket) and isinstance(rows, list)
+        }
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+_NOTED: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("node", "home"), _is_text),
+    **dict.fromkeys(("gpus", "until"), _is_number),
+    "left": _texts,
+    "jobs": lambda value: isinstance(value, dict),
+}
+_ROW: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("label", "name", "state"), _is_text),
+    "attempts": lambda value: type(value) is int,
+    "index": lambda value: value is None or type(value) is int,
+    "reason": lambda value: value is None or _is_text(value),
+    **dict.fromkeys(
+        ("started_at", "ended_at", "exit_code"), lambda value: value is None or _is_number(value)
+    ),
+}
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, dict) and all(
+        name in row and check(row[name]) for name, check in _ROW.items()
+    )
 
 
 def _names(folder: str) -> list[str]:
@@ -202,7 +251,7 @@ def _unlink(path: str) -> bool:
 def take_over(
     shared: Shared,
     pilots: Iterable[str],
-    rest_of: Callable[[Envelope, list[dict[str, Any]]], tuple[Envelope | None, bool]],
+    rest_of: Callable[[Envelope, list[Row]], tuple[Envelope | None, bool]],
 ) -> list[str]:
     """Give back what pilots that have ended claimed and did not start. Returns these tickets.
 
@@ -211,8 +260,7 @@ def take_over(
     """
     back = []
     for pilot in pilots:
-        state = shared.state(pilot)
-        jobs = state.get("jobs", {})
+        jobs = shared.jobs_of(pilot)
         for ticket in shared.claimed(pilot):
             envelope = shared.read(ticket, pilot)
             if envelope is None:

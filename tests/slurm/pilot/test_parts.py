@@ -33,7 +33,9 @@ def envelope(**options: Any) -> Envelope:
 
 
 def row(state: str, attempts: int = 0, index: int | None = None) -> dict[str, Any]:
-    return {"id": 1, "state": state, "attempts": attempts, "index": index}
+    row = dict.fromkeys(("started_at", "ended_at", "exit_code", "reason"))
+    row |= {"id": 1, "label": "1", "name": "a"}
+    return {**row, "state": state, "attempts": attempts, "index": index}
 
 
 REMAINS = [  # its rows; whether it may run again; whether it goes back
