@@ -54,6 +54,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Under Slurm": {
         "slurm": "Print what a Slurm cluster needs for shared GPUs.",
         "slurm-step": "Run a job file inside a Slurm job.",
+        "pilot": "Run your own jobs, several on one GPU, in one Slurm job.",
     },
     "Estimates and simulation": {
         "estimate": "Estimate the GPU memory of a job before it runs.",

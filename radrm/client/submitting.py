@@ -155,7 +155,7 @@ def _refuse_hopeless(client: Client, results: list[Submission]) -> None:
     # A process that is adopted runs already.
     sound = [r for r in results if r["error"] is None and "adopt" not in r["job_file"].raw]
     for batch in _batches(sound):
-        needs = [_needs(r["job_file"]) for r in batch]
+        needs = [needs_of(r["job_file"]) for r in batch]
         environment = batch[0]["envelope"].environment.items()
         size = sum(
             len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment
@@ -168,8 +168,8 @@ def _refuse_hopeless(client: Client, results: list[Submission]) -> None:
                 result["error"] = f"{result['file'] or result['name']}: {why}"
 
 
-def _needs(job_file: JobFile) -> RawOptions:
-    """The options of `_NEEDS`; a sweep counts as an array of its size."""
+def needs_of(job_file: JobFile) -> RawOptions:
+    """The options of `_NEEDS`, for the question `check`; a sweep counts as an array of its size."""
     needs = {name: job_file.raw[name] for name in _NEEDS & job_file.raw.keys()}
     if "param" not in job_file.raw and "params" not in job_file.raw:
         return needs

@@ -284,6 +284,8 @@ _ESTIMATION: dict[str, v.Check] = {
     "trace_memory_mib": v.whole(512, 1 << 24),
 }
 _GPUS: dict[str, v.Check] = {
+    "only": v.gpu_names,
+    "until": v.moment,
     "order": v.gpu_order,
     "isolate": v.switch,
     "memory_caps": v.switch,

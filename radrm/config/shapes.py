@@ -19,6 +19,11 @@ RuleTables = Mapping[str, Table]
 """A rule's settings, by the rule's name."""
 
 
+def _gpu_names(words: tuple[str, ...]) -> list[int | str]:
+    """Return indices and UUIDs as a file holds them."""
+    return [int(word) if word.isdecimal() else word for word in words]
+
+
 @dataclass(frozen=True, slots=True)
 class MpsConfig:
     """CUDA MPS for jobs that share a GPU."""
@@ -43,7 +48,7 @@ class MpsConfig:
         table = asdict(self)
         only = table.pop("only")
         if self.enabled and only:
-            table["enabled"] = [int(word) if word.isdecimal() else word for word in only]
+            table["enabled"] = _gpu_names(only)
         return table
 
 
@@ -127,8 +132,14 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class GpusConfig:
-    """Which GPUs are used first, and what a job can open and use of them."""
+    """Which GPUs are used, which of them first, and what a job can open and use of them."""
 
+    only: tuple[str, ...] = ()
+    """Indices and UUIDs (or their beginnings) of the GPUs that radrm uses: `[0, 1]`. The others are
+    not read, and no job gets one. A GPU's name stands for its MIG instances, too. Empty: all."""
+    until: str = ""
+    """Until when radrm has them, in local time: `"2030-01-31T18:00"`. A job starts only if its time
+    limit ends before. Empty: for ever."""
     order: tuple[str, ...] = ()
     """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
     come last. A job's own `--prefer-gpus` and `--avoid-gpus` come first."""
@@ -142,7 +153,8 @@ class GpusConfig:
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
         switches = {"isolate": self.isolate, "memory_caps": self.memory_caps}
-        return {"order": list(self.order), **switches}
+        lists = {"only": _gpu_names(self.only), "order": list(self.order)}
+        return {**lists, "until": self.until, **switches}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import ipaddress
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
@@ -327,6 +328,24 @@ def gpus(value: Any, place: Place) -> bool | tuple[str, ...]:
         expected = 'true or false, or a list of GPU indices and UUIDs, as in [0, "GPU-1a2b3c4d"]'
         raise wrong(place, expected, value)
     return tuple(str(word) for word in value)
+
+
+def gpu_names(value: Any, place: Place) -> tuple[str, ...]:
+    """Return indices and UUIDs of GPUs."""
+    if not isinstance(value, list) or not all(map(_is_gpu, value)):
+        raise wrong(place, 'a list of GPU indices and UUIDs, as in [0, "GPU-1a2b3c4d"]', value)
+    return tuple(str(word) for word in value)
+
+
+def moment(value: Any, place: Place) -> str:
+    """Return a date and time as text, or nothing. A file may have it with quotes or without."""
+    text = value.isoformat() if isinstance(value, datetime) else value
+    try:
+        if text != "":
+            datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError, OverflowError, OSError):
+        raise wrong(place, 'a date and time, as in "2030-01-31T18:00"', value) from None
+    return str(text)
 
 
 def gpu_order(value: Any, place: Place) -> tuple[str, ...]:

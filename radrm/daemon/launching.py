@@ -211,8 +211,7 @@ def job_environment(
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
         "RADRM_ATTEMPT": str(action.number),
-        "RADRM_ARRAY_ID": "" if (array := job.array) is None else str(array.array_id),
-        "RADRM_ARRAY_TASK_ID": "" if array is None else str(array.index),
+        **_array_variables(job, submitted),
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
         "RADRM_PROGRESS": progress,
         "RADRM_REPORT_PY": _REPORT_PY,
@@ -231,6 +230,19 @@ def job_environment(
     if _folder_of_programs() not in path.split(os.pathsep):
         environment["PATH"] = f"{path}{os.pathsep}{_folder_of_programs()}"
     return environment
+
+
+def _array_variables(job: Job, submitted: Mapping[str, str]) -> dict[str, str]:
+    """The array and the number of an element; empty outside arrays. An array of Slurm's is known by
+    the environment of its jobs."""
+    if job.outer is not None:
+        known = {name: submitted.get(f"SLURM_ARRAY_{name}", "") for name in ("JOB_ID", "TASK_ID")}
+        return {"RADRM_ARRAY_ID": known["JOB_ID"], "RADRM_ARRAY_TASK_ID": known["TASK_ID"]}
+    array = job.array
+    return {
+        "RADRM_ARRAY_ID": "" if array is None else str(array.array_id),
+        "RADRM_ARRAY_TASK_ID": "" if array is None else str(array.index),
+    }
 
 
 def _slurm_variables(action: Launch, job: Job) -> dict[str, str]:

@@ -60,7 +60,7 @@ from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
 from radrm.host.gpus.memory_caps import CappedGpus, MemoryCaps, nvml_caps, why_never
 from radrm.host.gpus.power_limit import LimitedGpus, PowerLimits, nvml_power
-from radrm.host.gpus.readings import open_gpus
+from radrm.host.gpus.served import open_served, served
 from radrm.host.gpus.source import GpuSource
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.home import Home
@@ -359,7 +359,7 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
         if config.energy.power_limit_w:
             log.warning("energy.power_limit_w is ignored: simulated GPUs have no power limit")
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
-        source = SimulatedGpus(driver.socket, mps=config.mps.enabled)
+        source = served(SimulatedGpus(driver.socket, mps=config.mps.enabled), config.gpus)
         return Devices(
             source=EnabledOnly(source, config.mps) if config.mps.only else source,
             clock=driver.clock,
@@ -370,7 +370,7 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
     if time_scale != 1.0:
         raise UsageError("--time-scale goes with simulated GPUs only: add --gpus sim:4xA100-40GB")
     try:
-        gpus_here = open_gpus(config.readings)
+        gpus_here = open_served(config)
     except DeviceError as error:
         raise DeviceError(
             f"no NVIDIA GPU can be used: {error}; "
@@ -393,7 +393,7 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
         environment={},
         mps=mps,
         description="NVML" if gpus_here.name == "nvml" else gpus_here.name,
-        renew=lambda: around(open_gpus(config.readings)),
+        renew=lambda: around(open_served(config)),
         limits=limits,
         caps=caps,
     )

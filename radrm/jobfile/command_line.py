@@ -21,6 +21,7 @@ SUBMIT_FLAGS = {
     "json": "print one JSON document",
     "slurm": "the options and the file are those of sbatch",
     "cluster": "submit to Slurm, whose nodes share their GPUs by radrm",
+    "pilot": "submit to your own pilots in Slurm: see radrm pilot",
     "help": "show this help",
 }
 
@@ -48,6 +49,7 @@ class SubmitRequest(Record):
     json: bool = False
     slurm: bool = False
     cluster: bool = False
+    pilot: bool = False
     help: bool = False
 
 

@@ -12,4 +12,5 @@ The files, in the order in which they may import one another:
     signals   what has been sent to the step
     attempt   run one attempt as the child of the step
     step      the batch step of a job: submits it, waits, runs its attempts
+    pilot     a daemon of one user in an ordinary Slurm job (a folder)
 """

@@ -24,6 +24,8 @@ from radrm.slurm.outer import moment
 BY = ("user", "account", "node", "day")
 _SACCT_S = 120.0
 _BETWEEN = "\x1f"
+_LONGEST = 12
+"""Digits of a number of seconds, at most."""
 _FIELDS = (
     *("JobID", "User", "Account", "NodeList", "State", "ElapsedRaw", "End", "ReqTRES"),
     "Comment",
@@ -139,12 +141,16 @@ def of_sacct(text: str, config: SlurmConfig) -> list[ClusterRun]:
             continue
         _, user, account, node, state, elapsed, end, asked, comment = words
         ended_s = moment(end)
-        if ended_s is None or not elapsed.isdigit():
+        if ended_s is None or not _is_count(elapsed):
             continue
         mib, use = gpumem_in(asked, config.gres), use_of(comment)
         state = state.split(" ")[0]
         found.append(ClusterRun(user, account, node, state, float(elapsed), ended_s, mib, use))
     return found
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < _LONGEST
 
 
 def of_completions(text: str, config: SlurmConfig) -> list[ClusterRun]:

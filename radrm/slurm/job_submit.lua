@@ -39,6 +39,19 @@ local function asks(job, name)
    return false
 end
 
+local function asked_mib(job)
+   for _, field in ipairs(FIELDS) do
+      for part in string.gmatch(job[field] or "", "[^,]+") do
+         part = string.gsub(part, "^gres[:/]", "")
+         local name, count = string.match(part, "^([^:=]+)[:=](%d+)$")
+         if name == RADRM.gres then
+            return count
+         end
+      end
+   end
+   return nil
+end
+
 local function is_shared(job)
    return job.partition == RADRM.partition
 end
@@ -71,6 +84,7 @@ function radrm_submit(job, partitions)
       return refuse("partition " .. RADRM.partition .. " has jobs of one node; submit this one to "
          .. "a partition of whole GPUs")
    end
+   local mib = asked_mib(job)
    if not asks(job, RADRM.gres) then
       local asked = "gres:" .. RADRM.gres .. ":" .. RADRM.default_mib
       if job.tres_per_node == nil or job.tres_per_node == "" then
@@ -81,11 +95,12 @@ function radrm_submit(job, partitions)
    end
    local line = string.match(job.script, "^[^\n]*")
    if string.match(line, "radrm%s+slurm%-step%s*$") == nil then
-      local options = ""
+      -- What the user asks for is what the job needs, unless the script says otherwise.
+      local options = mib and "#RAD-GPUMEM " .. mib .. "\n" or ""
       if job.time_limit ~= nil and job.time_limit ~= slurm.NO_VAL and job.time_limit > 0
          and job.time_limit < 525600 then
          -- The job's own limit counts from its real start; Slurm's is longer by the wait.
-         options = "#RAD-OPTION --time=" .. (job.time_limit * 60) .. "\n"
+         options = options .. "#RAD-OPTION --time=" .. (job.time_limit * 60) .. "\n"
          job.time_limit = job.time_limit + RADRM.wait_min
       end
       job.script = RADRM.first .. "\n" .. options .. job.script

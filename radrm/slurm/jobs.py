@@ -88,7 +88,7 @@ def _row(gres: str, *words: str) -> ClusterRow:
 
 def gpumem_in(text: str, gres: str) -> int | None:
     """Return the MiB in what a job asks of GRES, as `gres:gpumem:6144` or `gpumem=6G`."""
-    found = re.search(rf"(?:^|[:,/]){re.escape(gres)}[:=](\d+)([KMGT]?)", text)
+    found = re.search(rf"(?:^|[:,/]){re.escape(gres)}[:=]([0-9]{{1,15}})(?![0-9])([KMGT]?)", text)
     if found is None:
         return None
     return int(found[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]

@@ -49,11 +49,12 @@ class SlurmJob:
         return {"pid": own.pid, "start_ticks": own.start_ticks, "boot_id": own.boot_id}
 
 
-def this_job(environ: Mapping[str, str]) -> SlurmJob:
-    """Return the Slurm job of this process, as its environment says. Raises `UsageError`."""
+def this_job(environ: Mapping[str, str], outside: str = _OUTSIDE) -> SlurmJob:
+    """Return the Slurm job of this process, as its environment says. Raises `UsageError` with the
+    text `outside` if there is none."""
     job_id = environ.get("SLURM_JOB_ID", "")
     if not (job_id.isascii() and job_id.isdigit()):
-        raise UsageError(_OUTSIDE)
+        raise UsageError(outside)
     me = identify(os.getpid())
     assert me is not None
     return SlurmJob(

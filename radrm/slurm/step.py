@@ -44,7 +44,7 @@ from radrm.slurm import attempt, comment, signals
 from radrm.slurm.attempt import Gone
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
 from radrm.slurm.settings import cluster_config, daemon_paths
-from radrm.slurm.wrapped import unwrap
+from radrm.slurm.wrapped import asked_mib, unwrap
 
 _FIRST_ASK_S, _ASK_S, _DOWN_S = 0.02, 5.0, 1.0
 """Between two questions: at first, while the daemon is to wake the step, and while it is down."""
@@ -98,10 +98,15 @@ def _latest_wait_s(config: SlurmConfig, limit_s: float | None, left_s: float | N
 
 def make_envelope(job: SlurmJob, file: str, arguments: Sequence[str]) -> tuple[JobFile, Envelope]:
     """The job of a step, and its envelope. Raises `RadrmError`."""
-    text, typed = unwrap(load(file).decode("utf-8", "surrogateescape"))
+    script = load(file).decode("utf-8", "surrogateescape")
+    text, typed = unwrap(script)
     raw: RawOptions = {**_of_slurm(job), **typed}
     data = text.encode("utf-8", "surrogateescape")
     job_file = read_job_file(data, job.name or "job", raw)
+    asked, gpus = asked_mib(script), job_file.options.least_gpus
+    if asked is not None and gpus and job_file.options.gpu_memory_mib is None:
+        raw = {**raw, "gpu-memory": f"{max(1, asked // gpus)}M"}
+        job_file = read_job_file(data, job.name or "job", raw)
     if arguments:
         # Slurm's own copy of the script lasts as long as its job.
         words = [*(job_file.interpreter_words() or ("/bin/bash",)), os.path.abspath(file)]

@@ -19,7 +19,8 @@ MEMORY_MIB = 64_000
 SLURMD_TIMEOUT_S = 20
 KILL_WAIT_S = 2
 CRED_EXPIRE_S = 5
-"""A requeued job may start so many seconds (plus one) after its end; 120 where nothing is set."""
+"""A requeued job may start so many seconds (plus one) after its end; 120 where nothing is set, or
+less than 5."""
 
 ACCEPT = """\
 function slurm_job_submit(job, partitions, user) return slurm.SUCCESS end
@@ -30,9 +31,14 @@ return slurm.SUCCESS
 
 
 def slurm_conf(
-    folder: Path, host: str, controller_port: int, ports: Sequence[int], more: str = ""
+    folder: Path,
+    host: str,
+    controller_port: int,
+    ports: Sequence[int],
+    more: str = "",
+    slurmd_timeout_s: int = SLURMD_TIMEOUT_S,
 ) -> str:
-    """The text of slurm.conf. `more` are lines of a test; they come before those of nodes."""
+    """The text of slurm.conf. `more` are lines of a test, the last ones."""
     nodes = "\n".join(
         f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS}"
         f" RealMemory={MEMORY_MIB} Gres=gpumem:{GPUMEM_MIB}"
@@ -71,7 +77,7 @@ GresTypes=gpumem
 DefMemPerCPU=100
 JobRequeue=1
 ReturnToService=2
-SlurmdTimeout={SLURMD_TIMEOUT_S}
+SlurmdTimeout={slurmd_timeout_s}
 SlurmctldTimeout=10
 KillWait={KILL_WAIT_S}
 OverTimeLimit=0
@@ -80,10 +86,10 @@ MinJobAge=300
 Waittime=0
 MessageTimeout=10
 TCPTimeout=2
-{more}
 {nodes}
 PartitionName=shared Nodes={names} OverSubscribe=FORCE:64 MaxTime=INFINITE State=UP Default=YES
 PartitionName=whole Nodes={names} OverSubscribe=NO MaxTime=INFINITE State=UP
+{more}
 """
 
 

@@ -16,6 +16,7 @@ from radrm.slurm.setup import job_submit_lua
 from tests.daemon.harness import DaemonHome
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
+from tests.waiting import wait_until
 
 NODE = "g1"
 Radrm = Callable[..., subprocess.CompletedProcess[str]]
@@ -65,6 +66,17 @@ def test_an_unchanged_script_shares_a_gpu(site: Cluster, radrm: Radrm, home: Dae
     (document,) = [d for d in home.json("status", "--all") if f":{job}." in (d["outer"] or "")]
     assert site.output(job).split() == document["devices"]
     assert "gpumem:6144" in site.job(job)["TresPerNode"]
+
+
+def test_elements_of_an_array_know_their_numbers_and_what_was_asked(
+    site: Cluster, radrm: Radrm, home: DaemonHome
+) -> None:
+    body = "#!/bin/sh\necho $RADRM_ARRAY_ID $RADRM_ARRAY_TASK_ID >> array\n"
+    array = site.sbatch(body, "--array=3-4", "--gres=gpumem:7000")
+    found = site.work / "array"
+    wait_until(lambda: found.exists() and found.read_text().count("\n") == 2, "both elements")
+    assert {*found.read_text().splitlines()} == {f"{array} 3", f"{array} 4"}
+    assert {d["estimate_mib"] for d in home.json("status", "--all")[-2:]} == {7000}
 
 
 @pytest.mark.parametrize(

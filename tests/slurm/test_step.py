@@ -13,7 +13,7 @@ from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
 from radrm.host.processes.procfs import read_stat
 from tests.daemon.harness import DaemonHome
 from tests.slurm.cluster import Cluster
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 NODE = "g1"
 HERE = ("-w", NODE, "--gres=gpumem:4096")
@@ -164,6 +164,42 @@ def test_jobs_run_on_and_end_rightly_while_the_daemon_is_dead(
 
 def job_of_step_is_over(cluster: Cluster, job: int) -> bool:
     return cluster.job(job)["JobState"] == "CANCELLED"
+
+
+DIES = """
+import os, signal
+from radrm.host import crossings
+
+def dies(point, what):
+    if point == "attempt handed over" and os.path.exists({mark!r}):
+        os.unlink({mark!r})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+crossings.watch(dies)
+"""
+"""Python runs it at the start of the daemon, as a module of this name on its path."""
+
+
+def test_a_daemon_that_dies_as_it_hands_over_an_attempt_runs_it_once(
+    cluster: Cluster, home: DaemonHome
+) -> None:
+    mark, ran = cluster.work / "dies", cluster.work / "ran"
+    (cluster.work / "site").mkdir()
+    (cluster.work / "site" / "sitecustomize.py").write_text(DIES.format(mark=str(mark)))
+    path = home.environment["PYTHONPATH"]
+    home.stop()
+    home.environment["PYTHONPATH"] = f"{cluster.work}/site:{path}"
+    home.start()
+    mark.touch()
+    job = submit(cluster, f"echo $RADRM_ATTEMPT >> {ran}; exit 6")
+    assert home.process is not None
+    home.process.wait(PATIENCE_S)
+    assert not mark.exists()
+    home.environment["PYTHONPATH"] = path
+    home.start()
+    assert cluster.wait(job) == ("FAILED", "6:0")
+    assert len(ran.read_text().splitlines()) == 1
+    assert ended(home, job)["exit_code"] == 6
 
 
 def test_a_signal_to_the_batch_script_reaches_the_job(cluster: Cluster, home: DaemonHome) -> None:

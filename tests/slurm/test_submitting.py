@@ -103,6 +103,6 @@ def test_what_cannot_go_to_a_cluster_is_refused_in_one_line(job: Path, name: str
 
 def test_each_option_of_the_table_has_a_decision() -> None:
     """A new option goes to the daemon of the node, unless one of these tables names it."""
-    names = set(OPTIONS) if isinstance(OPTIONS, dict) else {each.name for each in OPTIONS}
+    names = {each.name for each in OPTIONS}
     assert names >= TO_SLURM | REFUSED.keys()
     assert not TO_SLURM & REFUSED.keys()

@@ -54,4 +54,5 @@ The files, in the order in which they may import one another:
     mcp         `radrm mcp`
     slurm       `radrm slurm`
     slurm_step  `radrm slurm-step`
+    pilot       `radrm pilot`
 """

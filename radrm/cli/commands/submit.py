@@ -51,6 +51,10 @@ def carry_out(request: SubmitRequest) -> int:
         from radrm.cli.slurm.cluster import submit  # few jobs go to a cluster
 
         return submit(request)
+    if request.pilot:
+        from radrm.cli.slurm.pilot import submit as submit_to_pilots  # few jobs go to pilots
+
+        return submit_to_pilots(request)
     _refuse_program(request.files)
     with Client() as client:
         results, paths, up = check(client, request)

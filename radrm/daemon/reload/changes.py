@@ -22,7 +22,8 @@ AT_START = frozenset(
 AT_START_ONE = frozenset(
     {
         *("core.grace_s", "energy.power_limit_w"),
-        *("gpus.isolate", "gpus.memory_caps", "retention.refused_mib", "retention.refused_days"),
+        *("gpus.only", "gpus.until", "gpus.isolate", "gpus.memory_caps"),
+        *("retention.refused_mib", "retention.refused_days"),
     }
 )
 """Single settings of other tables that only a start reads."""

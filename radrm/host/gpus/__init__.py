@@ -17,4 +17,5 @@ The files, in the order in which they may import one another:
     exporter         SM activity from dcgm-exporter's page of metrics
     nvidia_smi       real GPUs, read through `nvidia-smi` (a folder)
     readings         combines a source with feeds of SM activity
+    served           only the GPUs that radrm may use, and until when
 """

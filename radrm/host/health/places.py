@@ -196,6 +196,12 @@ def file_system(path: str, proc: Path = Path("/proc")) -> Finding:
     return ok(name, kind)
 
 
+def network_of(path: str) -> str | None:
+    """Return the network file system that holds `path`; None if it is on this machine. OSError."""
+    kind = _kind_of(os.path.realpath(_existing(path)), mounts_of())
+    return kind if kind in _NETWORK else None
+
+
 def _existing(path: str) -> str:
     """The path itself, or the nearest existing folder above it."""
     while not os.path.exists(path) and path != os.path.dirname(path):

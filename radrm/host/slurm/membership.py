@@ -18,6 +18,8 @@ from radrm.host.slurm.programs import run
 _V1 = re.compile(r"/slurm(?:_[^/]+)?/uid_\d+/job_(\d+)(?:/|$)")
 _V2 = re.compile(r"/system\.slice/(?:[^/]+_)?slurmstepd\.scope/job_(\d+)(?:/|$)")
 _ASK_S = 10.0
+_LONGEST = 11
+"""More digits than a pid has."""
 
 Listed = Callable[..., str]
 
@@ -56,4 +58,4 @@ def pids_in(text: str, job_id: str) -> set[int]:
     """Return the processes of a job in the output of `scontrol listpids`."""
     rows = (line.split() for line in text.splitlines())
     found = (row[0] for row in rows if len(row) >= 2 and row[1] == job_id)
-    return {int(pid) for pid in found if pid.isascii() and pid.isdigit()}
+    return {int(pid) for pid in found if pid.isascii() and pid.isdigit() and len(pid) < _LONGEST}

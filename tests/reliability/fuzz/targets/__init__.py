@@ -8,6 +8,7 @@ monitors    what programs print that measure GPUs
 kernel      /proc and control groups
 attempts    what attempts leave
 workers     what `radrun` reads
+slurm       what Slurm prints, and what is written for it
 requests    requests and answers of other processes
 storage     what lies on disk
 """
@@ -22,6 +23,7 @@ from tests.reliability.fuzz.targets import (
     monitors,
     requests,
     settings,
+    slurm,
     storage,
     summaries,
     traces,
@@ -37,6 +39,7 @@ TARGETS: tuple[Target, ...] = (
     *kernel.TARGETS,
     *attempts.TARGETS,
     *workers.TARGETS,
+    *slurm.TARGETS,
     *requests.TARGETS,
     *storage.TARGETS,
 )

@@ -197,6 +197,14 @@ ENVELOPE: dict[str, Any] = {
     "sources": "train.py 12 abc",
 }
 COMMAND = {**ENVELOPE, "script": None, "file": None, "command": ["radrun", "a.py", "--x=1"]}
+OF_SLURM = {
+    **COMMAND,
+    "radrm_envelope": 2,
+    "outer": {
+        "engine": "slurm", "cluster": "c", "id": "4711", "restart": 1, "pid": 99,
+        "start_ticks": 7, "boot_id": "0b1c", "end_s": 1.9e9,
+    },
+}  # fmt: skip
 _LOG = """Epoch 1/3
  62%|██████▏   | 62/100 [00:10<00:06, 6.1it/s, loss=0.31]
 {'loss': 0.42, 'epoch': 1.5, 'global_step': 30, 'max_steps': 90}
@@ -301,7 +309,7 @@ TARGETS = (
         _sweep,
     ),
     Target("launcher", (SCRIPT, ROLES, "cat <<-'A' <<B\nA\nB\nradrun x"), _launcher, most=1 << 20),
-    Target("envelope", (ENVELOPE, COMMAND), _envelope, bytes=True, most=(8 << 20) + 64),
+    Target("envelope", (ENVELOPE, COMMAND, OF_SLURM), _envelope, bytes=True, most=(8 << 20) + 64),
     Target("progress-lines", (_LOG,), _progress_lines, bytes=True),
     Target(
         "progress-pattern",

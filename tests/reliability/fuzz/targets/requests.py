@@ -77,6 +77,17 @@ REQUESTS: tuple[dict[str, Any], ...] = (
     {"op": "mps-stop", "devices": ["0"]},
     {"op": "adoptable", "pid": 4711, "start": 99, "memory": "10G"},
     {"op": "limits"},
+    {
+        "op": "step",
+        "pid": 4711,
+        "start_ticks": 99,
+        "boot_id": "0b1c",
+        "id": "12",
+        "ticket": "01M80TA4D4JDCEV010A4H87B41",
+        "gone": "timeout",
+        "why": "x",
+        "since_s": 1.5,
+    },
 )
 _CHECKS: tuple[tuple[str, Callable[[arguments.Words], object]], ...] = (
     ("jobs", arguments.references),

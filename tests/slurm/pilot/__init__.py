@@ -1,0 +1,1 @@
+"""Pilots: their parts, and whole ones under a real Slurm."""
