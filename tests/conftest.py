@@ -28,6 +28,9 @@ __all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"
 settings.register_profile("untimed", deadline=None, max_examples=50 * FACTOR)
 settings.load_profile("untimed")
 
+# Imports are most of what a daemon's start costs.
+DaemonHome.forked = True
+
 # Ten thousand collected tests are no garbage. Looking for it after every 700 objects takes a
 # fifth of the time that collecting them takes, and half of that in which sources are parsed.
 gc.set_threshold(20_000, 20, 50)

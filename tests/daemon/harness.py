@@ -23,12 +23,17 @@ from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for
 from tests.documents import errors_of
+from tests.forks import daemons as forks
+from tests.forks.daemons import Fork
 from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 
 
 class DaemonHome:
     """One RADRM_HOME, the daemon that serves it now, and commands that talk to it."""
+
+    forked = False
+    """Whether daemons start as forks of a process that has imported them."""
 
     def __init__(
         self, folder: Path, gpus: str | None = "sim:2xA100-40GB", scale: float = 100.0
@@ -45,7 +50,7 @@ class DaemonHome:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(REPOSITORY),
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Fork | None = None
         self.served = False
         self.log = folder / "daemon.log"
 
@@ -53,15 +58,18 @@ class DaemonHome:
 
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
-        command = [sys.executable, "-m", "radrm.cli.main", "daemon"]
+        words = ["daemon"]
         if self.gpus is not None:
-            command += ["--gpus", self.gpus, "--time-scale", str(self.scale)]
+            words += ["--gpus", self.gpus, "--time-scale", str(self.scale)]
         for setting in self.settings:
-            command += ["--set", setting]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            words += ["--set", setting]
+        self.process = forks.start(words, self.environment, self.log) if self.forked else None
+        if self.process is None:
+            command = [sys.executable, "-m", "radrm.cli.main", *words]
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
         wait_until(self._answers, f"the daemon; it said:\n{self.said()}")
         self.served = True
 

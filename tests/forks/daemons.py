@@ -1,0 +1,130 @@
+"""Starts daemons as forks of a process that has imported them; a start takes a third of the CPU."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.forks import LONGEST
+from tests.paths import REPOSITORY
+
+_READ_AT_ITS_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
+"""Beginnings of variables that the interpreter and the C library read once."""
+_TURN_S = 0.1
+
+
+class Fork:
+    """A daemon that was started so; what tests use of `subprocess.Popen`."""
+
+    def __init__(self, template: Template, pid: int, words: Sequence[str]) -> None:
+        self.args = words
+        self.pid = pid
+        self.returncode: int | None = None
+        self._template = template
+
+    def poll(self) -> int | None:
+        self._template.read()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                assert timeout is not None
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            # Another thread may read what this one waits for.
+            self._template.wait(_TURN_S if left is None else min(left, _TURN_S))
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(9)
+
+    def terminate(self) -> None:
+        self.send_signal(15)
+
+
+class Template:
+    """The process that forks, and the forks whose end it has not told yet."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._fixed = _fixed(environment)
+        self._lock = threading.RLock()
+        self._running: dict[int, Fork] = {}
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.forks.template"],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                cwd=REPOSITORY,
+                env=dict(environment),
+            )
+
+    def fits(self, environment: Mapping[str, str]) -> bool:
+        """Whether an interpreter that starts with `environment` would be as this one is."""
+        return _fixed(environment) == self._fixed
+
+    def start(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> Fork:
+        asked = {"words": words, "environment": environment, "log": str(log), "cwd": os.getcwd()}
+        with self._lock:
+            self.read()
+            self._socket.send(json.dumps(asked).encode())
+            while True:
+                pid = json.loads(self._socket.recv(LONGEST))
+                if isinstance(pid, int):
+                    break
+                self._ended(*pid)
+            self._running[pid] = fork = Fork(self, pid, words)
+        return fork
+
+    def read(self) -> None:
+        """Note each end that was told."""
+        with self._lock:
+            while self.wait(0):
+                said = self._socket.recv(LONGEST)
+                if not said:
+                    raise AssertionError("the template of daemons has ended")
+                self._ended(*json.loads(said))
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something was told, at most so long."""
+        return bool(select.select([self._socket], [], [], seconds)[0])
+
+    def _ended(self, pid: int, code: int) -> None:
+        self._running.pop(pid).returncode = code
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+_template: Template | None = None
+
+
+def start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> Fork | None:
+    """Start `radrm WORDS` as a fork; None if its environment asks for an interpreter of its own."""
+    global _template
+    if _template is None:
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("RADRM_")}
+        _template = Template({**plain, "PYTHONPATH": str(REPOSITORY)})
+        atexit.register(_template.close)
+    return _template.start(words, environment, log) if _template.fits(environment) else None
+
+
+def _fixed(environment: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in environment.items() if k.startswith(_READ_AT_ITS_START)}
