@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 
 from radrm.host.gpus.readings import open_gpus
 from radrm.slurm.outer import moment, shown, this_job
@@ -37,7 +38,7 @@ def main(simulated: str | None, idle_s: float | None) -> int:
     end_s = moment(shown(job.id).get("EndTime", ""))
     shared = Shared(shared_root(os.environ))
     shared.make()
-    words = ["--set", "slurm.enabled=false"]
+    words = ["--set", "slurm.enabled=false", *host_words(os.environ)]
     if simulated is not None:
         words += ["--gpus", simulated]
     else:
@@ -52,6 +53,17 @@ def main(simulated: str | None, idle_s: float | None) -> int:
     server = Server(home, words)
     until_s = until_of(end_s, time.time())
     return Pilot(shared, job.id, job.node, server, until_s, idle_s, own_ids).run()
+
+
+def host_words(environ: Mapping[str, str]) -> list[str]:
+    """Return the settings of the CPUs and the host memory that Slurm has given."""
+    cpus, per_node, per_cpu = (
+        int(text) if (text := environ.get(name, "")).isascii() and text.isdigit() else 0
+        for name in ("SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU")
+    )
+    mib = per_node or per_cpu * cpus
+    words = ["--set", f"node.cpus={cpus}"] if cpus else []
+    return [*words, "--set", f"node.memory={mib}"] if mib else words
 
 
 def own_ids() -> set[str]:

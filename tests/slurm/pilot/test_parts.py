@@ -17,7 +17,7 @@ from radrm.errors import Refused, StoreError, UsageError
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.tickets import new_ticket
 from radrm.slurm.pilot.gpus import given
-from radrm.slurm.pilot.main import until_of
+from radrm.slurm.pilot.main import host_words, until_of
 from radrm.slurm.pilot.remains import job_file_of, rest_of
 from radrm.slurm.pilot.running import Pilot
 from radrm.slurm.pilot.server import Server
@@ -129,6 +129,29 @@ def test_jobs_end_before_slurm_ends_the_pilot() -> None:
     assert until_of(101_000.0, 1000.0) == 101_000.0 - 120
     assert until_of(1100.0, 1000.0) == 1090.0
     assert until_of(900.0, 1000.0) == 900.0
+
+
+@pytest.mark.parametrize(
+    ("environ", "settings"),
+    [
+        ({}, []),
+        ({"SLURM_CPUS_ON_NODE": "8"}, ["node.cpus=8"]),
+        (
+            {"SLURM_CPUS_ON_NODE": "8", "SLURM_MEM_PER_CPU": "100"},
+            ["node.cpus=8", "node.memory=800"],
+        ),
+        (
+            {"SLURM_CPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "900"},
+            ["node.cpus=8", "node.memory=900"],
+        ),
+        ({"SLURM_CPUS_ON_NODE": "x", "SLURM_MEM_PER_NODE": "0"}, []),
+    ],
+)
+def test_cpus_and_host_memory_are_those_of_the_slurm_job(
+    environ: dict[str, str], settings: list[str]
+) -> None:
+    words = host_words(environ)
+    assert words[1::2] == settings and set(words[::2]) <= {"--set"}
 
 
 # ------------------------------------------------------------------ the shared folder
