@@ -276,14 +276,17 @@ class Cluster:
         settings: Sequence[str] = (),
         gpus: str = "sim:2xA100-40GB",
         scale: float = 100.0,
+        python_path: Path | None = None,
     ) -> DaemonHome:
         """Start the radrm daemon of a node, with simulated GPUs; it ends with the cluster.
 
-        `%n` in a setting is the node's name.
+        `%n` in a setting is the node's name. `python_path` has modules for it alone.
         """
         place = DaemonHome(self.folder / "radrm" / node, gpus, scale)
         place.settings = [setting.replace("%n", node) for setting in settings]
         place.environment["SLURM_CONF"] = self.env["SLURM_CONF"]
+        if python_path is not None:
+            place.environment["PYTHONPATH"] += f":{python_path}"
         place.start()
         self.daemons[node] = place
         return place

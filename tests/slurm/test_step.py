@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +21,37 @@ HERE = ("-w", NODE, "--gres=gpumem:4096")
 UP = 'echo up\nwhile [ ! -e "$0.end" ]; do sleep 0.05; done'
 """A job that runs until it is ended."""
 
+WATCHED = """\
+import os, signal
+from radrm.host import crossings
+
+HERE = os.path.dirname(__file__)
+
+
+def shoot(point, what):
+    if point == "attempt handed over" and os.path.exists(f"{HERE}/shot"):
+        os.rename(f"{HERE}/shot", f"{HERE}/fired")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+crossings.watch(shoot)
+"""
+"""A `sitecustomize.py`, by which a daemon is killed once at this point, if there is a `shot`."""
+
 
 @pytest.fixture(scope="module")
-def home(cluster: Cluster) -> Iterator[DaemonHome]:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the daemon's `sitecustomize.py`."""
+    folder = tmp_path_factory.mktemp("watched")
+    (folder / "sitecustomize.py").write_text(WATCHED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster, watched: Path) -> Iterator[DaemonHome]:
     prepare(cluster)
-    yield cluster.daemon(NODE, [each.replace("%n", NODE) for each in OF_NODES], scale=20.0)
+    settings = [each.replace("%n", NODE) for each in OF_NODES]
+    yield cluster.daemon(NODE, settings, scale=20.0, python_path=watched)
 
 
 def job_of(home: DaemonHome, job: int) -> dict[str, Any] | None:
@@ -164,6 +191,22 @@ def test_jobs_run_on_and_end_rightly_while_the_daemon_is_dead(
 
 def job_of_step_is_over(cluster: Cluster, job: int) -> bool:
     return cluster.job(job)["JobState"] == "CANCELLED"
+
+
+def test_an_attempt_that_a_dying_daemon_has_handed_over_runs_once(
+    cluster: Cluster, home: DaemonHome, watched: Path
+) -> None:
+    (watched / "shot").touch()
+    job = submit(cluster, f"echo run >> {cluster.work}/handed; exit 4")
+    process = home.process
+    assert process is not None
+    wait_until(lambda: process.poll() is not None, "the daemon to die")
+    assert (process.returncode, (watched / "fired").exists()) == (-signal.SIGKILL, True)
+    home.start()
+    assert cluster.wait(job) == ("FAILED", "4:0")
+    document = ended(home, job)
+    assert (document["state"], document["exit_code"]) == ("FAILED", 4)
+    assert (cluster.work / "handed").read_text() == "run\n"
 
 
 def test_a_signal_to_the_batch_script_reaches_the_job(cluster: Cluster, home: DaemonHome) -> None:
