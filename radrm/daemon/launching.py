@@ -211,8 +211,7 @@ def job_environment(
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
         "RADRM_ATTEMPT": str(action.number),
-        "RADRM_ARRAY_ID": "" if (array := job.array) is None else str(array.array_id),
-        "RADRM_ARRAY_TASK_ID": "" if array is None else str(array.index),
+        **_array_variables(job, submitted),
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
         "RADRM_PROGRESS": progress,
         "RADRM_REPORT_PY": _REPORT_PY,
@@ -231,6 +230,18 @@ def job_environment(
     if _folder_of_programs() not in path.split(os.pathsep):
         environment["PATH"] = f"{path}{os.pathsep}{_folder_of_programs()}"
     return environment
+
+
+def _array_variables(job: Job, submitted: Mapping[str, str]) -> dict[str, str]:
+    """What names the array and the element, empty outside arrays. Those of Slurm come from Slurm,
+    which has set its variables for the step that submitted the job."""
+    array, index = "", ""
+    if job.array is not None:
+        array, index = str(job.array.array_id), str(job.array.index)
+    elif job.outer is not None:
+        array = submitted.get("SLURM_ARRAY_JOB_ID", "")
+        index = submitted.get("SLURM_ARRAY_TASK_ID", "")
+    return {"RADRM_ARRAY_ID": array, "RADRM_ARRAY_TASK_ID": index}
 
 
 def _slurm_variables(action: Launch, job: Job) -> dict[str, str]:

@@ -71,7 +71,9 @@ function radrm_submit(job, partitions)
       return refuse("partition " .. RADRM.partition .. " has jobs of one node; submit this one to "
          .. "a partition of whole GPUs")
    end
+   local chosen = ""
    if not asks(job, RADRM.gres) then
+      chosen = "#RAD-GPUMEM\n" -- so that the default is not taken for the user's wish
       local asked = "gres:" .. RADRM.gres .. ":" .. RADRM.default_mib
       if job.tres_per_node == nil or job.tres_per_node == "" then
          job.tres_per_node = asked
@@ -79,7 +81,7 @@ function radrm_submit(job, partitions)
          job.tres_per_node = job.tres_per_node .. "," .. asked
       end
    end
-   local line = string.match(job.script, "^[^\n]*")
+   local line, rest = string.match(job.script, "^([^\n]*)\n?(.*)$")
    if string.match(line, "radrm%s+slurm%-step%s*$") == nil then
       local options = ""
       if job.time_limit ~= nil and job.time_limit ~= slurm.NO_VAL and job.time_limit > 0
@@ -88,7 +90,9 @@ function radrm_submit(job, partitions)
          options = "#RAD-OPTION --time=" .. (job.time_limit * 60) .. "\n"
          job.time_limit = job.time_limit + RADRM.wait_min
       end
-      job.script = RADRM.first .. "\n" .. options .. job.script
+      job.script = RADRM.first .. "\n" .. chosen .. options .. job.script
+   elseif chosen ~= "" then
+      job.script = line .. "\n" .. chosen .. rest
    end
    job.requeue = 1
    return slurm.SUCCESS

@@ -16,7 +16,7 @@ import pytest
 from radrm.config import SlurmConfig
 from radrm.host.slurm.job_submit import FORMAT, format_of
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
-from radrm.slurm.wrapped import FIRST, unwrap
+from radrm.slurm.wrapped import FIRST, is_gpumem_asked, unwrap
 
 CONFIG = SlurmConfig(partition="gpus", gres="vram", default_gpumem="5G", local_wait_s=600)
 NODES = [ClusterNode("g[1-2]", 81920), ClusterNode("h1", 40960)]
@@ -73,6 +73,13 @@ def test_what_runs_through_the_step_already_stays() -> None:
     found = decided(script=script, time_limit=120, tres_per_node="gres:vram:9")
     assert (found["script"], found["time_limit"]) == (script, 120)
     assert found["tres_per_node"] == "gres:vram:9"
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho\n", f"{FIRST}\n#!/bin/sh\necho\n"])
+def test_the_default_is_not_taken_for_the_users_wish(script: str) -> None:
+    default, wish = decided(script=script), decided(script=script, tres_per_node="gres:vram:9")
+    assert (is_gpumem_asked(default["script"]), is_gpumem_asked(wish["script"])) == (False, True)
+    assert unwrap(default["script"])[0] == unwrap(wish["script"])[0] == "#!/bin/sh\necho\n"
 
 
 @pytest.mark.parametrize(
