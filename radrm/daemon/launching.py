@@ -233,16 +233,15 @@ def job_environment(
 
 
 def _array_variables(job: Job, submitted: Mapping[str, str]) -> dict[str, str]:
-    """The array and the number of an element; empty outside arrays. An array of Slurm's is known by
-    the environment of its jobs."""
-    if job.outer is not None:
-        known = {name: submitted.get(f"SLURM_ARRAY_{name}", "") for name in ("JOB_ID", "TASK_ID")}
-        return {"RADRM_ARRAY_ID": known["JOB_ID"], "RADRM_ARRAY_TASK_ID": known["TASK_ID"]}
-    array = job.array
-    return {
-        "RADRM_ARRAY_ID": "" if array is None else str(array.array_id),
-        "RADRM_ARRAY_TASK_ID": "" if array is None else str(array.index),
-    }
+    """What names the array and the element, empty outside arrays. Those of Slurm come from Slurm,
+    which has set its variables for the step that submitted the job."""
+    array, index = "", ""
+    if job.array is not None:
+        array, index = str(job.array.array_id), str(job.array.index)
+    elif job.outer is not None:
+        array = submitted.get("SLURM_ARRAY_JOB_ID", "")
+        index = submitted.get("SLURM_ARRAY_TASK_ID", "")
+    return {"RADRM_ARRAY_ID": array, "RADRM_ARRAY_TASK_ID": index}
 
 
 def _slurm_variables(action: Launch, job: Job) -> dict[str, str]:

@@ -39,19 +39,6 @@ local function asks(job, name)
    return false
 end
 
-local function asked_mib(job)
-   for _, field in ipairs(FIELDS) do
-      for part in string.gmatch(job[field] or "", "[^,]+") do
-         part = string.gsub(part, "^gres[:/]", "")
-         local name, count = string.match(part, "^([^:=]+)[:=](%d+)$")
-         if name == RADRM.gres then
-            return count
-         end
-      end
-   end
-   return nil
-end
-
 local function is_shared(job)
    return job.partition == RADRM.partition
 end
@@ -84,8 +71,9 @@ function radrm_submit(job, partitions)
       return refuse("partition " .. RADRM.partition .. " has jobs of one node; submit this one to "
          .. "a partition of whole GPUs")
    end
-   local mib = asked_mib(job)
+   local chosen = ""
    if not asks(job, RADRM.gres) then
+      chosen = "#RAD-GPUMEM\n" -- so that the default is not taken for the user's wish
       local asked = "gres:" .. RADRM.gres .. ":" .. RADRM.default_mib
       if job.tres_per_node == nil or job.tres_per_node == "" then
          job.tres_per_node = asked
@@ -93,17 +81,18 @@ function radrm_submit(job, partitions)
          job.tres_per_node = job.tres_per_node .. "," .. asked
       end
    end
-   local line = string.match(job.script, "^[^\n]*")
+   local line, rest = string.match(job.script, "^([^\n]*)\n?(.*)$")
    if string.match(line, "radrm%s+slurm%-step%s*$") == nil then
-      -- What the user asks for is what the job needs, unless the script says otherwise.
-      local options = mib and "#RAD-GPUMEM " .. mib .. "\n" or ""
+      local options = ""
       if job.time_limit ~= nil and job.time_limit ~= slurm.NO_VAL and job.time_limit > 0
          and job.time_limit < 525600 then
          -- The job's own limit counts from its real start; Slurm's is longer by the wait.
-         options = options .. "#RAD-OPTION --time=" .. (job.time_limit * 60) .. "\n"
+         options = "#RAD-OPTION --time=" .. (job.time_limit * 60) .. "\n"
          job.time_limit = job.time_limit + RADRM.wait_min
       end
-      job.script = RADRM.first .. "\n" .. options .. job.script
+      job.script = RADRM.first .. "\n" .. chosen .. options .. job.script
+   elseif chosen ~= "" then
+      job.script = line .. "\n" .. chosen .. rest
    end
    job.requeue = 1
    return slurm.SUCCESS

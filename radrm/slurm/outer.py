@@ -20,7 +20,8 @@ _OUTSIDE = (
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
     """The Slurm job of the step `process`. `end_s`: when Slurm ends it, in epoch seconds; None:
-    unknown. `comment` is its comment, `nodes` the number of its nodes."""
+    unknown. `comment` is its comment, `nodes` the number of its nodes, `gpumem_mib` the GPU memory
+    that it has on its node, None without any. `element` of an array: `4711_3`, else nothing."""
 
     id: str
     cluster: str
@@ -32,6 +33,13 @@ class SlurmJob:
     process: Identity
     end_s: float | None = None
     comment: str = ""
+    gpumem_mib: int | None = None
+    element: str = ""
+
+    @property
+    def named(self) -> str:
+        """What Slurm's commands call it: the number of an array's last element is the array's."""
+        return self.element or self.id
 
     @property
     def envelope_fields(self) -> dict[str, object]:
@@ -53,8 +61,9 @@ def this_job(environ: Mapping[str, str], outside: str = _OUTSIDE) -> SlurmJob:
     """Return the Slurm job of this process, as its environment says. Raises `UsageError` with the
     text `outside` if there is none."""
     job_id = environ.get("SLURM_JOB_ID", "")
-    if not (job_id.isascii() and job_id.isdigit()):
+    if not _is_number(job_id):
         raise UsageError(outside)
+    element = [environ.get(f"SLURM_ARRAY_{name}_ID", "") for name in ("JOB", "TASK")]
     me = identify(os.getpid())
     assert me is not None
     return SlurmJob(
@@ -66,16 +75,21 @@ def this_job(environ: Mapping[str, str], outside: str = _OUTSIDE) -> SlurmJob:
         node=environ.get("SLURMD_NODENAME", ""),
         nodes=_number(environ.get("SLURM_JOB_NUM_NODES")) or 1,
         process=me,
+        element="_".join(element) if all(map(_is_number, element)) else "",
     )
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return int(text) if text and _is_number(text) and len(text) < 10 else 0
 
 
-def shown(job_id: str, timeout_s: float = 10.0) -> dict[str, str]:
+def shown(job: str, timeout_s: float = 10.0) -> dict[str, str]:
     """Return what `scontrol show job` says. Raises `Refused`."""
-    text = run("scontrol", "-o", "show", "job", job_id, timeout_s=timeout_s)
+    text = run("scontrol", "-o", "show", "job", job, timeout_s=timeout_s)
     return record(text.partition("\n")[0])
 
 

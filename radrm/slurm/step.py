@@ -37,14 +37,14 @@ from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.slurm.programs import run as run_slurm
 from radrm.host.storage.spool import Envelope, Spool
-from radrm.host.storage.submission import envelope_of, load
-from radrm.jobfile.options import RawOptions
-from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.slurm import attempt, comment, signals
 from radrm.slurm.attempt import Gone
+from radrm.slurm.envelope import make_envelope
+from radrm.slurm.fence import Fence
+from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
+from radrm.slurm.returning import give_back
 from radrm.slurm.settings import cluster_config, daemon_paths
-from radrm.slurm.wrapped import asked_mib, unwrap
 
 _FIRST_ASK_S, _ASK_S, _DOWN_S = 0.02, 5.0, 1.0
 """Between two questions: at first, while the daemon is to wake the step, and while it is down."""
@@ -53,8 +53,8 @@ _LAST_WORD_S = 25.0
 """How long a step that has gone back to Slurm waits for its TERM."""
 _COMMENT_S = 60.0
 _SLURM_S, _WHY_S = 5.0, 2.0
-_FENCE_ASKS = 4
-"""How often the controller is asked within the time after which it counts as silent."""
+_MOST_REFUSED = 120
+"""Refusals one after the other, some ten minutes, after which the step gives up."""
 
 
 def main(file: str, arguments: Sequence[str] = ()) -> int:
@@ -69,19 +69,20 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     config = cluster_config(os.environ).slurm
     for fd in (1, 2):
         _append(fd)
-    found = shown(job.id)
+    found = shown(job.named)
     job = dataclasses.replace(
         job,
         name=job.name or found.get("JobName", ""),
         end_s=moment(found.get("EndTime", "")),
         comment=found.get("Comment", ""),
+        gpumem_mib=gpumem_in(found.get("TresPerNode", ""), config.gres),
     )
     job_file, envelope = make_envelope(job, file, arguments)
     limit_s = job_file.options.time_s
     left_s = None if job.end_s is None else job.end_s - time.time()
     if limit_s is not None and left_s is not None and limit_s > left_s:
         raise Refused(
-            f"the job's time limit is {show_seconds(limit_s)}, and Slurm job {job.id} ends in "
+            f"the job's time limit is {show_seconds(limit_s)}, and Slurm job {job.named} ends in "
             f"{show_seconds(max(0.0, left_s))}; ask Slurm for more time (-t), or lower --time"
         )
     with Client(daemon_paths(config, os.environ, os.getuid()), _ANSWER_S) as client:
@@ -94,38 +95,6 @@ def _latest_wait_s(config: SlurmConfig, limit_s: float | None, left_s: float | N
     if limit_s is None or left_s is None:
         return config.local_wait_s
     return min(config.local_wait_s, left_s - limit_s)
-
-
-def make_envelope(job: SlurmJob, file: str, arguments: Sequence[str]) -> tuple[JobFile, Envelope]:
-    """The job of a step, and its envelope. Raises `RadrmError`."""
-    script = load(file).decode("utf-8", "surrogateescape")
-    text, typed = unwrap(script)
-    raw: RawOptions = {**_of_slurm(job), **typed}
-    data = text.encode("utf-8", "surrogateescape")
-    job_file = read_job_file(data, job.name or "job", raw)
-    asked, gpus = asked_mib(script), job_file.options.least_gpus
-    if asked is not None and gpus and job_file.options.gpu_memory_mib is None:
-        raw = {**raw, "gpu-memory": f"{max(1, asked // gpus)}M"}
-        job_file = read_job_file(data, job.name or "job", raw)
-    if arguments:
-        # Slurm's own copy of the script lasts as long as its job.
-        words = [*(job_file.interpreter_words() or ("/bin/bash",)), os.path.abspath(file)]
-        job_file = wrap_command([*words, *arguments], {**job_file.raw, "name": job_file.name})
-        envelope = envelope_of(job_file, None, None, job_file.raw)
-    else:
-        envelope = envelope_of(job_file, None, data, raw)
-    outer = job.envelope_fields
-    return job_file, Envelope(**{**envelope.as_dict(), "outer": outer})
-
-
-def _of_slurm(job: SlurmJob) -> RawOptions:
-    """The options that follow from the Slurm job: its name, and its logs."""
-    found: dict[str, Any] = {"name": job.name} if job.name else {}
-    for option, fd in (("output", 1), ("error", 2)):
-        path = os.readlink(f"/proc/self/fd/{fd}")
-        if path.startswith("/") and os.path.exists(path):
-            found[option] = path.replace("%", "%%")
-    return found
 
 
 def _append(fd: int) -> None:
@@ -157,11 +126,12 @@ class Step:
         self._returned = comment.returned(job.comment)
         self._gone: Gone | None = None
         self._submitted = self._silent = False
+        self._refused = 0
         self._served = 0
         """The serial of the last attempt that was run here."""
         self._commented_s = float("-inf")
         self._comment = ""
-        self._fence = Fence(job) if config.fence else None
+        self._fence = Fence() if config.fence else None
 
     def run(self) -> int:
         """Serve the job until it has ended. Returns its exit code, or ends by its signal."""
@@ -204,16 +174,27 @@ class Step:
         try:
             answer: dict[str, Any] = self._client.ask("step", **words)
         except Unreachable as error:
-            if not self._silent:
-                say(f"the daemon of node {self._job.node} does not answer, waiting: {error}")
-            self._silent = True
+            self._note_silent(f"does not answer, waiting: {error}")
+            return None
+        except Refused as error:
+            # While slurmd is down, a new daemon is not told that this is a step. What runs, or has
+            # run meanwhile, must not be lost by that.
+            self._refused += 1
+            if not self._submitted or self._refused > _MOST_REFUSED:
+                raise
+            self._note_silent(f"refuses this step, which asks again: {error}")
             return None
         finally:
             self._client.close()  # a daemon has few connections for each user
         if self._silent:
             say("the daemon answers again")
-        self._silent = False
+        self._silent, self._refused = False, 0
         return answer
+
+    def _note_silent(self, what: str) -> None:
+        if not self._silent:
+            say(f"the daemon of node {self._job.node} {what}")
+        self._silent = True
 
     @property
     def _spool(self) -> str:
@@ -265,9 +246,9 @@ class Step:
         if text != self._comment and now_s - self._commented_s >= _COMMENT_S:
             self._write_comment(text)
 
-    def _write_comment(self, text: str, *more: str) -> None:
+    def _write_comment(self, text: str) -> None:
         self._comment, self._commented_s = text, time.monotonic()
-        words = f"JobId={self._job.id}", f"Comment={text}", *more
+        words = f"JobId={self._job.named}", f"Comment={text}"
         try:
             run_slurm("scontrol", "update", *words, timeout_s=_SLURM_S)
         except RadrmError as error:
@@ -286,24 +267,13 @@ class Step:
             return EXIT_NEVER_RAN
         say(f"{text}; it goes back to Slurm, for another node")
         try:
-            run_slurm("scontrol", "requeue", self._job.id, timeout_s=_SLURM_S)
+            give_back(self._job, self._config, comment.waiting(text, self._returned + 1))
         except RadrmError as error:
             say(f"Slurm does not take it back: {error}")
             return EXIT_NEVER_RAN
-        # Only from now on, and while this run ends, does Slurm let its owner say where not.
-        self._write_comment(comment.waiting(text, self._returned + 1), *self._elsewhere())
         while signals.wait(_LAST_WORD_S) not in (*signals.ENDING, None):
             pass
         return EXIT_NEVER_RAN
-
-    def _elsewhere(self) -> list[str]:
-        """What has Slurm run the job on another node, if its partition has one."""
-        try:
-            words = "--noheader", "--Node", f"--partition={self._job.partition}", "--format=%N"
-            nodes = set(run_slurm("sinfo", *words, timeout_s=_SLURM_S).split())
-        except RadrmError:
-            return []
-        return [f"ExcNodeList={self._job.node}"] if nodes - {self._job.node} else []
 
     def _withdraw(self, why: str) -> bool:
         """End the waiting job of the daemon; False if it runs now."""
@@ -340,50 +310,12 @@ def why_ending(job: SlurmJob) -> Gone:
     """Why Slurm ends a job that has got TERM just now."""
     since = attempts.now()
     try:
-        found = shown(job.id, _WHY_S)
+        found = shown(job.named, _WHY_S)
     except RadrmError:
         found = {}
     if found.get("Reason") == "TimeLimit":
-        return Gone("timeout", f"Slurm job {job.id} has reached its time limit", since)
+        return Gone("timeout", f"Slurm job {job.named} has reached its time limit", since)
     if found.get("Restarts", str(job.restart)) != str(job.restart):
-        why = f"Slurm runs job {job.id} again later: it was preempted or requeued"
+        why = f"Slurm runs job {job.named} again later: it was preempted or requeued"
         return Gone("preempted", why, since)
-    return Gone("cancelled", f"Slurm has cancelled job {job.id}", since)
-
-
-class Fence:
-    """Ends the job of a node that Slurm's controller has not answered for `SlurmdTimeout`."""
-
-    def __init__(self, job: SlurmJob) -> None:
-        self._job = job
-        self._timeout_s = _slurmd_timeout_s()
-        self.every_s = self._timeout_s / _FENCE_ASKS
-        self._heard_s = self._asked_s = time.monotonic()
-
-    def look(self, now_s: float) -> Gone | None:
-        """Ask the controller if that is due. Returns why the job ends, None if it does not."""
-        if now_s - self._asked_s < self.every_s:
-            return None
-        self._asked_s = now_s
-        try:
-            if "UP" in run_slurm("scontrol", "ping", timeout_s=self.every_s):
-                self._heard_s = now_s
-        except RadrmError:
-            pass
-        if now_s - self._heard_s < self._timeout_s:
-            return None
-        silent = show_seconds(now_s - self._heard_s)
-        why = f"Slurm's controller has been silent for {silent}, and may start the job elsewhere"
-        return Gone("cancelled", why)
-
-
-def _slurmd_timeout_s() -> float:
-    """`SlurmdTimeout` of the cluster; Slurm's default if it is not known."""
-    try:
-        for line in run_slurm("scontrol", "show", "config").splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "SlurmdTimeout":
-                return max(4.0, float(value.split()[0]))
-    except (RadrmError, ValueError, IndexError):
-        pass
-    return 300.0
+    return Gone("cancelled", f"Slurm has cancelled job {job.named}", since)

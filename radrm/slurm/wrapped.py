@@ -1,17 +1,15 @@
 """Batch scripts that run through `radrm slurm-step`.
 
     #!/usr/bin/env -S radrm slurm-step
+    #RAD-GPUMEM
     #RAD-OPTION --time=7200
     #!/bin/bash
     python train.py
 
-The first line makes Slurm start the step with the script. Lines of `#RAD-OPTION` right below have
-options that were typed, and override those of the script. The rest is the script as it was, which
-the step submits.
-
-`job_submit.lua` makes the same first line. Below it `#RAD-GPUMEM 8192` has the GPU memory that was
-asked of Slurm for all GPUs of the job, in MiB; without the line that was the default. It counts
-where the script does not declare another need.
+The first line makes Slurm start the step with the script. `#RAD-GPUMEM` says that radrm has chosen
+the job's `gpumem`, by an estimate or as the default: without it, that is what the user has asked
+for. Lines of `#RAD-OPTION` have options that were typed, and override those of the script. The rest
+is the script as it was, which the step submits. `job_submit.lua` makes the same lines.
 """
 
 from __future__ import annotations
@@ -25,12 +23,10 @@ from radrm.jobfile.command_line import STDIN, parse_submit
 from radrm.jobfile.options import RawOptions
 
 FIRST = "#!/usr/bin/env -S radrm slurm-step"
+GPUMEM = "#RAD-GPUMEM"
 OPTION = "#RAD-OPTION "
-GPUMEM = "#RAD-GPUMEM "
 _IS_FIRST = re.compile(r"#!\s*\S.*\bradrm\s+slurm-step\s*$")
 _MOST_OPTIONS = 200
-_LONGEST = 10
-"""Digits of an amount."""
 
 
 def is_wrapped(script: str) -> bool:
@@ -38,21 +34,16 @@ def is_wrapped(script: str) -> bool:
     return _IS_FIRST.match(script.partition("\n")[0]) is not None
 
 
+def is_gpumem_asked(script: str) -> bool:
+    """Return whether its user has chosen the GPU memory that its job has asked of Slurm."""
+    return not (is_wrapped(script) and script.split("\n", 2)[1:2] == [GPUMEM])
+
+
 def wrap(script: str, options: Sequence[str] = ()) -> str:
     """Return the script that runs this one through the step, with options that override its own,
-    one word each."""
-    lines = [FIRST, *(OPTION + shlex.quote(word) for word in options)]
+    one word each. radrm chooses its GPU memory."""
+    lines = [FIRST, GPUMEM, *(OPTION + shlex.quote(word) for word in options)]
     return "\n".join(lines) + "\n" + unwrap(script)[0]
-
-
-def asked_mib(script: str) -> int | None:
-    """Return the MiB of GPU memory that were asked of Slurm; None: its default, or unknown."""
-    first, _, rest = script.partition("\n")
-    if _IS_FIRST.match(first) is None or not rest.startswith(GPUMEM):
-        return None
-    text = rest.partition("\n")[0].removeprefix(GPUMEM)
-    whole = text.isascii() and text.isdigit() and len(text) < _LONGEST
-    return int(text) or None if whole else None
 
 
 def unwrap(script: str) -> tuple[str, RawOptions]:
@@ -64,10 +55,10 @@ def unwrap(script: str) -> tuple[str, RawOptions]:
         return script, {}
     words: list[str] = []
     rest = script.partition("\n")[2]
-    while rest.startswith((OPTION, GPUMEM)) and len(words) < _MOST_OPTIONS:
+    if not is_gpumem_asked(script):
+        rest = rest.partition("\n")[2]
+    while rest.startswith(OPTION) and len(words) < _MOST_OPTIONS:
         line, _, rest = rest.partition("\n")
-        if line.startswith(GPUMEM):
-            continue
         try:
             words += shlex.split(line.removeprefix(OPTION))
         except ValueError as error:

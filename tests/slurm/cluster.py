@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tests.daemon.harness import DaemonHome
-from tests.slurm.configuration import ACCEPT, NODES, SLURMD_TIMEOUT_S, gres_conf, slurm_conf
+from tests.slurm.configuration import ACCEPT, NODES, gres_conf, slurm_conf
 from tests.waiting import PATIENCE_S, wait_until
 
 MISSING = "Slurm is not installed (Debian: slurm-wlm slurm-wlm-basic-plugins munge)"
@@ -50,14 +50,11 @@ class Cluster:
 
     nodes = NODES
 
-    def __init__(
-        self, more: str = "", lua: str = ACCEPT, slurmd_timeout_s: int = SLURMD_TIMEOUT_S
-    ) -> None:
+    def __init__(self, more: str = "", lua: str = ACCEPT) -> None:
         # Not a folder of pytest's: other users may not enter those, and a socket's name is short.
         self.folder = Path(tempfile.mkdtemp(prefix="radrm-slurm-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.more = more
-        self.slurmd_timeout_s = slurmd_timeout_s
         self.lua = self.folder / "job_submit.lua"
         self.lua.write_text(lua)
         self.work = self.folder / "work"
@@ -82,9 +79,7 @@ class Cluster:
     def start(self) -> None:
         """Start all, and wait until each node takes jobs."""
         controller, *ports = free_ports(1 + len(NODES))
-        conf = slurm_conf(
-            self.folder, socket.gethostname(), controller, ports, self.more, self.slurmd_timeout_s
-        )
+        conf = slurm_conf(self.folder, socket.gethostname(), controller, ports, self.more)
         (self.folder / "slurm.conf").write_text(conf)
         (self.folder / "gres.conf").write_text(gres_conf())
         for name in ("state", "munge", "spool", "radrm"):
@@ -281,14 +276,17 @@ class Cluster:
         settings: Sequence[str] = (),
         gpus: str = "sim:2xA100-40GB",
         scale: float = 100.0,
+        python_path: Path | None = None,
     ) -> DaemonHome:
         """Start the radrm daemon of a node, with simulated GPUs; it ends with the cluster.
 
-        `%n` in a setting is the node's name.
+        `%n` in a setting is the node's name. `python_path` has modules for it alone.
         """
         place = DaemonHome(self.folder / "radrm" / node, gpus, scale)
         place.settings = [setting.replace("%n", node) for setting in settings]
         place.environment["SLURM_CONF"] = self.env["SLURM_CONF"]
+        if python_path is not None:
+            place.environment["PYTHONPATH"] += f":{python_path}"
         place.start()
         self.daemons[node] = place
         return place

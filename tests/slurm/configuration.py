@@ -36,7 +36,6 @@ def slurm_conf(
     controller_port: int,
     ports: Sequence[int],
     more: str = "",
-    slurmd_timeout_s: int = SLURMD_TIMEOUT_S,
 ) -> str:
     """The text of slurm.conf. `more` are lines of a test, the last ones."""
     nodes = "\n".join(
@@ -77,7 +76,7 @@ GresTypes=gpumem
 DefMemPerCPU=100
 JobRequeue=1
 ReturnToService=2
-SlurmdTimeout={slurmd_timeout_s}
+SlurmdTimeout={SLURMD_TIMEOUT_S}
 SlurmctldTimeout=10
 KillWait={KILL_WAIT_S}
 OverTimeLimit=0

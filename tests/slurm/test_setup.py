@@ -16,7 +16,7 @@ import pytest
 from radrm.config import SlurmConfig
 from radrm.host.slurm.job_submit import FORMAT, format_of
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
-from radrm.slurm.wrapped import FIRST, asked_mib, unwrap
+from radrm.slurm.wrapped import FIRST, is_gpumem_asked, unwrap
 
 CONFIG = SlurmConfig(partition="gpus", gres="vram", default_gpumem="5G", local_wait_s=600)
 NODES = [ClusterNode("g[1-2]", 81920), ClusterNode("h1", 40960)]
@@ -61,25 +61,6 @@ def test_a_script_runs_through_the_step_and_asks_for_the_default() -> None:
     assert unwrap(found["script"]) == ("#!/bin/sh\necho\n", {})
 
 
-ASKED = [  # what the user asked for, and the amount that the step sees
-    ({"tres_per_node": "gres:vram:8192"}, 8192),
-    ({"tres_per_node": "gres:fast:1,gres:vram:9"}, 9),
-    ({"tres_per_node": "gres/vram=7"}, 7),
-    ({"tres_per_job": "vram:6"}, 6),
-    ({"tres_per_node": "gres:vram:8G"}, None),  # Slurm multiplies: that is more than there is
-    ({"tres_per_node": "gres:vrams:5"}, None),
-    ({"tres_per_node": "gres:vram"}, None),
-    ({}, None),
-]
-
-
-@pytest.mark.parametrize(("job", "mib"), ASKED)
-def test_what_a_user_asks_for_is_told_to_the_step(job: dict[str, Any], mib: int | None) -> None:
-    script = decided(time_limit=120, **job)["script"]
-    assert asked_mib(script) == mib
-    assert unwrap(script) == ("#!/bin/sh\necho\n", {"time": "7200"})
-
-
 def test_its_time_limit_counts_from_its_real_start() -> None:
     found = decided(time_limit=120)
     assert found["time_limit"] == 130
@@ -92,6 +73,13 @@ def test_what_runs_through_the_step_already_stays() -> None:
     found = decided(script=script, time_limit=120, tres_per_node="gres:vram:9")
     assert (found["script"], found["time_limit"]) == (script, 120)
     assert found["tres_per_node"] == "gres:vram:9"
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho\n", f"{FIRST}\n#!/bin/sh\necho\n"])
+def test_the_default_is_not_taken_for_the_users_wish(script: str) -> None:
+    default, wish = decided(script=script), decided(script=script, tres_per_node="gres:vram:9")
+    assert (is_gpumem_asked(default["script"]), is_gpumem_asked(wish["script"])) == (False, True)
+    assert unwrap(default["script"])[0] == unwrap(wish["script"])[0] == "#!/bin/sh\necho\n"
 
 
 @pytest.mark.parametrize(

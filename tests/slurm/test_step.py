@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,18 +14,44 @@ from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
 from radrm.host.processes.procfs import read_stat
 from tests.daemon.harness import DaemonHome
 from tests.slurm.cluster import Cluster
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import wait_until
 
 NODE = "g1"
 HERE = ("-w", NODE, "--gres=gpumem:4096")
 UP = 'echo up\nwhile [ ! -e "$0.end" ]; do sleep 0.05; done'
 """A job that runs until it is ended."""
 
+WATCHED = """\
+import os, signal
+from radrm.host import crossings
+
+HERE = os.path.dirname(__file__)
+
+
+def shoot(point, what):
+    if point == "attempt handed over" and os.path.exists(f"{HERE}/shot"):
+        os.rename(f"{HERE}/shot", f"{HERE}/fired")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+crossings.watch(shoot)
+"""
+"""A `sitecustomize.py`, by which a daemon is killed once at this point, if there is a `shot`."""
+
 
 @pytest.fixture(scope="module")
-def home(cluster: Cluster) -> Iterator[DaemonHome]:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the daemon's `sitecustomize.py`."""
+    folder = tmp_path_factory.mktemp("watched")
+    (folder / "sitecustomize.py").write_text(WATCHED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster, watched: Path) -> Iterator[DaemonHome]:
     prepare(cluster)
-    yield cluster.daemon(NODE, [each.replace("%n", NODE) for each in OF_NODES], scale=20.0)
+    settings = [each.replace("%n", NODE) for each in OF_NODES]
+    yield cluster.daemon(NODE, settings, scale=20.0, python_path=watched)
 
 
 def job_of(home: DaemonHome, job: int) -> dict[str, Any] | None:
@@ -166,40 +193,20 @@ def job_of_step_is_over(cluster: Cluster, job: int) -> bool:
     return cluster.job(job)["JobState"] == "CANCELLED"
 
 
-DIES = """
-import os, signal
-from radrm.host import crossings
-
-def dies(point, what):
-    if point == "attempt handed over" and os.path.exists({mark!r}):
-        os.unlink({mark!r})
-        os.kill(os.getpid(), signal.SIGKILL)
-
-crossings.watch(dies)
-"""
-"""Python runs it at the start of the daemon, as a module of this name on its path."""
-
-
-def test_a_daemon_that_dies_as_it_hands_over_an_attempt_runs_it_once(
-    cluster: Cluster, home: DaemonHome
+def test_an_attempt_that_a_dying_daemon_has_handed_over_runs_once(
+    cluster: Cluster, home: DaemonHome, watched: Path
 ) -> None:
-    mark, ran = cluster.work / "dies", cluster.work / "ran"
-    (cluster.work / "site").mkdir()
-    (cluster.work / "site" / "sitecustomize.py").write_text(DIES.format(mark=str(mark)))
-    path = home.environment["PYTHONPATH"]
-    home.stop()
-    home.environment["PYTHONPATH"] = f"{cluster.work}/site:{path}"
+    (watched / "shot").touch()
+    job = submit(cluster, f"echo run >> {cluster.work}/handed; exit 4")
+    process = home.process
+    assert process is not None
+    wait_until(lambda: process.poll() is not None, "the daemon to die")
+    assert (process.returncode, (watched / "fired").exists()) == (-signal.SIGKILL, True)
     home.start()
-    mark.touch()
-    job = submit(cluster, f"echo $RADRM_ATTEMPT >> {ran}; exit 6")
-    assert home.process is not None
-    home.process.wait(PATIENCE_S)
-    assert not mark.exists()
-    home.environment["PYTHONPATH"] = path
-    home.start()
-    assert cluster.wait(job) == ("FAILED", "6:0")
-    assert len(ran.read_text().splitlines()) == 1
-    assert ended(home, job)["exit_code"] == 6
+    assert cluster.wait(job) == ("FAILED", "4:0")
+    document = ended(home, job)
+    assert (document["state"], document["exit_code"]) == ("FAILED", 4)
+    assert (cluster.work / "handed").read_text() == "run\n"
 
 
 def test_a_signal_to_the_batch_script_reaches_the_job(cluster: Cluster, home: DaemonHome) -> None:

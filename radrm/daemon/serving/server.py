@@ -24,7 +24,7 @@ from radrm.config import NOBODY, UserLimits
 from radrm.daemon.serving.rates import LONGEST_WAIT_S, Rates
 from radrm.daemon.serving.replies import Held, encoded, refusal, weight
 from radrm.daemon.serving.slots import Slots
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, Unreachable
 from radrm.host.sockets import Peer, listen, peer
 
 log = logging.getLogger("radrm")
@@ -280,7 +280,7 @@ def _turn_away(accepted: socket.socket, why_not: str) -> None:
     """Send one line to a client that gets no connection, if that is possible at once."""
     try:
         accepted.setblocking(False)
-        for data in encoded(refusal(why_not, 1)):
+        for data in encoded(refusal(why_not, Unreachable.exit_code)):
             accepted.send(data)
     except OSError:
         pass

@@ -202,7 +202,7 @@ def test_a_client_that_is_turned_away_hears_why(place: Place) -> None:
         assert answer == refusal(
             "limits.connections: you have 64 connections to the daemon, the limit is 64; "
             "close some",
-            1,
+            3,
         )
 
 

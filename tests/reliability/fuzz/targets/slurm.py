@@ -22,7 +22,7 @@ from radrm.slurm.outer import moment
 from radrm.slurm.pilot.gpus import given
 from radrm.slurm.pilot.remains import rest_of
 from radrm.slurm.pilot.shared import Shared
-from radrm.slurm.wrapped import FIRST, asked_mib, unwrap
+from radrm.slurm.wrapped import FIRST, is_gpumem_asked, unwrap
 from tests.reliability.fuzz import scratch
 from tests.reliability.fuzz.judging import Target
 
@@ -100,8 +100,7 @@ def _accounts(text: str) -> None:
 
 
 def _script(text: str) -> None:
-    mib = asked_mib(text)
-    assert mib is None or 0 < mib < 10**9
+    is_gpumem_asked(text)
     script, options = unwrap(text)
     assert isinstance(script, str) and isinstance(options, dict)
 
@@ -145,7 +144,7 @@ TARGETS = (
     Target("slurm-accounts", (_SACCT, _COMPLETED), _accounts),
     Target(
         "slurm-script",
-        (f"{FIRST}\n#RAD-GPUMEM 8192\n#RAD-OPTION --time=60\n#!/bin/sh\ntrue\n",),
+        (f"{FIRST}\n#RAD-GPUMEM\n#RAD-OPTION --time=60\n#!/bin/sh\ntrue\n",),
         _script,
     ),
     Target("slurm-rules", ("-- radrm job_submit rules, format 1\nlocal RADRM = {\n",), _rules),

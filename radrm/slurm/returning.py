@@ -1,0 +1,68 @@
+"""Give a job back to Slurm that has waited too long on its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from radrm.config import SlurmConfig
+from radrm.errors import RadrmError
+from radrm.host.slurm.programs import run
+from radrm.slurm.jobs import gpumem_in
+from radrm.slurm.outer import SlurmJob, shown
+
+_SLURM_S = 5.0
+_NONE = ("", "(null)")
+
+
+def give_back(job: SlurmJob, config: SlurmConfig, why: str) -> None:
+    """Have Slurm run the job again, on another node where that can be. `why` is its comment.
+
+    Raises `Refused` if Slurm does not take it back, or not the comment: without the count in it,
+    the job could be returned for ever.
+    """
+    _update(job, f"Comment={why}")
+    run("scontrol", "requeue", job.named, timeout_s=_SLURM_S)
+    try:
+        # Only from now on, and while this run ends, does Slurm let its owner say where not.
+        excluded = elsewhere(job.node, shown(job.named, _SLURM_S), _room(job, config), _expanded)
+        if excluded:
+            _update(job, f"ExcNodeList={','.join(sorted(excluded))}")
+    except RadrmError:
+        pass  # it may come to the same node again
+
+
+def _update(job: SlurmJob, words: str) -> None:
+    run("scontrol", "update", f"JobId={job.named}", words, timeout_s=_SLURM_S)
+
+
+def elsewhere(
+    node: str,
+    found: Mapping[str, str],
+    room: Collection[str],
+    expanded: Callable[[str], Collection[str]],
+) -> set[str]:
+    """Return the nodes on which a job may not run any more; empty: nothing is to be changed.
+
+    `found` is what Slurm shows of the job, `room` the nodes that could ever run it. What its user
+    has excluded stays so. A job of named nodes stays there, and one that has been on all nodes may
+    come to the last one again.
+    """
+    if found.get("ReqNodeList", "") not in _NONE:
+        return set()
+    earlier = found.get("ExcNodeList", "")
+    excluded = {node, *([] if earlier in _NONE else expanded(earlier))}
+    return excluded if set(room) - excluded else set()
+
+
+def _room(job: SlurmJob, config: SlurmConfig) -> set[str]:
+    """The nodes of the partition that are up and have as much `gpumem` as the job asks for."""
+    words = "--noheader", "--Node", f"--partition={job.partition}", "--states=idle,mixed,allocated"
+    rows = run("sinfo", *words, "--format=%N %G", timeout_s=_SLURM_S).splitlines()
+    nodes = (row.partition(" ") for row in rows)
+    least = job.gpumem_mib or 0
+    return {name for name, _, has in nodes if (gpumem_in(has, config.gres) or 0) >= least}
+
+
+def _expanded(nodes: str) -> list[str]:
+    """The names in a list of nodes, as `g[1-3]`."""
+    return run("scontrol", "show", "hostnames", nodes, timeout_s=_SLURM_S).split()

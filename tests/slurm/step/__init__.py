@@ -1,0 +1,1 @@
+"""What the batch step does, without a Slurm."""
