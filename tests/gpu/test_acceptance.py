@@ -108,6 +108,8 @@ def steps_of(monkeypatch: pytest.MonkeyPatch, results: dict[str, children.Ended]
 
     monkeypatch.setattr(children, "run", run)
     monkeypatch.setattr(children, "settled", lambda besides: [])
+    # It ends all children of this process, and other tests have some.
+    monkeypatch.setattr(children, "end_all", lambda processes: None)
     monkeypatch.setattr(main, "gpu_state", lambda environment: {"GPU-1": "Default, Disabled, 5"})
 
 
