@@ -60,6 +60,8 @@ def client(tmp_path: Path, handled: threading.Event) -> Iterator[Client]:
                         handled.wait(30)
                     stream.write(json.dumps({"ok": True, "result": op}).encode() + b"\n")
                     stream.flush()
+                    if op == "last":
+                        break
 
     server = threading.Thread(target=serve, daemon=True)
     server.start()
@@ -91,6 +93,14 @@ def test_a_daemon_that_goes_away_is_found_again(client: Client) -> None:
     with pytest.raises(Unreachable, match="closed the connection without an answer; try again"):
         client.ask("leave")
     assert client.ask("status") == "status"
+
+
+def test_the_end_of_an_idle_connection_fails_no_question(client: Client) -> None:
+    assert client.ask("last") == "last"
+    assert client._socket is not None
+    while client._socket.recv(1, socket.MSG_PEEK) != b"":
+        pass
+    assert client.ask("cancel") == "cancel"
 
 
 def test_a_daemon_that_lets_nobody_in_is_heard(client: Client) -> None:
