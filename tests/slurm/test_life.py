@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.cluster.place import OF_NODES, SECTION, prepare, through_radrm
 from tests.daemon.harness import DaemonHome
+from tests.paths import REPOSITORY
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
@@ -116,6 +121,61 @@ echo "$RADRM_ARRAY_ID $RADRM_ARRAY_TASK_ID"
     assert (first.read_text(), last.read_text()) == (f"{array} 0\n", f"{array} 1\n")
     (document,) = said_of(jobs.free, array, "COMPLETED")
     assert (document["estimate_mib"], document["estimate_source"]) == (4096, "declared")
+
+
+OTHER = "nobody"
+HERE = sys.hexversion >> 16
+AS_OTHER: dict[str, Any] = {"user": OTHER, "group": "nogroup", "extra_groups": []}
+
+
+@pytest.fixture(scope="module")
+def radrm_of_others(cluster: Cluster) -> Path:
+    """A folder with `radrm` for users who cannot enter the folder of this Python."""
+    modules = f"{REPOSITORY}:{sysconfig.get_path('purelib')}"
+    for python in (sys.executable, "/usr/bin/python3"):
+        runs = [python, "-c", f"import sys, radrm.cli.main; assert sys.hexversion >> 16 == {HERE}"]
+        environment = {"PYTHONPATH": modules, "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            subprocess.run(runs, env=environment, capture_output=True, check=True, **AS_OTHER)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        folder = cluster.folder / "bin"
+        folder.mkdir()
+        (folder / "radrm").write_text(
+            f'#!/bin/sh\nPYTHONPATH={modules} exec {python} -m radrm.cli.main "$@"\n'
+        )
+        (folder / "radrm").chmod(0o755)
+        return folder
+    pytest.skip(f"{OTHER} can run no Python with these modules")
+
+
+def open_to_all(home: Path) -> None:
+    """Give a daemon's folder the modes of the system's."""
+    for names, mode in (
+        ((".", "attempts", "checkpoints", "run/progress", "run/elastic"), 0o711),
+        (("run",), 0o755),
+        (("spool",), 0o1777),
+        (("run/radrm.sock",), 0o666),
+    ):
+        for name in names:
+            (home / name).chmod(mode)
+
+
+def test_a_job_of_another_user_is_that_users(
+    cluster: Cluster, jobs: Jobs, radrm_of_others: Path
+) -> None:
+    open_to_all(jobs.free.folder / "home")
+    job = cluster.sbatch(
+        through_radrm(
+            'id -un; [ "$RADRM_ATTEMPT" = 2 ] && exit 7', "--gpu-memory=4G", "--retries=1"
+        ),
+        *(GPUMEM, "-w", FREE, f"--export=ALL,PATH={radrm_of_others}:/usr/bin:/bin"),
+        user=OTHER,
+    )
+    assert cluster.wait(job) == ("FAILED", "7:0")
+    assert cluster.output(job).splitlines().count(OTHER) == 2
+    (document,) = said_of(jobs.free, job, "FAILED")
+    assert (document["user"], document["attempts"], document["exit_code"]) == (OTHER, 2, 7)
 
 
 def test_a_preempted_job_runs_again(cluster: Cluster, jobs: Jobs) -> None:

@@ -178,6 +178,7 @@ def test_a_pilot_that_dies_loses_nothing_that_waited(login: Login) -> None:
     assert lost["reason"] == "its pilot ended while it ran; submit it again"
     assert login.cluster.wait(int(second)) == ("COMPLETED", "0:0")
     assert (login.work / "once").read_text() == "\n"
+    (login.work / "lost.end").touch()  # this Slurm tracks no processes that leave their session
 
 
 def test_what_is_wrong_is_said_in_one_line(login: Login) -> None:
