@@ -12,9 +12,11 @@ PATIENCE_S = 60.0
 
 
 def wait_until(
-    condition: Callable[[], T], what: str = "the condition", patience_s: float = PATIENCE_S
+    condition: Callable[[], T],
+    what: str | Callable[[], str] = "the condition",
+    patience_s: float = PATIENCE_S,
 ) -> T:
-    """The first true value of `condition`."""
+    """The first true value of `condition`. `what` is said, or called, only if there is none."""
     deadline = time.monotonic() + patience_s
     pause = 0.005
     while True:
@@ -22,6 +24,7 @@ def wait_until(
         if found:
             return found
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited in vain for {what}")
+            text = what if isinstance(what, str) else what()
+            raise AssertionError(f"waited in vain for {text}")
         time.sleep(pause)
         pause = min(0.1, pause * 1.5)

@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.slurm.cluster import Cluster
 from tests.standins.nvml_library import Nvml
 from tests.waiting import PATIENCE_S, wait_until
 
+T = TypeVar("T")
 GPUS = "sim:2xA100-40GB"
 UP = 'echo up > "$1.up"; while [ ! -e "$1.end" ]; do sleep 0.05; done; echo "$1" >> ended'
 
@@ -83,9 +84,22 @@ class Login:
             found = self.jobs(ticket)
             return found[-1] if found and found[-1]["state"] in states else None
 
-        found = wait_until(reached, f"{ticket} to be {' or '.join(states)}")
+        found = self.until(reached, f"{ticket} to be {' or '.join(states)}")
         assert found is not None
         return found
+
+    def until(self, condition: Callable[[], T], what: str) -> T:
+        def seen() -> str:
+            listed = self.radrm("pilot", "--list", "--all").stdout
+            logs = (f"{log.name}:\n{log.read_text()}" for log in self.shared.glob("log/*"))
+            queue = self.cluster.query("squeue", "--long")
+            return "\n".join((what, listed, *logs, queue, self.cluster.said()))
+
+        return wait_until(condition, seen)
+
+    def starts(self, name: str) -> None:
+        """Wait until a job of `up` runs."""
+        self.until((self.work / f"{name}.up").exists, f"job {name} to run")
 
     def said(self, pilot: str) -> str:
         path = self.shared / "log" / f"{pilot}.out"
@@ -121,7 +135,7 @@ def test_a_pilot_runs_what_waits_and_ends_when_it_is_idle(login: Login) -> None:
     assert login.job(early)["state"] == "WAITING"
     pilot = login.pilot(idle="3s")
     for name in ("a", "b"):
-        wait_until((login.work / f"{name}.up").exists, login.said(pilot))
+        login.starts(name)
         (login.work / f"{name}.end").touch()
     assert login.reaches(early, "COMPLETED")["exit_code"] == 0
     assert login.reaches(bad, "FAILED")["exit_code"] == 3
@@ -139,7 +153,7 @@ def test_what_has_not_started_goes_back_and_runs_once_in_the_next_pilot(login: L
     waits = login.submit("--time=1m", "--gpus=2", "--", "sh", "-c", "echo $RADRM_ATTEMPT >> waits")
     array = login.submit("--time=1m", "--gpus=2", "--array=1-3", "--", "sh", "-c", "echo >> array")
     pilot = login.pilot()
-    wait_until((login.work / "runs.up").exists, login.said(pilot))
+    login.starts("runs")
     login.reaches(waits, "PENDING")
     login.cluster.run("scancel", pilot)
     assert login.cluster.wait(int(pilot))[0] == "CANCELLED"
@@ -161,7 +175,7 @@ def test_a_pilot_that_dies_loses_nothing_that_waited(login: Login) -> None:
     runs = login.up("lost", "--gpus=2", "--collocation=exclusive")
     waits = login.submit("--time=1m", "--gpus=2", "--", "sh", "-c", "echo >> once")
     pilot = login.pilot()
-    wait_until((login.work / "lost.up").exists, login.said(pilot))
+    login.starts("lost")
     login.reaches(runs, "RUNNING")
     login.reaches(waits, "PENDING")
     (daemon,) = login.processes(pilot, b"daemon")
