@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     setup     lines for Slurm's own configuration
     submitting  from a job file to the words of sbatch
     signals   what has been sent to the step
+    patience  ask Slurm again while its controller is away
     attempt   run one attempt as the child of the step
     envelope  from the Slurm job and its script to an envelope
     fence     is Slurm's controller silent

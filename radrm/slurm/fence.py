@@ -6,7 +6,7 @@ import time
 
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError
-from radrm.host.slurm.programs import run
+from radrm.host.slurm.programs import is_up, run
 from radrm.slurm.attempt import Gone
 
 _ASKS = 4
@@ -31,7 +31,7 @@ class Fence:
         if now_s - self._asked_s < self.every_s:
             return None
         self._asked_s = now_s
-        if self._answers():
+        if is_up(self.every_s):
             self._heard_s = now_s
         silent_s = now_s - self._heard_s
         if silent_s < self._timeout_s:
@@ -39,14 +39,6 @@ class Fence:
         silent = show_seconds(silent_s)
         why = f"Slurm's controller has been silent for {silent}, and may start the job elsewhere"
         return Gone("cancelled", why)
-
-    def _answers(self) -> bool:
-        """Whether a controller answers, the first one or a backup."""
-        try:
-            said = run("scontrol", "ping", timeout_s=self.every_s)
-        except RadrmError:
-            return False
-        return any(line.rstrip().endswith(" is UP") for line in said.splitlines())
 
 
 def _slurmd_timeout_s() -> float:

@@ -15,6 +15,8 @@ The daemon may be down at any moment: then the step waits for it. What has happe
 in the attempt's folder. Slurm's TERM reaches the job's processes at the same moment, so nothing is
 to be hurried; but the step must outlive them, since slurmstepd ends its work when the step ends.
 
+Slurm's controller may be away, too: what the step has to know or to say of the job waits for it.
+
 A job that waits longer than `slurm.local_wait_s` goes back to Slurm, at most three times.
 """
 
@@ -43,6 +45,7 @@ from radrm.slurm.envelope import make_envelope
 from radrm.slurm.fence import Fence
 from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
+from radrm.slurm.patience import patiently
 from radrm.slurm.returning import give_back
 from radrm.slurm.settings import cluster_config, daemon_paths
 
@@ -55,6 +58,8 @@ _COMMENT_S = 60.0
 _SLURM_S, _WHY_S = 5.0, 2.0
 _MOST_REFUSED = 120
 """Refusals one after the other, some ten minutes, after which the step gives up."""
+_USE_S = 60.0
+"""How long the step waits with the use of its job for a controller that is away."""
 
 
 def main(file: str, arguments: Sequence[str] = ()) -> int:
@@ -69,7 +74,7 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     config = cluster_config(os.environ).slurm
     for fd in (1, 2):
         _append(fd)
-    found = shown(job.named)
+    found = patiently(lambda: shown(job.named), config.local_wait_s, say)
     job = dataclasses.replace(
         job,
         name=job.name or found.get("JobName", ""),
@@ -244,13 +249,17 @@ class Step:
         if document["started_at"] is None and self._commented_s == float("-inf"):
             self._commented_s = now_s - _COMMENT_S + 1  # most jobs start within a second
         if text != self._comment and now_s - self._commented_s >= _COMMENT_S:
-            self._write_comment(text)
+            self._write_comment(text, 0.0)
 
-    def _write_comment(self, text: str) -> None:
+    def _write_comment(self, text: str, patience_s: float) -> None:
         self._comment, self._commented_s = text, time.monotonic()
         words = f"JobId={self._job.named}", f"Comment={text}"
+
+        def write() -> str:
+            return run_slurm("scontrol", "update", *words, timeout_s=_SLURM_S)
+
         try:
-            run_slurm("scontrol", "update", *words, timeout_s=_SLURM_S)
+            patiently(write, patience_s, say)
         except RadrmError as error:
             say(f"Slurm does not take the comment: {error}")
 
@@ -266,8 +275,13 @@ class Step:
             say(f"{text}; it was returned to Slurm {self._returned} times already, and fails")
             return EXIT_NEVER_RAN
         say(f"{text}; it goes back to Slurm, for another node")
+        marked = comment.waiting(text, self._returned + 1)
+
+        def back() -> None:
+            give_back(self._job, self._config, marked)
+
         try:
-            give_back(self._job, self._config, comment.waiting(text, self._returned + 1))
+            patiently(back, self._config.local_wait_s, say)
         except RadrmError as error:
             say(f"Slurm does not take it back: {error}")
             return EXIT_NEVER_RAN
@@ -290,7 +304,7 @@ class Step:
     def _end(self, document: Mapping[str, Any], use: Mapping[str, Any]) -> int:
         """Say how the job has ended. Returns its exit code, or ends by its signal."""
         if use and self._gone is None:  # Slurm takes none of a job that it has ended
-            self._write_comment(comment.Use(**use).text())
+            self._write_comment(comment.Use(**use).text(), _USE_S)
         code = exit_code(dict(document))
         of_signal = document["outcome"] == "failed" and code > 128
         if document["state"] != "COMPLETED" and not _plain_end(document):

@@ -25,7 +25,7 @@ from radrm.config import SlurmConfig
 from radrm.core import events as ev
 from radrm.core.records import Instant, Job, OuterJob
 from radrm.core.words import StopReason
-from radrm.errors import RadrmError, Refused
+from radrm.errors import RadrmError, Refused, Unreachable
 from radrm.host.attempts.live import readable
 from radrm.host.attempts.waiting.handover import wake
 from radrm.host.clock import Clock
@@ -63,8 +63,8 @@ class Steps:
         self._clock = clock
         self._store = store
         self._ask = ask or partial(is_in_job, node=config.node)
-        self._vouched: dict[Process, tuple[int, str] | str] = {}
-        """By process: its user and its Slurm job; or why it is in none."""
+        self._vouched: dict[Process, tuple[int, str] | RadrmError] = {}
+        """By process: its user and its Slurm job; or why that is not known of it."""
         self._asking: set[Process] = set()
         self._tickets: dict[str, str] = {}
         """By outer job: the ticket of an unfinished job that runs in it."""
@@ -80,7 +80,7 @@ class Steps:
     def vouch(self, client: Peer, process: Process, outer_id: str) -> bool:
         """Return whether this client is that process, in that Slurm job; False: ask again soon.
 
-        Raises `Refused` if it is not.
+        Raises `Refused` if it is not, and `Unreachable` while Slurm does not say.
         """
         if not self.config.enabled:
             raise Refused("this daemon takes no jobs from Slurm; set slurm.enabled = true there")
@@ -90,9 +90,9 @@ class Steps:
                 "outside containers"
             )
         known = self._vouched.get(process)
-        if isinstance(known, str):
+        if isinstance(known, RadrmError):
             del self._vouched[process]  # it may ask again
-            raise Refused(known)
+            raise known
         if known is None:
             self._begin_to_ask(client, process, outer_id)
             return False
@@ -109,15 +109,16 @@ class Steps:
 
         def ask() -> None:
             try:
-                found: tuple[int, str] | str = client.uid, outer_id
+                found: tuple[int, str] | RadrmError = client.uid, outer_id
                 if not self._ask(client.pid, outer_id):
-                    found = f"process {client.pid} is not in Slurm job {outer_id}"
+                    found = Refused(f"process {client.pid} is not in Slurm job {outer_id}")
             except RadrmError as error:
-                found = f"Slurm does not say what is in job {outer_id}: {error}"
+                found = Unreachable(f"Slurm does not say what is in job {outer_id}: {error}")
             except Exception as error:
-                found = f"Slurm cannot be asked about job {outer_id}: {error}"
-            # A process that took the number of a dead one meanwhile was not asked about.
-            self._vouched[process] = found if alive(Identity(*process)) else "the step has ended"
+                found = Unreachable(f"Slurm cannot be asked about job {outer_id}: {error}")
+            if not alive(Identity(*process)):  # another may have taken its number meanwhile
+                found = Refused("the step has ended")
+            self._vouched[process] = found
             self._asking.discard(process)
 
         threading.Thread(target=ask, name="slurm", daemon=True).start()

@@ -242,7 +242,7 @@ class Server:
         uid = connection.client.uid
         wait_s = self._rates.take(uid)
         if wait_s > LONGEST_WAIT_S:
-            return refusal(self._rates.refusal(uid, wait_s), 1)
+            return refusal(self._rates.refusal(uid, wait_s), Unreachable.exit_code)
         if wait_s:
             self._pause.wait(wait_s)
         return None
@@ -263,7 +263,8 @@ class Server:
                 request.give_up()
                 return None
             if now - asked >= PATIENCE_S and request.withdraw():
-                return refusal("the daemon is too busy to answer; nothing was done", 1)
+                why = "the daemon is too busy to answer; nothing was done"
+                return refusal(why, Unreachable.exit_code)
             if now - asked >= LONGEST_S:
                 request.give_up()
                 return request.wait(_STOPPING_S) or refusal(

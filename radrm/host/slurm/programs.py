@@ -86,6 +86,15 @@ def run(
     return done.stdout[:_MOST_READ].decode("utf-8", "replace")
 
 
+def is_up(timeout_s: float) -> bool:
+    """Return whether a controller of Slurm's answers, the first one or a backup."""
+    try:
+        said = run("scontrol", "ping", timeout_s=timeout_s)
+    except Refused:
+        return False
+    return any(line.rstrip().endswith(" is UP") for line in said.splitlines())
+
+
 def _said(name: str, output: bytes, code: int) -> str:
     """What a command that failed has printed, with all its lines."""
     lines = output[:_MOST_SAID].decode("utf-8", "replace").strip().splitlines()

@@ -236,7 +236,7 @@ def test_a_request_whose_turn_does_not_come_is_withdrawn(
     with place.connect() as made:
         request = place.request(made, op="cancel", jobs=["1"])
         answer = line(made)
-        assert answer == refusal("the daemon is too busy to answer; nothing was done", 1)
+        assert answer == refusal("the daemon is too busy to answer; nothing was done", 3)
         assert not request.begin()
 
 

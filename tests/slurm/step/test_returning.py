@@ -10,6 +10,7 @@ import pytest
 from radrm.config import SlurmConfig
 from radrm.errors import EXIT_NEVER_RAN, Refused, Unreachable
 from radrm.host.processes.identity import Identity
+from radrm.host.slurm import programs
 from radrm.host.slurm.programs import SlurmRefused
 from radrm.slurm import comment, fence, outer, returning, step
 from radrm.slurm.fence import Fence
@@ -33,7 +34,7 @@ class Slurm:
         self.asked: list[str] = []
         self.fails = fails
         self.said = {"show job": SHOWN, "sinfo": ROOM, "hostnames": "g3\n", "ping": ""}
-        for module in (returning, outer, fence):
+        for module in (returning, outer, fence, programs):
             monkeypatch.setattr(module, "run", self.run)
         monkeypatch.setattr(step, "run_slurm", self.run)
 
