@@ -9,12 +9,6 @@ The files, in the order in which they may import one another:
     accounts  what the ended jobs of the partition have used
     setup     lines for Slurm's own configuration
     submitting  from a job file to the words of sbatch
-    signals   what has been sent to the step
-    patience  ask Slurm again while its controller is away
-    attempt   run one attempt as the child of the step
-    envelope  from the Slurm job and its script to an envelope
-    fence     is Slurm's controller silent
-    returning  give a job back to Slurm that has waited too long
-    step      the batch step of a job: submits it, waits, runs its attempts
+    step      the batch step of a job: submits it, waits, runs its attempts (a folder)
     pilot     a daemon of one user in an ordinary Slurm job (a folder)
 """

@@ -8,8 +8,8 @@ import pytest
 
 from radrm.host.processes.identity import Identity
 from radrm.jobfile.radfile import read_job_file, wrap_command
-from radrm.slurm.envelope import make_envelope
 from radrm.slurm.outer import SlurmJob
+from radrm.slurm.step.envelope import make_envelope
 from radrm.slurm.wrapped import FIRST, GPUMEM, wrap
 
 

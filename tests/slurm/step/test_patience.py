@@ -9,8 +9,9 @@ import pytest
 
 from radrm.errors import Refused
 from radrm.host.slurm.programs import SlurmRefused
-from radrm.slurm import comment, patience, step
-from radrm.slurm.patience import patiently
+from radrm.slurm import comment
+from radrm.slurm.step import main, patience
+from radrm.slurm.step.patience import patiently
 from tests.slurm.step.test_returning import ENDED, JOB, Slurm, step_of
 
 RESET = SlurmRefused("slurm_load_jobs error: Connection reset by peer")
@@ -78,12 +79,12 @@ def test_a_step_that_begins_meanwhile_is_not_lost(monkeypatch: pytest.MonkeyPatc
     def refuse(job: object, *_: object) -> None:
         raise Refused(f"asked of {job}")
 
-    monkeypatch.setattr(step, "this_job", lambda environ: JOB)
-    monkeypatch.setattr(step, "shown", shown)
-    monkeypatch.setattr(step, "make_envelope", refuse)
-    monkeypatch.setattr(step.signals, "block", lambda: None)
+    monkeypatch.setattr(main, "this_job", lambda environ: JOB)
+    monkeypatch.setattr(main, "shown", shown)
+    monkeypatch.setattr(main, "make_envelope", refuse)
+    monkeypatch.setattr(main.signals, "block", lambda: None)
     with pytest.raises(Refused, match="asked of"):
-        step.main("train.sh")
+        main.main("train.sh")
     assert controller.asked == 3
 
 
@@ -92,8 +93,8 @@ def test_nor_is_what_a_step_says_at_its_end(monkeypatch: pytest.MonkeyPatch, wha
     slurm = Slurm(monkeypatch)
     Controller(monkeypatch, 0, [True])
     answered = failing_once(slurm.run, what)
-    monkeypatch.setattr(step, "run_slurm", answered)
-    monkeypatch.setattr("radrm.slurm.returning.run", answered)
+    monkeypatch.setattr(main, "run_slurm", answered)
+    monkeypatch.setattr("radrm.slurm.step.returning.run", answered)
     use = comment.Use(gpu_s=1.0, smact=None, peak_mib=None, energy_j=None)
     ended = {"vouched": True, "job": ENDED, "use": {"gpu_s": use.gpu_s}}
     waits = {"vouched": True, "job": {**ENDED, "state": "QUEUED"}}

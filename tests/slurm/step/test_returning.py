@@ -12,10 +12,11 @@ from radrm.errors import EXIT_NEVER_RAN, Refused, Unreachable
 from radrm.host.processes.identity import Identity
 from radrm.host.slurm import programs
 from radrm.host.slurm.programs import SlurmRefused
-from radrm.slurm import comment, fence, outer, returning, step
-from radrm.slurm.fence import Fence
+from radrm.slurm import comment, outer
 from radrm.slurm.outer import SlurmJob, this_job
-from radrm.slurm.returning import elsewhere, give_back
+from radrm.slurm.step import fence, main, returning
+from radrm.slurm.step.fence import Fence
+from radrm.slurm.step.returning import elsewhere, give_back
 
 JOB = SlurmJob(
     *("47", "c", 0, "train", "shared", "g1", 1),
@@ -36,7 +37,7 @@ class Slurm:
         self.said = {"show job": SHOWN, "sinfo": ROOM, "hostnames": "g3\n", "ping": ""}
         for module in (returning, outer, fence, programs):
             monkeypatch.setattr(module, "run", self.run)
-        monkeypatch.setattr(step, "run_slurm", self.run)
+        monkeypatch.setattr(main, "run_slurm", self.run)
 
     def run(self, *words: str, timeout_s: float = 0.0) -> str:
         line = " ".join(words)
@@ -164,12 +165,12 @@ ENDED = {
 WAITS = {"state": "QUEUED", "reason": "GPU 0: busy", "started_at": None}
 
 
-def step_of(monkeypatch: pytest.MonkeyPatch, job: SlurmJob, *answers: Any) -> step.Step:
+def step_of(monkeypatch: pytest.MonkeyPatch, job: SlurmJob, *answers: Any) -> main.Step:
     """The step of a submitted job, which never waits."""
-    monkeypatch.setattr(step.signals, "wait", lambda seconds: None)
+    monkeypatch.setattr(main.signals, "wait", lambda seconds: None)
     daemon: Any = Daemon(*answers)
     envelope: Any = type("Envelope", (), {"ticket": "T"})()
-    made = step.Step(job, SlurmConfig(), daemon, envelope, 0.0)
+    made = main.Step(job, SlurmConfig(), daemon, envelope, 0.0)
     made._submitted = True
     return made
 

@@ -7,7 +7,7 @@ import time
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError
 from radrm.host.slurm.programs import is_up, run
-from radrm.slurm.attempt import Gone
+from radrm.slurm.step.attempt import Gone
 
 _ASKS = 4
 """How often the controller is asked within the time after which it counts as silent."""

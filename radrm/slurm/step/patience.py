@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from radrm.errors import RadrmError
 from radrm.host.slurm.programs import is_up
-from radrm.slurm import signals
+from radrm.slurm.step import signals
 
 T = TypeVar("T")
 _PAUSE_S, _PING_S = 1.0, 5.0

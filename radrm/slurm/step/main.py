@@ -39,15 +39,16 @@ from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.slurm.programs import run as run_slurm
 from radrm.host.storage.spool import Envelope, Spool
-from radrm.slurm import attempt, comment, signals
-from radrm.slurm.attempt import Gone
-from radrm.slurm.envelope import make_envelope
-from radrm.slurm.fence import Fence
+from radrm.slurm import comment
 from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
-from radrm.slurm.patience import patiently
-from radrm.slurm.returning import give_back
 from radrm.slurm.settings import cluster_config, daemon_paths
+from radrm.slurm.step import attempt, signals
+from radrm.slurm.step.attempt import Gone
+from radrm.slurm.step.envelope import make_envelope
+from radrm.slurm.step.fence import Fence
+from radrm.slurm.step.patience import patiently
+from radrm.slurm.step.returning import give_back
 
 _FIRST_ASK_S, _ASK_S, _DOWN_S = 0.02, 5.0, 1.0
 """Between two questions: at first, while the daemon is to wake the step, and while it is down."""
