@@ -79,7 +79,8 @@ def run(cluster: Cluster, jobs: int, drawn: random.Random, most_pause_s: float) 
         f"{element} >>{starts}\nexit $((SLURM_ARRAY_TASK_ID % {CODES}))", "--gpu-memory=2G"
     )
     begun = time.monotonic()
-    array = cluster.sbatch(text, f"--array=0-{jobs - 1}%{AT_ONCE}", "--gres=gpumem:2048")
+    words = f"--array=0-{jobs - 1}%{AT_ONCE}", "--gres=gpumem:2048"
+    array = cluster.sbatch(text, *words, f"--output={cluster.work}/%A_%a.out")
     killed: Counter[str] = Counter()
     while not _all_ended(cluster, array):
         assert time.monotonic() < begun + PATIENCE_S + jobs, cluster.query("squeue")
@@ -90,8 +91,13 @@ def run(cluster: Cluster, jobs: int, drawn: random.Random, most_pause_s: float) 
     seconds = time.monotonic() - begun
     lines = [line.split() for line in starts.read_text().splitlines()]
     numbers = {job: int(number) for job, number in lines}
+    counted = Counter(int(number) for _, number in lines)
+    for number in range(jobs):
+        log = cluster.work / f"{array}_{number}.out"
+        if counted[number] != 1:
+            print(f"element {number}:", log.read_text() if log.exists() else "no log", flush=True)
     return Ended(
-        Counter(int(number) for _, number in lines),
+        counted,
         {numbers[job]: code for job, code in codes_of_slurm(cluster).items() if job in numbers},
         {numbers[job]: code for job, code in codes_of_radrm(cluster).items() if job in numbers},
         seconds,
