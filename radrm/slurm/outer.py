@@ -42,19 +42,19 @@ class SlurmJob:
         return self.element or self.id
 
     @property
-    def envelope_fields(self) -> dict[str, object]:
-        """What an envelope says about it."""
-        return {"engine": "slurm", "cluster": self.cluster, "id": self.id, **self._numbers}
-
-    @property
-    def _numbers(self) -> dict[str, object]:
-        return {"restart": self.restart, **self.request_process, "end_s": self.end_s}
-
-    @property
-    def request_process(self) -> dict[str, object]:
-        """What names the step's process in a request."""
+    def fields(self) -> dict[str, object]:
+        """What an envelope and a request say about it (`host/storage/spool.py`, `OUTER`)."""
         own = self.process
-        return {"pid": own.pid, "start_ticks": own.start_ticks, "boot_id": own.boot_id}
+        return {
+            "engine": "slurm",
+            "cluster": self.cluster,
+            "id": self.id,
+            "restart": self.restart,
+            "pid": own.pid,
+            "start_ticks": own.start_ticks,
+            "boot_id": own.boot_id,
+            "end_s": self.end_s,
+        }
 
 
 def this_job(environ: Mapping[str, str], outside: str = _OUTSIDE) -> SlurmJob:

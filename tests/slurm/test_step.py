@@ -209,6 +209,32 @@ def test_an_attempt_that_a_dying_daemon_has_handed_over_runs_once(
     assert (cluster.work / "handed").read_text() == "run\n"
 
 
+def test_a_job_runs_on_and_ends_rightly_while_slurmd_is_dead(
+    cluster: Cluster, home: DaemonHome
+) -> None:
+    body = f"until [ -e {cluster.work}/free ]; do sleep 0.05; done; exit $((5 + RADRM_ATTEMPT))"
+    job = submit(cluster, body, "--retries=1")
+    runs(home, job)
+    cluster.kill_slurmd(NODE)
+    (cluster.work / "free").touch()
+    document = ended(home, job)
+    assert (document["state"], document["attempts"], document["exit_code"]) == ("FAILED", 2, 7)
+    cluster.start_slurmd(NODE)
+    assert cluster.wait(job) == ("FAILED", "7:0")
+
+
+def test_a_second_step_of_a_slurm_job_is_refused_in_one_line(
+    cluster: Cluster, home: DaemonHome
+) -> None:
+    script = cluster.work / "once.sh"
+    script.write_text("#!/bin/sh\necho $RADRM_JOB_ID\n")
+    job = cluster.sbatch("radrm slurm-step once.sh && radrm slurm-step once.sh", *HERE)
+    assert cluster.wait(job) == ("FAILED", "1:0")
+    number, said = cluster.output(job).splitlines()
+    assert number == str(ended(home, job)["id"])
+    assert f"Slurm job {job} has had a job here already, job {number} (COMPLETED)" in said
+
+
 def test_a_signal_to_the_batch_script_reaches_the_job(cluster: Cluster, home: DaemonHome) -> None:
     job = submit(cluster, f"trap 'echo got it; exit 5' USR1\n{UP}")
     runs(home, job)

@@ -13,7 +13,7 @@ from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Protocol
 
 from radrm.core import events as ev
-from radrm.core.records import Attempt, Job
+from radrm.core.records import Attempt, Job, OuterJob
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import StopReason
 from radrm.daemon.outer.steps import Steps
@@ -55,13 +55,14 @@ class Serves(Protocol):
 
 
 def step(loop: Serves, request: Request) -> Document:
-    """Return what a step is to do: `vouched` False: ask again; `folder`: run the attempt in it."""
+    """Return what a step is to do: `vouched` False: ask again; `folder`: run the attempt in it;
+    `earlier`: its Slurm job has had this job already."""
     words, client = request.words, request.client
-    names = ("pid", "start_ticks", "boot_id", "id")
-    if not all(OUTER[name](words.get(name)) for name in names):
+    fields = {name: words.get(name) for name in OUTER}
+    if not all(OUTER[name](fields[name]) for name in OUTER):
         raise UsageError("the request 'step' does not name its process and its Slurm job")
-    process = words["pid"], words["start_ticks"], words["boot_id"]
-    answer: Document = {"vouched": loop.steps.vouch(client, process, words["id"])}
+    outer = OuterJob(**fields)
+    answer: Document = {"vouched": loop.steps.vouch(client, outer.step, outer.id)}
     ticket = words.get("ticket")
     if not answer["vouched"] or ticket is None:
         return answer
@@ -69,9 +70,10 @@ def step(loop: Serves, request: Request) -> Document:
         raise UsageError("the request 'step' has no ticket")
     job = _job(loop, ticket, client.uid)
     if job is None:
+        answer["earlier"] = _earlier(loop, outer)
         return answer
-    if job.outer is not None and job.outer.step != process:
-        raise Refused(f"job {job.label} is not that of Slurm job {words['id']}")
+    if job.outer is not None and job.outer.step != outer.step:
+        raise Refused(f"job {job.label} is not that of {outer.label}")
     _note_end(loop, job, words)
     job = loop.scheduler.snapshot.job(job.id) or loop.store.job(job.id) or job
     documents = JobDocuments(loop.scheduler, loop.store)
@@ -122,6 +124,15 @@ def _job(loop: Serves, ticket: str, uid: int) -> Job | None:
     if taken.uid != uid:
         raise Refused("that job is not yours")
     return loop.scheduler.snapshot.job(taken.first_id) or loop.store.job(taken.first_id)
+
+
+def _earlier(loop: Serves, outer: OuterJob) -> str | None:
+    """The job that an outer job has had: what another step submits there is dropped."""
+    job_id = loop.store.job_of_outer(outer.name)
+    if job_id is None:
+        return None
+    job = loop.scheduler.snapshot.job(job_id) or loop.store.job(job_id)
+    return "an earlier one" if job is None else f"job {job.label} ({job.state.value})"
 
 
 def _note_end(loop: Serves, job: Job, words: Words) -> None:

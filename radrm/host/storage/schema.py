@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -142,9 +142,10 @@ CREATE TABLE IF NOT EXISTS user_reservations (
     id INTEGER PRIMARY KEY AUTOINCREMENT, record TEXT NOT NULL
 );
 """
-# The jobs of Slurm in which jobs run: none is ever taken in a second time.
+# The jobs of Slurm in which jobs run: none is taken in a second time while its job is on record.
 _OUTER = """
 CREATE TABLE IF NOT EXISTS outer_jobs (name TEXT PRIMARY KEY, job_id INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS outer_jobs_of_job ON outer_jobs (job_id);
 """
 BYTES = "(length(envelope) + coalesce(length(job_file), 0))"
 _COUNT_BYTES = f"""
@@ -197,7 +198,7 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
     7: _ENERGY,
     8: "",
 }
-_BEFORE_NOTICES, _BEFORE_OUTER = 9, 10
+_BEFORE_NOTICES, _BEFORE_OUTER, _BEFORE_OUTER_INDEX = 9, 10, 11
 
 
 class UnknownVersion(Exception):
@@ -212,7 +213,7 @@ def bring_up_to_date(db: sqlite3.Connection) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version == 0:
         _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS + _ENERGY + _RETENTION + _NOTICES + _OUTER)
-    elif version in (_BEFORE_NOTICES, _BEFORE_OUTER):
+    elif version in (_BEFORE_NOTICES, _BEFORE_OUTER, _BEFORE_OUTER_INDEX):
         _run(db, _NOTICES + _OUTER)
     elif version in _MIGRATIONS:
         db.execute("PRAGMA foreign_keys = OFF")

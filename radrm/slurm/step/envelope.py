@@ -32,8 +32,7 @@ def make_envelope(job: SlurmJob, file: str, arguments: Sequence[str]) -> tuple[J
         envelope = envelope_of(job_file, None, None, job_file.raw)
     else:
         envelope = envelope_of(job_file, None, data, raw)
-    outer = job.envelope_fields
-    return job_file, Envelope(**{**envelope.as_dict(), "outer": outer})
+    return job_file, Envelope(**{**envelope.as_dict(), "outer": job.fields})
 
 
 def needed_mib(job: SlurmJob, job_file: JobFile) -> int | None:

@@ -148,6 +148,8 @@ class Step:
                 Spool(self._spool).put([self._envelope])
                 self._submitted, pause_s = True, _FIRST_ASK_S
                 continue
+            if answer is not None and answer.get("earlier"):
+                raise self._refused_twice(answer["earlier"])
             document = answer.get("job") if answer is not None else None
             if answer is not None and document is not None:
                 if document["state"] in FINAL:
@@ -171,7 +173,7 @@ class Step:
 
     def _ask(self) -> dict[str, Any] | None:
         """Ask the daemon; None while it does not answer. Raises `Refused`."""
-        words = {**self._job.request_process, "id": self._job.id}
+        words = self._job.fields
         if self._submitted:
             words["ticket"] = self._envelope.ticket
         if self._gone is not None:
@@ -196,6 +198,12 @@ class Step:
             say("the daemon answers again")
         self._silent, self._refused = False, 0
         return answer
+
+    def _refused_twice(self, earlier: str) -> Refused:
+        return Refused(
+            f"Slurm job {self._job.named} has had a job here already, {earlier}, and runs one only; "
+            "submit this one by itself: sbatch, or radrm submit --cluster"
+        )
 
     def _note_silent(self, what: str) -> None:
         if not self._silent:

@@ -174,3 +174,15 @@ def test_a_store_of_version_7_is_taken_over(path: str) -> None:
     store.save_volatile()
     rows = store.energy.sums(0, 2**40, "user")
     assert {row.user: row.joules for row in rows} == {"ann": 30 * 100.0, None: 0.0}
+
+
+def test_a_store_of_version_11_is_taken_over(path: str) -> None:
+    Store(path).close()
+    with sqlite3.connect(path) as db:
+        db.executescript("DROP INDEX outer_jobs_of_job; PRAGMA user_version = 11;")
+    Store(path).close()
+    with sqlite3.connect(path) as db:
+        plan = str(
+            db.execute("EXPLAIN QUERY PLAN DELETE FROM outer_jobs WHERE job_id = 1").fetchall()
+        )
+    assert "outer_jobs_of_job" in plan

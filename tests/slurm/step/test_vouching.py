@@ -58,7 +58,7 @@ class Site:
     def envelope(self, job: str = "47") -> Envelope:
         ticket = "01M80TA4D4JDCEV010A4H87B41"
         outer = SlurmJob(job, "c", 0, "a", "shared", "g1", 1, process=self.identity)
-        fields = outer.envelope_fields
+        fields = outer.fields
         return Envelope(ticket, None, None, ("true",), {}, "/", 18, {}, 0.0, outer=fields)
 
 

@@ -198,6 +198,7 @@ class Rows:
             self._keep_run(serial, name)
         execute("DELETE FROM attempts WHERE job_id = ?", (job_id,))
         execute("DELETE FROM notices WHERE job_id = ?", (job_id,))
+        execute("DELETE FROM outer_jobs WHERE job_id = ?", (job_id,))
         (edits,) = execute("SELECT edits FROM jobs WHERE id = ?", (job_id,)).fetchone()
         execute("DELETE FROM jobs WHERE id = ?", (job_id,))
         if edits is not None:
