@@ -208,7 +208,8 @@ def test_in_a_pipe_they_import_little(words: list[str], tmp_path: Path) -> None:
     }
     done = subprocess.run(
         [sys.executable, "-c", _RUN, json.dumps(answers), *words],
-        env={"PYTHONPATH": str(REPOSITORY)},
+        # Its daemon has been here: without one, `logs` looks whether this is a login node.
+        env={"PYTHONPATH": str(REPOSITORY), "RADRM_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=60,

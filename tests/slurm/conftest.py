@@ -6,7 +6,7 @@ Where Slurm cannot run they are skipped; RADRM_SLURM_TEST_REQUIRE=1 makes that a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -16,12 +16,20 @@ VARIABLE = "RADRM_SLURM_TEST_REQUIRE"
 
 
 def need_slurm() -> None:
-    """End the test as skipped, or as failed where Slurm must be there."""
-    if installed():
-        return
-    if os.environ.get(VARIABLE) == "1":
-        pytest.fail(f"{MISSING}, or these tests do not run as root", pytrace=False)
-    pytest.skip(MISSING)
+    """Skip the test without Slurm."""
+    if not installed():
+        pytest.skip(f"{MISSING}, or these tests do not run as root")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get(VARIABLE) == "1":
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"{VARIABLE}=1: {why}"
+    return report
 
 
 @pytest.fixture(scope="module")
