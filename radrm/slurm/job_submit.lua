@@ -1,4 +1,4 @@
--- radrm job_submit rules, format 1
+-- radrm job_submit rules, format 2
 --[[
   Slurm's job_submit plugin for the partition whose GPUs radrm shares. Put it beside slurm.conf as
   job_submit.lua, with JobSubmitPlugins=lua there. `radrm slurm setup` prints it with the names and
@@ -39,8 +39,22 @@ local function asks(job, name)
    return false
 end
 
-local function is_shared(job)
-   return job.partition == RADRM.partition
+local function named(partitions)
+   -- Whether these are the shared partition, and whether they are others, too: "shared,whole"
+   local ours, others = false, false
+   for name in string.gmatch(partitions or "", "[^,%s]+") do
+      if name == RADRM.partition then
+         ours = true
+      else
+         others = true
+      end
+   end
+   return ours, others
+end
+
+local function is_alone(job)
+   -- 0: --exclusive, 1: --oversubscribe, 2 and above: --exclusive=user and the like
+   return job.shared ~= nil and job.shared ~= 1 and job.shared < 65534
 end
 
 local function refuse(text)
@@ -56,8 +70,16 @@ function radrm_submit(job, partitions)
          end
       end
    end
-   if not is_shared(job) then
+   local ours, others = named(job.partition)
+   if not ours then
       return slurm.SUCCESS
+   end
+   if others then
+      return refuse("partition " .. RADRM.partition .. " has rules of its own; name it alone, "
+         .. "without other partitions")
+   end
+   if is_alone(job) then
+      return refuse("partition " .. RADRM.partition .. " shares its nodes; leave out --exclusive")
    end
    if asks(job, "gpu") then
       return refuse("partition " .. RADRM.partition .. " shares GPUs by their memory; ask for it "
@@ -94,18 +116,25 @@ function radrm_submit(job, partitions)
    elseif chosen ~= "" then
       job.script = line .. "\n" .. chosen .. rest
    end
-   job.requeue = 1
+   if job.requeue ~= 0 then
+      job.requeue = 1 -- a job of --no-requeue fails where others go to another node
+   end
    return slurm.SUCCESS
 end
 
 function radrm_modify(job, record)
-   if record.partition ~= RADRM.partition and job.partition ~= RADRM.partition then
+   local was_ours = named(record.partition)
+   local ours, others = named(job.partition)
+   if not was_ours and not ours then
       return slurm.SUCCESS
    end
    if asks(job, "gpu") then
       return refuse("partition " .. RADRM.partition .. " shares GPUs by their memory, not by gpu")
    end
-   if job.partition == RADRM.partition and record.partition ~= RADRM.partition then
+   if is_alone(job) then
+      return refuse("partition " .. RADRM.partition .. " shares its nodes, with all jobs there")
+   end
+   if ours and (others or not was_ours) then
       return refuse("a job cannot be moved into partition " .. RADRM.partition
          .. ": its script has to run through radrm; submit it there")
    end

@@ -21,7 +21,8 @@ _OUTSIDE = (
 class SlurmJob:
     """The Slurm job of the step `process`. `end_s`: when Slurm ends it, in epoch seconds; None:
     unknown. `comment` is its comment, `nodes` the number of its nodes, `gpumem_mib` the GPU memory
-    that it has on its node, None without any. `element` of an array: `4711_3`, else nothing."""
+    that it has on its node, None without any. `requeue`: Slurm may run it again. `element` of an
+    array: `4711_3`, else nothing."""
 
     id: str
     cluster: str
@@ -34,6 +35,7 @@ class SlurmJob:
     end_s: float | None = None
     comment: str = ""
     gpumem_mib: int | None = None
+    requeue: bool = True
     element: str = ""
 
     @property

@@ -31,11 +31,12 @@ def slurm_conf(config: SlurmConfig, nodes: list[ClusterNode]) -> str:
 GresTypes={config.gres}
 {own}
 # Several jobs on a node, each with its CPUs and host memory. Without DefMemPerCPU each job would
-# take all of a node's memory, and be alone there.
+# take all of a node's memory, and be alone there. FORCE:1 gives each core to one job; FORCE alone
+# is FORCE:4.
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=4096
-PartitionName={config.partition} Nodes={named} OverSubscribe=FORCE:64 MaxNodes=1 State=UP
+PartitionName={config.partition} Nodes={named} OverSubscribe=FORCE:1 MaxNodes=1 State=UP
 # The step gives a job back that waits for its GPU for {show_seconds(config.local_wait_s)}.
 JobRequeue=1
 # Slurm waits 3 s for more jobs before it starts one, unless it is told not to.

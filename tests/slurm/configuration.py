@@ -86,7 +86,7 @@ Waittime=0
 MessageTimeout=10
 TCPTimeout=2
 {nodes}
-PartitionName=shared Nodes={names} OverSubscribe=FORCE:64 MaxTime=INFINITE State=UP Default=YES
+PartitionName=shared Nodes={names} OverSubscribe=FORCE:1 MaxTime=INFINITE State=UP Default=YES
 PartitionName=whole Nodes={names} OverSubscribe=NO MaxTime=INFINITE State=UP
 {more}
 """

@@ -83,6 +83,8 @@ def test_elements_of_an_array_know_their_numbers_and_what_was_asked(
     ("words", "said"),
     [
         (("-N2",), "jobs of one node"),
+        (("--exclusive",), "leave out --exclusive"),
+        (("-p", "whole,shared"), "name it alone"),
         (("--gres=gpumem:999999999",), "Requested node configuration is not available"),
         (("-p", "nowhere"), "invalid partition"),
     ],

@@ -100,6 +100,9 @@ def test_the_default_is_added_to_what_was_asked(asked: str, given: str) -> None:
         ({"script": None}, "batch jobs only"),
         ({"script": ""}, "batch jobs only"),
         ({"min_nodes": 2}, "jobs of one node"),
+        ({"partition": "whole,gpus"}, "name it alone"),
+        ({"shared": 0}, "leave out --exclusive"),
+        ({"shared": 2}, "leave out --exclusive"),
     ],
 )
 def test_what_does_not_fit_the_partition_is_refused(job: dict[str, Any], said: str) -> None:
@@ -108,9 +111,16 @@ def test_what_does_not_fit_the_partition_is_refused(job: dict[str, Any], said: s
     assert found["said"].startswith("radrm: ") and said in found["said"]
 
 
-def test_other_partitions_are_left_alone() -> None:
-    found = decided(partition="whole", script=None, tres_per_node="gres:gpu:8", min_nodes=4)
+@pytest.mark.parametrize("partition", ["whole", "whole,gpus2", None])
+def test_other_partitions_are_left_alone(partition: str | None) -> None:
+    given = {"script": None, "tres_per_node": "gres:gpu:8", "min_nodes": 4, "shared": 0}
+    found = decided(partition=partition, **given)
     assert found["code"] == 0 and "requeue" not in found
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, 1), (1, 1), (65534, 1), (0, 0)])
+def test_no_requeue_is_respected(asked: int | None, given: int) -> None:
+    assert decided(requeue=asked, shared=65534)["requeue"] == given
 
 
 @pytest.mark.parametrize(
@@ -119,6 +129,9 @@ def test_other_partitions_are_left_alone() -> None:
         ({"partition": None}, "gpus", 0),
         ({"partition": None, "tres_per_node": "gres:gpu:1"}, "gpus", -1),
         ({"partition": "gpus"}, "whole", -1),
+        ({"partition": "gpus,whole"}, "whole", -1),
+        ({"partition": "gpus,whole"}, "gpus", -1),
+        ({"partition": None, "shared": 0}, "gpus", -1),
         ({"partition": "whole", "tres_per_node": "gres:gpu:1"}, "whole", 0),
     ],
 )
@@ -131,7 +144,7 @@ def test_a_change_must_not_lead_around_the_rules(
 
 def test_the_lines_name_what_the_configuration_names() -> None:
     conf, gres = slurm_conf(CONFIG, NODES), gres_conf(CONFIG, NODES)
-    assert "PartitionName=gpus Nodes=g[1-2],h1 OverSubscribe=FORCE:64" in conf
+    assert "PartitionName=gpus Nodes=g[1-2],h1 OverSubscribe=FORCE:1" in conf
     assert "NodeName=g[1-2] Gres=vram:81920" in conf and "JobRequeue=1" in conf
     assert gres.splitlines() == [
         "NodeName=g[1-2] Name=vram Count=81920 Flags=CountOnly",

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from time import CLOCK_BOOTTIME, clock_gettime
-from typing import Protocol
+from typing import Any, Protocol
 
 from radrm.core import events as ev
 from radrm.core.records import Attempt, Job, OuterJob
@@ -58,7 +58,7 @@ def step(loop: Serves, request: Request) -> Document:
     """Return what a step is to do: `vouched` False: ask again; `folder`: run the attempt in it;
     `earlier`: its Slurm job has had this job already."""
     words, client = request.words, request.client
-    fields = {name: words.get(name) for name in OUTER}
+    fields: dict[str, Any] = {name: words.get(name) for name in OUTER}
     if not all(OUTER[name](fields[name]) for name in OUTER):
         raise UsageError("the request 'step' does not name its process and its Slurm job")
     outer = OuterJob(**fields)

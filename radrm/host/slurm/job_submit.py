@@ -10,7 +10,7 @@ import re
 
 NAME = "job_submit.lua"
 """The name of the file; it lies beside slurm.conf."""
-FORMAT = 1
+FORMAT = 2
 """Raise it when the rules of the script change."""
 MARK = f"-- radrm job_submit rules, format {FORMAT}"
 _MARK = re.compile(r"^\s*-- radrm job_submit rules, format (\d{1,6})\s*$", re.ASCII | re.MULTILINE)

@@ -82,6 +82,7 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
         end_s=moment(found.get("EndTime", "")),
         comment=found.get("Comment", ""),
         gpumem_mib=gpumem_in(found.get("TresPerNode", ""), config.gres),
+        requeue=found.get("Requeue") != "0",
     )
     job_file, envelope = make_envelope(job, file, arguments)
     limit_s = job_file.options.time_s
@@ -201,7 +202,7 @@ class Step:
 
     def _refused_twice(self, earlier: str) -> Refused:
         return Refused(
-            f"Slurm job {self._job.named} has had a job here already, {earlier}, and runs one only; "
+            f"Slurm job {self._job.named} has had a job here already, {earlier}, and has one only; "
             "submit this one by itself: sbatch, or radrm submit --cluster"
         )
 
@@ -277,10 +278,12 @@ class Step:
         waited = show_seconds(time.monotonic() - self._began_s)
         why = "the daemon does not answer" if self._silent else (document or {}).get("reason")
         text = f"it waited {waited} on node {self._job.node}: {why or 'for its turn'}"
-        again = self._returned < comment.MOST_RETURNS
         if self._submitted and not self._withdraw(text):
             return None
-        if not again:
+        if not self._job.requeue:
+            say(f"{text}; it has --no-requeue, so it fails and does not go to another node")
+            return EXIT_NEVER_RAN
+        if self._returned >= comment.MOST_RETURNS:
             say(f"{text}; it was returned to Slurm {self._returned} times already, and fails")
             return EXIT_NEVER_RAN
         say(f"{text}; it goes back to Slurm, for another node")

@@ -193,6 +193,23 @@ def test_a_job_is_returned_three_times_and_then_fails_with_the_reason(
         assert f"returned to Slurm {returned} times already, and fails" in said
 
 
+def test_a_job_that_slurm_may_not_run_again_fails_where_it_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm = Slurm(monkeypatch)
+    waits, gone = {"vouched": True, "job": WAITS}, {**WAITS, "state": "CANCELLED"}
+    job = replace(JOB, requeue=False)
+    own = step_of(monkeypatch, job, waits, {"vouched": True, "job": gone})
+    assert own.run() == EXIT_NEVER_RAN
+    assert slurm.asked == [] and "it has --no-requeue" in capsys.readouterr().err
+
+
+def test_a_second_step_of_a_slurm_job_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = step_of(monkeypatch, JOB, {"vouched": True, "earlier": "job 17 (COMPLETED)"})
+    with pytest.raises(Refused, match=r"Slurm job 46_1 has .* job 17 \(COMPLETED\)"):
+        own.run()
+
+
 def test_a_step_bears_a_daemon_that_refuses_it_for_a_while(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,16 +40,16 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def oversubscription(partition: Partition) -> Finding:
-    """Whether no job of the partition can have a node for itself."""
+    """Whether jobs of the partition share its nodes, but not its cores."""
     name, found = "OverSubscribe", value(partition.fields, "OverSubscribe") or "NO"
-    if not found.startswith("FORCE"):
-        alone = (
-            f"it is {found} in partition {partition.name}: jobs get whole cores, and one with"
-            " --exclusive keeps all others off the node's GPUs"
-        )
-        step = f"{_SET} OverSubscribe=FORCE for PartitionName={partition.name}, {_THEN}"
-        return warn(name, alone, step)
-    return ok(name, f"it is {found} in partition {partition.name}")
+    said = f"it is {found} in partition {partition.name}"
+    if found == "FORCE:1":
+        return ok(name, said)
+    effect = "a job with --exclusive keeps all others off the node's GPUs"
+    if found.startswith("FORCE"):
+        effect = "Slurm gives each core to several jobs, so they have fewer than they ask for"
+    step = f"{_SET} OverSubscribe=FORCE:1 for PartitionName={partition.name}, {_THEN}"
+    return warn(name, f"{said}: {effect}", step)
 
 
 def host_memory(config: Fields, partition: Partition) -> Finding:

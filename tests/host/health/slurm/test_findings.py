@@ -10,6 +10,7 @@ import pytest
 from radrm.config import SlurmConfig
 from radrm.host.health.slurm import cluster, nodes
 from radrm.host.health.slurm.facts import fields_of
+from radrm.host.slurm.job_submit import FORMAT
 from radrm.slurm.setup import ClusterNode, job_submit_lua, slurm_conf
 from tests.host.health.judging import gpu, judged
 from tests.host.health.slurm.said import facts
@@ -80,19 +81,25 @@ def test_host_memory(changed: tuple[tuple[str, str], ...], level: str, words: li
 
 
 @pytest.mark.parametrize(
-    ("found", "level"), [("FORCE:64", "ok"), ("FORCE", "ok"), ("YES:4", "warn"), ("NO", "warn")]
+    ("found", "level", "effect"),
+    [
+        ("FORCE:1", "ok", ""),
+        ("FORCE:64", "warn", "each core to several jobs"),
+        ("YES:4", "warn", "--exclusive"),
+        ("NO", "warn", "--exclusive"),
+    ],
 )
-def test_oversubscription(found: str, level: str) -> None:
-    _, partition, _ = facts(("OverSubscribe=FORCE:64", f"OverSubscribe={found}"))
-    judged(cluster.oversubscription(partition), level, found, "shared")
+def test_oversubscription(found: str, level: str, effect: str) -> None:
+    _, partition, _ = facts(("OverSubscribe=FORCE:1", f"OverSubscribe={found}"))
+    judged(cluster.oversubscription(partition), level, found, "shared", effect)
 
 
 @pytest.mark.parametrize(
     ("text", "level", "words"),
     [
         (LUA, "ok", ["rules of this radrm"]),
-        (LUA.replace("format 1", "format 999"), "warn", ["format 999", "newer radrm"]),
-        (LUA.replace("format 1", "format 0"), "warn", ["format 0", "radrm slurm setup"]),
+        (LUA.replace(f"format {FORMAT}", "format 999"), "warn", ["format 999", "newer radrm"]),
+        (LUA.replace(f"format {FORMAT}", "format 0"), "warn", ["format 0", "radrm slurm setup"]),
         (LUA.replace('= "shared"', '= "other"'), "warn", ["partition other", "says shared"]),
         (LUA.replace('= "gpumem"', '= "vram"'), "warn", ["vram", "says shared and gpumem"]),
         ("return slurm.SUCCESS", "warn", ["no rules of radrm", "radrm slurm setup"]),
@@ -205,4 +212,4 @@ def test_what_setup_prints_has_no_fault() -> None:
         nodes.counted(config, "gpumem", members),
     ):
         judged(finding, "ok")
-    assert " OverSubscribe=FORCE:" in text
+    assert " OverSubscribe=FORCE:1 " in text
