@@ -18,7 +18,8 @@
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
-#   make slurm-test the tests that start a Slurm (root; Debian: slurm-wlm slurm-wlm-basic-plugins munge)
+#   make slurm-test the tests that start a Slurm (root; Debian: slurm-wlm slurm-wlm-basic-plugins munge
+#                   lua5.3 slurmdbd mariadb-server)
 #   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make page-pictures     the pictures of docs/page.md, by Chromium from a real daemon (a minute)
 #   make generated  write the files that are made from the code: manual pages, references

@@ -57,7 +57,7 @@ class Sums:
     runs: int = 0
     completed: int = 0
     elapsed_s: float = 0.0
-    gpumem_gib_h: float = 0.0
+    gpumem_gib_h: float | None = None
     measured: int = 0
     gpu_s: float | None = None
     smact: float | None = None
@@ -71,7 +71,9 @@ class Sums:
         self.runs += 1
         self.completed += each.state == "COMPLETED"
         self.elapsed_s += each.elapsed_s
-        self.gpumem_gib_h += (each.gpumem_mib or 0) / 1024 * each.elapsed_s / 3600
+        if each.gpumem_mib is not None:
+            gib_h = each.gpumem_mib / 1024 * each.elapsed_s / 3600
+            self.gpumem_gib_h = (self.gpumem_gib_h or 0.0) + gib_h
         if each.use is None:
             return
         self.measured += 1

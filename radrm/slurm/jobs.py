@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from radrm.config import SlurmConfig
+from radrm.core.units import show_mib
 from radrm.errors import Refused
 from radrm.host.slurm.programs import SlurmRefused, run
 from radrm.slurm.comment import why_waiting
@@ -105,7 +106,7 @@ def explained(job_id: str, config: SlurmConfig) -> dict[str, str]:
         "partition": found.get("Partition", ""),
     }
     if asked is not None:
-        lines["asks for"] = f"{asked} MiB of GPU memory ({config.gres})"
+        lines["asks for"] = f"{show_mib(asked)} of GPU memory ({config.gres}:{asked})"
     waits = why_waiting(found.get("Comment", ""))
     if found.get("BatchHost"):
         lines["node"] = found["BatchHost"]

@@ -43,8 +43,12 @@ JobRequeue=1
 SchedulerParameters=batch_sched_delay=0
 # A partition's rules (job_submit.lua lies beside slurm.conf).
 JobSubmitPlugins=lua
-# What a job has used of its GPUs is in its comment; with slurmdbd, sacct and radrm report keep it.
+# With slurmdbd: what jobs have used of their GPUs is kept with their comments, for sacct and
+# radrm report. Two more lines keep what they asked for, and count it for fair share, 1000 MiB as
+# a CPU. Slurm does not start with them without slurmdbd, so they are comments here.
 AccountingStoreFlags=job_comment
+#AccountingStorageTRES=gres/{config.gres}
+#PartitionName=... TRESBillingWeights="CPU=1.0,GRES/{config.gres}=0.001"
 """
 
 

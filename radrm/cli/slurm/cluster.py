@@ -141,7 +141,8 @@ def show_report(by: str, times: Callable[[float], tuple[float, float]], as_json:
         peak = "-" if row.peak_mib is None else show_mib(row.peak_mib)
         energy = "-" if row.energy_j is None else f"{row.energy_j / 3.6e6:.2f} kWh"
         counts = str(row.runs), str(row.completed), show_seconds(row.elapsed_s)
-        figures = f"{row.gpumem_gib_h:.1f}", gpu_h, smact, peak, energy
+        gib_h = "-" if row.gpumem_gib_h is None else f"{row.gpumem_gib_h:.1f}"
+        figures = gib_h, gpu_h, smact, peak, energy
         table.add(plain(row.name), *counts, *figures)
     show(table)
     measured = sum(row.measured for row in rows)

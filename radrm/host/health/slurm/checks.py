@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from radrm.config import SlurmConfig
@@ -81,8 +82,11 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
     yield Check("batch_sched_delay", lambda: cluster.start_delay(config))
     yield Check("job_submit.lua", lambda: cluster.job_submit(config, own, asked.config.gres))
     yield Check("ProctrackType", lambda: cluster.processes(config))
-    yield Check("accounting", lambda: cluster.accounting(config))
-    for _, members in found:
+    yield Check("accounting", lambda: cluster.accounting(config, asked.config.gres))
+    for partition, members in found:
+        if cluster.has_database(config):
+            gres = asked.config.gres
+            yield Check("fair share", partial(cluster.fair_share, config, partition, gres))
         yield from _of_this_server(asked, members)
 
 

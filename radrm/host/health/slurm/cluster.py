@@ -90,21 +90,48 @@ def start_delay(config: Fields) -> Finding:
     return warn(name, longer, f"add batch_sched_delay=0 to SchedulerParameters, {_THEN}")
 
 
-def accounting(config: Fields) -> Finding:
-    """Whether the figures that a job leaves in its comment are kept."""
-    name, kept = "accounting", value(config, "AccountingStorageType")
-    if not kept.endswith("/slurmdbd"):
+def accounting(config: Fields, gres: str) -> Finding:
+    """Whether sacct has what a job asked for, and the figures that it leaves in its comment."""
+    name = "accounting"
+    if not has_database(config):
         forgotten = (
             f"there is no slurmdbd, so Slurm forgets a job's comment with its GPU figures"
             f" {value(config, 'MinJobAge') or 'soon'} after its end"
         )
         step = "to keep them set up slurmdbd with AccountingStoreFlags=job_comment"
         return warn(name, forgotten, step)
-    flags = value(config, "AccountingStoreFlags").lower().split(",")
-    if "job_comment" not in map(str.strip, flags):
+    if "job_comment" not in _listed(config, "AccountingStoreFlags"):
         lost = f"comments are not stored, so sacct has no GPU figures ({_flags(config)})"
         return warn(name, lost, f"{_SET} AccountingStoreFlags=job_comment, {_THEN}")
-    return ok(name, "sacct has the GPU figures of jobs, in their comments")
+    if f"gres/{gres}" not in _listed(config, "AccountingStorageTRES"):
+        lost = f"AccountingStorageTRES has no gres/{gres}: sacct does not know what jobs asked for"
+        step = f"{_SET} AccountingStorageTRES=gres/{gres}, restart slurmctld"
+        return warn(name, lost, step)
+    return ok(name, "sacct has the GPU memory of jobs, and the GPU figures in their comments")
+
+
+def has_database(config: Fields) -> bool:
+    """Return whether slurmdbd keeps the records."""
+    return value(config, "AccountingStorageType").endswith("/slurmdbd")
+
+
+def fair_share(config: Fields, partition: Partition, gres: str) -> Finding:
+    """Whether the GPU memory of jobs counts for the shares of users."""
+    name, kind = "fair share", value(config, "PriorityType")
+    if kind != "priority/multifactor":
+        return ok(name, f"Slurm orders jobs without it: PriorityType is {kind or 'not set'}")
+    weights = value(partition.fields, "TRESBillingWeights")
+    if f"gres/{gres}=" in weights.lower():
+        return ok(name, f"GPU memory counts: TRESBillingWeights is {weights}")
+    free = (
+        f"partition {partition.name} does not weigh GPU memory, so a job is charged for CPUs only"
+    )
+    step = f'{_SET} TRESBillingWeights="CPU=1.0,GRES/{gres}=0.001" there, {_THEN}'
+    return warn(name, free, step)
+
+
+def _listed(config: Fields, key: str) -> list[str]:
+    return [word.strip() for word in value(config, key).lower().split(",")]
 
 
 def _flags(config: Fields) -> str:

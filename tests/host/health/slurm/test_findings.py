@@ -42,10 +42,6 @@ def parameters(value: str) -> tuple[str, str]:
         ("start_delay", (parameters("(null)"),), "warn", ["3 s"]),
         ("start_delay", (parameters("a=1,batch_sched_delay=7"),), "warn", ["7 s"]),
         ("start_delay", (parameters("my_batch_sched_delay=0"),), "warn", ["3 s"]),
-        ("accounting", (), "warn", ["slurmdbd", "300 sec"]),
-        ("accounting", (KEPT,), "warn", ["not set", "AccountingStoreFlags=job_comment"]),
-        ("accounting", (KEPT, flags("job_script")), "warn", ["=job_script"]),
-        ("accounting", (KEPT, flags("job_script,job_comment")), "ok", []),
         ("processes", (), "warn", ["proctrack/linuxproc", "proctrack/cgroup"]),
         ("processes", (("proctrack/linuxproc", "proctrack/cgroup"),), "ok", []),
     ],
@@ -62,6 +58,39 @@ LUA = job_submit_lua(SlurmConfig())
 DEFAULT = "DefMemPerCPU            = 100"
 UNSET = "DefMemPerNode           = UNLIMITED"
 OF_PARTITION = "DefMemPerNode=UNLIMITED"
+
+
+@pytest.mark.parametrize(
+    ("changed", "counted", "level", "words"),
+    [
+        ((), "", "warn", ["slurmdbd", "300 sec"]),
+        ((KEPT,), "", "warn", ["not set", "AccountingStoreFlags=job_comment"]),
+        ((KEPT, flags("job_script")), "", "warn", ["=job_script"]),
+        ((KEPT, flags("job_comment")), "cpu,mem", "warn", ["has no gres/gpumem", "restart"]),
+        ((KEPT, flags("job_script,job_comment")), "cpu,gres/gpumem", "ok", []),
+    ],
+)
+def test_accounting(
+    changed: tuple[tuple[str, str], ...], counted: str, level: str, words: list[str]
+) -> None:
+    config, _, _ = facts(*changed)
+    judged(
+        cluster.accounting({**config, "AccountingStorageTRES": counted}, "gpumem"), level, *words
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights", "level", "words"),
+    [
+        ("priority/basic", "", "ok", ["without it", "priority/basic"]),
+        ("priority/multifactor", "CPU=1.0,GRES/gpumem=0.001", "ok", ["GRES/gpumem=0.001"]),
+        ("priority/multifactor", "(null)", "warn", ["shared", "CPUs only", "TRESBillingWeights"]),
+        ("priority/multifactor", "CPU=1.0,GRES/gpu=2", "warn", ["GRES/gpumem=0.001"]),
+    ],
+)
+def test_fair_share(kind: str, weights: str, level: str, words: list[str]) -> None:
+    _, partition, _ = facts(("State=UP", f"State=UP TRESBillingWeights={weights}"))
+    judged(cluster.fair_share({"PriorityType": kind}, partition, "gpumem"), level, *words)
 
 
 @pytest.mark.parametrize(
@@ -201,13 +230,14 @@ def test_what_setup_prints_has_no_fault() -> None:
     config = {
         "SLURM_CONF": recorded["SLURM_CONF"],
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        **fields_of(line for line in text.splitlines() if not line.startswith("#")),
+        # A site with slurmdbd has the lines that are comments.
+        **fields_of(line.removeprefix("#") for line in text.splitlines()),
     }
     for finding in (
         cluster.host_memory(config, partition),
         cluster.requeue(config),
         cluster.start_delay(config),
-        cluster.accounting(config),
+        cluster.accounting(config, "gpumem"),
         cluster.job_submit(config, "shared", "gpumem"),
         nodes.counted(config, "gpumem", members),
     ):

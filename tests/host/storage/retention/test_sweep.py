@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from radrm.config import RetentionConfig
-from radrm.core.records import ArrayElement, Instant, Job, OuterJob
+from radrm.core.records import ArrayElement, Instant, Job
 from radrm.core.words import JobState
 from radrm.errors import StoreError
 from radrm.host.storage.database import LOG_RESERVE
@@ -109,14 +109,6 @@ def test_an_old_job_goes_with_all_that_only_it_needed(site: Site) -> None:
     assert [site.count(table) for table in tables] == [1, 1, 1, 1]
     assert site.store._db.execute("PRAGMA foreign_key_check").fetchall() == []
     assert [site.store.rows.was_removed(n) for n in range(5)] == [False, True, True, False, False]
-
-
-def test_slurm_may_give_the_number_of_a_job_that_has_gone_again(site: Site) -> None:
-    outers = [OuterJob("slurm", "c", str(n), 0, 2, 3, "boot") for n in (1, 2)]
-    site.save([site.job(1, 200, outer=outers[0]), site.job(2, 1, outer=outers[1])])
-    assert [site.store.job_of_outer(outer.name) for outer in outers] == [1, 2]
-    site.sweep()
-    assert [site.store.job_of_outer(outer.name) for outer in outers] == [None, 2]
 
 
 def test_no_number_is_given_twice(site: Site) -> None:

@@ -98,6 +98,11 @@ def test_without_any_record_it_says_what_to_do(
         ended_runs(CONFIG, 0.0, 1e12)
 
 
+def test_what_was_asked_for_is_unknown_where_slurm_does_not_keep_it() -> None:
+    text = SACCT.replace("gres/gpumem=10240,", "")
+    assert [row.gpumem_gib_h for row in sums(of_sacct(text, CONFIG), "user")] == [None, None]
+
+
 def test_use_without_gpu_time_has_no_mean() -> None:
     run = of_sacct(SACCT, CONFIG)[0]
     (row,) = sums([accounts.ClusterRun("a", "", "", "", 1, 1, None, Use(smact=0.5))], "user")

@@ -1,0 +1,1 @@
+"""What the jobs of a cluster have used: comments, sacct and a real slurmdbd, completion logs."""
