@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
-from tests.slurm.conftest import need_slurm
 from tests.slurm.accounts.database import MISSING, RecordingCluster, installed
+from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
 
 NODE = "g1"
