@@ -6,13 +6,15 @@
   radrm_modify from its functions.
 
   A job there asks for GPU memory by a counted GRES, never for GPUs: the radrm daemon of its node
-  gives it one. So its script runs through `radrm slurm-step`. What asks for neither gets the
-  default amount.
+  gives it one. So its script runs through `radrm slurm-step`. What asks for neither gets what its
+  #RAD lines declare, else the default amount.
 ]]
 local RADRM = {
    partition = "@PARTITION@",
    gres = "@GRES@",
    default_mib = @DEFAULT_MIB@,
+   margin_mib = @MARGIN_MIB@,
+   most_mib = @MOST_MIB@, -- of the largest node; 0: unknown
    wait_min = @WAIT_MIN@,
    first = "#!/usr/bin/env -S radrm slurm-step",
 }
@@ -57,6 +59,34 @@ local function is_alone(job)
    return job.shared ~= nil and job.shared ~= 1 and job.shared < 65534
 end
 
+local MIB = { [""] = 1, M = 1, G = 1024, T = 1048576 }
+
+local function gpumem_of(script)
+   -- What #RAD lines declare for all GPUs of the job, with the margin; else the default for each
+   local mib, gpus = nil, 1
+   for line in string.gmatch(script, "[^\n]+") do
+      if string.match(line, "^#RAD%s") then
+         local size, unit = string.match(line, "%s%-%-gpu%-memory[=%s](%d+%.?%d*)([MGT]?)")
+         if size ~= nil then
+            mib = tonumber(size) * MIB[unit]
+         end
+         gpus = tonumber(string.match(line, "%s%-%-gpus[=%s](%d+)")) or gpus
+      elseif not string.match(line, "^%s*#") and string.match(line, "%S") then
+         break -- its first command
+      end
+   end
+   gpus = math.min(gpus, 1000)
+   if mib == nil or mib > 1e9 then
+      return gpus * RADRM.default_mib
+   end
+   local least = math.ceil(gpus * mib)
+   local asked = math.ceil(gpus * (mib + RADRM.margin_mib))
+   if RADRM.most_mib > 0 and asked > RADRM.most_mib then
+      return math.max(least, RADRM.most_mib) -- an idle GPU needs no margin
+   end
+   return asked
+end
+
 local function refuse(text)
    slurm.log_user("radrm: " .. text)
    return slurm.ERROR
@@ -95,12 +125,13 @@ function radrm_submit(job, partitions)
    end
    local chosen = ""
    if not asks(job, RADRM.gres) then
-      chosen = "#RAD-GPUMEM\n" -- so that the default is not taken for the user's wish
-      local asked = "gres:" .. RADRM.gres .. ":" .. RADRM.default_mib
-      if job.tres_per_node == nil or job.tres_per_node == "" then
-         job.tres_per_node = asked
-      else
+      chosen = "#RAD-GPUMEM\n" -- so that this is not taken for the user's wish
+      local mib = gpumem_of(job.script)
+      local asked = "gres:" .. RADRM.gres .. ":" .. string.format("%d", mib)
+      if mib > 0 and job.tres_per_node ~= nil and job.tres_per_node ~= "" then
          job.tres_per_node = job.tres_per_node .. "," .. asked
+      elseif mib > 0 then
+         job.tres_per_node = asked
       end
    end
    local line, rest = string.match(job.script, "^([^\n]*)\n?(.*)$")

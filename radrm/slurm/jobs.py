@@ -95,6 +95,16 @@ def gpumem_in(text: str, gres: str) -> int | None:
     return int(found[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
 
 
+def nodes_of(
+    partition: str, gres: str, *words: str, timeout_s: float = 10.0
+) -> list[tuple[str, int]]:
+    """Return the nodes of a partition, each with the MiB that it has of GRES. `words`: other
+    options of sinfo. Raises `Refused`."""
+    asked = "--noheader", "--Node", f"--partition={partition}", *words, "--format=%N %G"
+    rows = (row.partition(" ") for row in run("sinfo", *asked, timeout_s=timeout_s).splitlines())
+    return [(name, gpumem_in(has, gres) or 0) for name, _, has in rows]
+
+
 def explained(job_id: str, config: SlurmConfig) -> dict[str, str]:
     """Return what Slurm says of one job, in words for users. Raises `Refused`."""
     found = the_job(job_id)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from radrm.config import Config, SlurmConfig, load_config
 from radrm.host.storage.paths import Paths, client_paths
 
+MARGIN_MIB = 2048
+"""What the policies keep free beside a job's need (`margin_mib`)."""
 _SITE = "/etc/radrm/radrm.toml"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from radrm.config import SlurmConfig
 from radrm.core.units import parse_mib, show_seconds
+from radrm.slurm.settings import MARGIN_MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,16 @@ def gres_conf(config: SlurmConfig, nodes: list[ClusterNode]) -> str:
     )
 
 
-def job_submit_lua(config: SlurmConfig) -> str:
-    """Return job_submit.lua with the names and amounts of the configuration."""
+def job_submit_lua(config: SlurmConfig, nodes: Sequence[ClusterNode] = ()) -> str:
+    """Return job_submit.lua with the names and amounts of the configuration. `nodes`: none, if they
+    are unknown."""
     text = files("radrm.slurm").joinpath("job_submit.lua").read_text("utf-8")
     known = {
         "PARTITION": config.partition,
         "GRES": config.gres,
         "DEFAULT_MIB": str(parse_mib(config.default_gpumem)),
+        "MARGIN_MIB": str(MARGIN_MIB),
+        "MOST_MIB": str(max((node.gpumem_mib for node in nodes), default=0)),
         "WAIT_MIN": str(math.ceil(config.local_wait_s / 60)),
     }
     for name, value in known.items():

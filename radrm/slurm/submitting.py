@@ -19,7 +19,7 @@ from radrm.config import Config, SlurmConfig
 from radrm.core.records import Estimate
 from radrm.core.units import parse_mib
 from radrm.core.words import Quantity
-from radrm.errors import RadrmError, UsageError
+from radrm.errors import RadrmError, Refused, UsageError
 from radrm.experiments.estimates import answer, names_of, read
 from radrm.host.slurm.programs import run
 from radrm.host.storage.submission import here, load
@@ -27,10 +27,10 @@ from radrm.jobfile.command_line import STDIN, SubmitRequest
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.jobfile.relations import AfterOption
+from radrm.slurm.jobs import nodes_of
+from radrm.slurm.settings import MARGIN_MIB
 from radrm.slurm.wrapped import unwrap, wrap
 
-MARGIN_MIB = 2048
-"""What the policies keep free beside a job's need (`margin_mib`)."""
 _SBATCH_S = 60.0
 
 TO_SLURM = frozenset({"array", "at-once", "after", "begin", "hold", "output", "error"})
@@ -95,7 +95,23 @@ def gpumem(job_file: JobFile, raw: RawOptions, file: str | None, config: Config)
         need, source = math.ceil(max(best.upper, best.value)), best.source
     else:
         return gpus * parse_mib(config.slurm.default_gpumem), "slurm.default_gpumem"
-    return gpus * (need + MARGIN_MIB), source
+    return with_margin(need, gpus, largest_mib(config.slurm)), source
+
+
+def with_margin(need_mib: int, gpus: int, largest_mib: int | None) -> int:
+    """Return the MiB that a job asks for which needs so much on each GPU. The margin is left out
+    where the largest node has no room for it: an idle GPU needs none."""
+    asked = gpus * (need_mib + MARGIN_MIB)
+    return asked if largest_mib is None else min(asked, max(gpus * need_mib, largest_mib))
+
+
+def largest_mib(config: SlurmConfig) -> int | None:
+    """Return the GPU memory of the partition's largest node in MiB; None if it is unknown."""
+    try:
+        found = [mib for _, mib in nodes_of(config.partition, config.gres) if mib]
+    except Refused:
+        return None  # sbatch says what is wrong
+    return max(found, default=None)
 
 
 def _estimated(file: str, raw: RawOptions, config: Config) -> Estimate | None:

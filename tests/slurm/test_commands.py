@@ -68,6 +68,15 @@ def test_an_unchanged_script_shares_a_gpu(site: Cluster, radrm: Radrm, home: Dae
     assert "gpumem:6144" in site.job(job)["TresPerNode"]
 
 
+def test_what_a_script_declares_is_what_slurm_counts(
+    site: Cluster, radrm: Radrm, home: DaemonHome
+) -> None:
+    job = site.sbatch("#!/bin/sh\n#RAD --gpu-memory=9G --gpus=2\necho $RADRM_GPU_MEMORY_MIB\n")
+    assert site.wait(job) == ("COMPLETED", "0:0")
+    assert f"gpumem:{2 * (9216 + 2048)}" in site.job(job)["TresPerNode"]
+    assert site.output(job) == "9216\n"
+
+
 def test_elements_of_an_array_know_their_numbers_and_what_was_asked(
     site: Cluster, radrm: Radrm, home: DaemonHome
 ) -> None:

@@ -45,7 +45,7 @@ def decided(call: str = "slurm_job_submit(job, {}, 1000)", **job: Any) -> dict[s
         pytest.skip("Lua is not installed (Debian: lua5.3)")
     fields = {"partition": "gpus", "script": "#!/bin/sh\necho\n", "min_nodes": NO_VAL, **job}
     table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in fields.items() if v is not None)
-    rules = job_submit_lua(CONFIG).replace("\nreturn slurm.SUCCESS\n", "\n")
+    rules = job_submit_lua(CONFIG, NODES).replace("\nreturn slurm.SUCCESS\n", "\n")
     text = f"{STAND_IN}\n{rules}\nlocal job = {{ {table} }}\nlocal code = {call}\n{SHOW}"
     done = subprocess.run([LUA, "-"], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -88,6 +88,34 @@ def test_the_default_is_not_taken_for_the_users_wish(script: str) -> None:
 )
 def test_the_default_is_added_to_what_was_asked(asked: str, given: str) -> None:
     assert decided(tres_per_node=asked)["tres_per_node"] == given
+
+
+@pytest.mark.parametrize(
+    ("lines", "mib"),
+    [
+        ("#RAD --name=a --gpu-memory=6G", 8192),
+        ("#RAD --gpu-memory=6144M --gpus=2", 16384),
+        ("#RAD --gpus 2\n#RAD --gpu-memory 6.5G", 2 * (6656 + 2048)),
+        ("#RAD --gpu-memory=6144", 8192),
+        ("#RAD --gpu-memory=20GiB:30GiB", 20480 + 2048),
+        ("#RAD --gpu-memory=79G", 81920),
+        ("#RAD --gpu-memory=81G", 82944),
+        ("#RAD --gpus=2", 2 * 5120),
+        ("#RAD --gpu-memory=auto", 5120),
+        ("# a note\n\n#RADICAL --gpu-memory=7G", 5120),
+        ("echo\n#RAD --gpu-memory=7G", 5120),
+        ("#RAD --gpu-memory=9999999999T", 5120),
+    ],
+)
+def test_what_the_script_declares_is_asked_for(lines: str, mib: int) -> None:
+    found = decided(script=f"#!/bin/sh\n{lines}\ntrain\n")
+    assert found["tres_per_node"] == f"gres:vram:{mib}"
+    assert not is_gpumem_asked(found["script"])
+
+
+def test_a_job_without_gpus_asks_for_none() -> None:
+    found = decided(script="#!/bin/sh\n#RAD --gpus=0\necho\n")
+    assert found["code"] == 0 and "tres_per_node" not in found
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,20 @@ from radrm.config import Config, SlurmConfig
 from radrm.errors import RadrmError
 from radrm.jobfile.command_line import parse_submit
 from radrm.jobfile.options import OPTIONS
+from radrm.slurm import submitting
 from radrm.slurm.submitting import MARGIN_MIB, REFUSED, TO_SLURM, ClusterJob, prepare
 from radrm.slurm.wrapped import unwrap
 
 CONFIG = Config(slurm=SlurmConfig(partition="gpus", default_gpumem="5G", local_wait_s=600))
 ALWAYS = ("--parsable", "--requeue", "--partition=gpus")
+
+
+@pytest.fixture(autouse=True)
+def nodes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The nodes of the partition, and their gpumem: none is known."""
+    found: list[tuple[str, int]] = []
+    monkeypatch.setattr(submitting, "nodes_of", lambda *words: found)
+    return found
 
 
 @pytest.fixture
@@ -32,6 +41,17 @@ def test_a_declared_need_is_asked_for_with_the_margin(job: Path) -> None:
     found = asked(job, "--gpus=2")
     assert found.gpumem_mib == 2 * (8192 + MARGIN_MIB)
     assert found.words == (*ALWAYS, "--job-name=train", f"--gres=gpumem:{found.gpumem_mib}")
+
+
+@pytest.mark.parametrize(
+    ("need", "gpus", "asked_mib"),
+    [("8G", 2, 20480), ("39G", 2, 81920), ("40G", 2, 81920), ("41G", 2, 83968), ("79G", 1, 81920)],
+)
+def test_the_margin_keeps_no_job_off_the_largest_node(
+    job: Path, nodes: list[tuple[str, int]], need: str, gpus: int, asked_mib: int
+) -> None:
+    nodes += [("g1", 81920), ("g2", 40960), ("login", 0)]
+    assert asked(job, f"--gpus={gpus}", f"--gpu-memory={need}").gpumem_mib == asked_mib
 
 
 @pytest.mark.parametrize(

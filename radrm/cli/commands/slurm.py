@@ -56,15 +56,16 @@ def setup(
     if only is not None and only not in _FILES:
         raise UsageError(f"--only {only[:40]!r}: name one of {', '.join(_FILES)}")
     config = cluster_config(os.environ).slurm
+    named = [_node(text) for text in node or ()]
     if only == "job_submit.lua":
-        print(job_submit_lua(config), end="")
+        print(job_submit_lua(config, named), end="")
         return
-    nodes = [_node(text) for text in node or ()] or [_this_node(config.node)]
+    nodes = named or [_this_node(config.node)]
     texts = {"slurm.conf": slurm_conf(config, nodes), "gres.conf": gres_conf(config, nodes)}
     if only is not None:
         print(texts[only], end="")
         return
-    texts["job_submit.lua"] = job_submit_lua(config)
+    texts["job_submit.lua"] = job_submit_lua(config, nodes)
     for name, text in texts.items():
         print(f"### {name}\n{text}")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from radrm.config import SlurmConfig
 from radrm.errors import RadrmError
 from radrm.host.slurm.programs import run
-from radrm.slurm.jobs import gpumem_in
+from radrm.slurm.jobs import nodes_of
 from radrm.slurm.outer import SlurmJob, shown
 
 _SLURM_S = 5.0
@@ -56,11 +56,9 @@ def elsewhere(
 
 def _room(job: SlurmJob, config: SlurmConfig) -> set[str]:
     """The nodes of the partition that are up and have as much `gpumem` as the job asks for."""
-    words = "--noheader", "--Node", f"--partition={job.partition}", "--states=idle,mixed,allocated"
-    rows = run("sinfo", *words, "--format=%N %G", timeout_s=_SLURM_S).splitlines()
-    nodes = (row.partition(" ") for row in rows)
-    least = job.gpumem_mib or 0
-    return {name for name, _, has in nodes if (gpumem_in(has, config.gres) or 0) >= least}
+    up = "--states=idle,mixed,allocated"
+    nodes = nodes_of(job.partition, config.gres, up, timeout_s=_SLURM_S)
+    return {name for name, has_mib in nodes if has_mib >= (job.gpumem_mib or 0)}
 
 
 def _expanded(nodes: str) -> list[str]:

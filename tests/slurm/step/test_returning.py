@@ -12,7 +12,7 @@ from radrm.errors import EXIT_NEVER_RAN, Refused, Unreachable
 from radrm.host.processes.identity import Identity
 from radrm.host.slurm import programs
 from radrm.host.slurm.programs import SlurmRefused
-from radrm.slurm import comment, outer
+from radrm.slurm import comment, jobs, outer
 from radrm.slurm.outer import SlurmJob, this_job
 from radrm.slurm.step import fence, main, returning
 from radrm.slurm.step.fence import Fence
@@ -35,7 +35,7 @@ class Slurm:
         self.asked: list[str] = []
         self.fails = fails
         self.said = {"show job": SHOWN, "sinfo": ROOM, "hostnames": "g3\n", "ping": ""}
-        for module in (returning, outer, fence, programs):
+        for module in (returning, jobs, outer, fence, programs):
             monkeypatch.setattr(module, "run", self.run)
         monkeypatch.setattr(main, "run_slurm", self.run)
 
