@@ -126,12 +126,11 @@ function radrm_submit(job, partitions)
    local chosen = ""
    if not asks(job, RADRM.gres) then
       chosen = "#RAD-GPUMEM\n" -- so that this is not taken for the user's wish
-      local mib = gpumem_of(job.script)
-      local asked = "gres:" .. RADRM.gres .. ":" .. string.format("%d", mib)
-      if mib > 0 and job.tres_per_node ~= nil and job.tres_per_node ~= "" then
-         job.tres_per_node = job.tres_per_node .. "," .. asked
-      elseif mib > 0 then
-         job.tres_per_node = asked
+      local mib, asked = gpumem_of(job.script), job.tres_per_node
+      if mib > 0 then
+         asked = (asked ~= nil and asked ~= "") and asked .. "," or ""
+         -- The field gres is tres_per_node with Slurm's prefix: gres: until 23.02, then gres/
+         job.gres = asked .. RADRM.gres .. ":" .. string.format("%d", mib)
       end
    end
    local line, rest = string.match(job.script, "^([^\n]*)\n?(.*)$")

@@ -26,6 +26,16 @@ NO_VAL = 4294967294
 STAND_IN = """
 slurm = { SUCCESS = 0, ERROR = -1, NO_VAL = 4294967294, said = "" }
 function slurm.log_user(text) slurm.said = slurm.said .. text end
+
+-- What a job's field gres is set to is its tres_per_node, as in Slurm: each part gets a prefix
+local function as_slurm(job, prefix)
+   local function set(_, name, value)
+      if name ~= "gres" then return rawset(job, name, value) end
+      value = (prefix .. value):gsub(",", "," .. prefix):gsub(prefix .. prefix, prefix)
+      rawset(job, "tres_per_node", value)
+   end
+   return setmetatable({}, { __index = job, __newindex = set })
+end
 """
 SHOW = """
 local function quoted(text) return '"' .. text:gsub('[%c"\\\\]', function(c)
@@ -39,14 +49,19 @@ print("{" .. table.concat(parts, ",") .. "}")
 """
 
 
-def decided(call: str = "slurm_job_submit(job, {}, 1000)", **job: Any) -> dict[str, Any]:
-    """What the rules make of a job, and what they say."""
+def decided(
+    call: str = "slurm_job_submit(as_slurm(job, PREFIX), {}, 1000)",
+    prefix: str = "gres:",
+    **job: Any,
+) -> dict[str, Any]:
+    """What the rules make of a job, and what they say. `prefix`: Slurm's of a GRES."""
     if LUA is None:
         pytest.skip("Lua is not installed (Debian: lua5.3)")
     fields = {"partition": "gpus", "script": "#!/bin/sh\necho\n", "min_nodes": NO_VAL, **job}
     table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in fields.items() if v is not None)
     rules = job_submit_lua(CONFIG, NODES).replace("\nreturn slurm.SUCCESS\n", "\n")
-    text = f"{STAND_IN}\n{rules}\nlocal job = {{ {table} }}\nlocal code = {call}\n{SHOW}"
+    given = f"local job, PREFIX = {{ {table} }}, {json.dumps(prefix)}"
+    text = f"{STAND_IN}\n{rules}\n{given}\nlocal code = {call}\n{SHOW}"
     done = subprocess.run([LUA, "-"], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -84,10 +99,17 @@ def test_the_default_is_not_taken_for_the_users_wish(script: str) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "given"),
-    [("", "gres:vram:5120"), ("gres:fast:1", "gres:fast:1,gres:vram:5120"), ("vram=7", "vram=7")],
+    [
+        ("", "gres:vram:5120"),
+        ("gres:fast:1", "gres:fast:1,gres:vram:5120"),
+        ("gres:fast:1,gres:slow:2", "gres:fast:1,gres:slow:2,gres:vram:5120"),
+        ("gres:vram:7", "gres:vram:7"),
+    ],
 )
 def test_the_default_is_added_to_what_was_asked(asked: str, given: str) -> None:
     assert decided(tres_per_node=asked)["tres_per_node"] == given
+    newer = decided(prefix="gres/", tres_per_node=asked.replace("gres:", "gres/"))
+    assert newer["tres_per_node"] == given.replace("gres:", "gres/")
 
 
 @pytest.mark.parametrize(
