@@ -25,7 +25,16 @@ from tests.waiting import PATIENCE_S, wait_until
 
 MISSING = "Slurm is not installed (Debian: slurm-wlm slurm-wlm-basic-plugins munge)"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue")
-SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
+OTHER = os.environ.get("RADRM_SLURM_TEST_PATH", "")
+"""The folders of another Slurm than Debian's, as `/opt/slurm/sbin:/opt/slurm/bin`."""
+
+
+def with_other(path: str) -> str:
+    """Return PATH with the folders of the other Slurm first."""
+    return f"{OTHER}:{path}" if OTHER else path
+
+
+SYSTEM_PATH = with_other("/usr/sbin:/sbin:/usr/bin:/bin")
 """Where Debian puts them. No folder of radrm's own `sbatch` is on it."""
 
 UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED")
@@ -68,6 +77,7 @@ class Cluster:
                 for k, v in os.environ.items()
                 if not k.startswith(("RADRM_", "SLURM", "SBATCH", "SQUEUE"))
             },
+            "PATH": with_other(os.environ["PATH"]),
             "SLURM_CONF": str(self.folder / "slurm.conf"),
             "LC_ALL": "C.UTF-8",
         }
@@ -285,6 +295,7 @@ class Cluster:
         place = DaemonHome(self.folder / "radrm" / node, gpus, scale)
         place.settings = [setting.replace("%n", node) for setting in settings]
         place.environment["SLURM_CONF"] = self.env["SLURM_CONF"]
+        place.environment["PATH"] = with_other(place.environment["PATH"])
         if python_path is not None:
             place.environment["PYTHONPATH"] += f":{python_path}"
         place.start()
