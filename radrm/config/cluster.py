@@ -26,7 +26,7 @@ class SlurmConfig:
     """The name of this node in Slurm; empty: what Slurm takes this server for."""
     home: str = ""
     """The folder of the node's daemon (its RADRM_HOME); `%n` is the node's name. Empty: the daemon
-    of the user, else that of the server."""
+    of the server, else that of the user."""
     fence: bool = False
     """End the jobs of a node that Slurm's controller has not answered for `SlurmdTimeout`: it may
     have started them on another node."""

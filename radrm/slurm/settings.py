@@ -23,6 +23,13 @@ def cluster_config(environ: Mapping[str, str]) -> Config:
 
 
 def daemon_paths(config: SlurmConfig, environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
-    """Return where the daemon of this node may be, the most likely place first."""
-    home = config.home.replace("%n", environ.get("SLURMD_NODENAME", ""))
-    return client_paths({**environ, "RADRM_HOME": home} if home else environ, uid)
+    """Return where the daemon of this node may be: where the configuration says; else that of the
+    server, also while it is down; else the user's."""
+    if config.home:
+        home = config.home.replace("%n", environ.get("SLURMD_NODENAME", ""))
+        return client_paths({**environ, "RADRM_HOME": home}, uid)
+    # A job's environment is that of its submission: RADRM_HOME may name another daemon.
+    server = client_paths({}, 0)
+    if any(os.path.exists(paths.state) for paths in server):
+        return server
+    return client_paths(environ, uid)

@@ -1,0 +1,33 @@
+"""Where a step looks for the daemon of its node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from radrm.config import SlurmConfig
+from radrm.host.storage import paths
+from radrm.slurm.settings import daemon_paths
+
+UID = 1000
+
+
+def places(environ: dict[str, str], home: str = "") -> list[str]:
+    return [each.state for each in daemon_paths(SlurmConfig(home=home), environ, UID)]
+
+
+def test_the_configuration_names_it_by_the_node() -> None:
+    environ = {"SLURMD_NODENAME": "g1", "RADRM_HOME": "/other"}
+    assert places(environ, "/srv/%n/radrm") == ["/srv/g1/radrm"]
+
+
+def test_it_is_the_servers_whatever_the_job_has_in_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = tmp_path / "server"
+    monkeypatch.setattr(paths, "_SYSTEM_STATE", str(server))
+    own = {"RADRM_HOME": "/other", "HOME": "/home/ada"}
+    assert places(own) == ["/other"]
+    server.mkdir()
+    assert places(own) == places({}) == [str(server)]
