@@ -22,6 +22,11 @@ class RadrmError(Exception):
     exit_code = 1
     transient = False
 
+    @property
+    def lines(self) -> list[str]:
+        """What is printed of it: one line, but for other programs' words."""
+        return [str(self)]
+
 
 class UsageError(RadrmError):
     exit_code = 2

@@ -124,7 +124,8 @@ def end(command: Callable[[], int]) -> NoReturn:
         sys.exit(command())
     except RadrmError as error:
         # Made plain, because it may contain paths and names of other users.
-        print(f"radrm: {plain(str(error))}", file=sys.stderr)
+        for line in error.lines:
+            print(f"radrm: {plain(line)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from radrm.cli.main import end
 from radrm.config import SlurmConfig
 from radrm.host.slurm.membership import is_in_job, jobs_of, pids_in
-from radrm.host.slurm.programs import record
+from radrm.host.slurm.programs import SlurmRefused, record
 from radrm.slurm import jobs
 from radrm.slurm.jobs import gpumem_in, listed
 from radrm.slurm.outer import moment
@@ -115,3 +116,12 @@ def test_dates_of_slurm() -> None:
     assert moment("Unknown") is None and moment("") is None
     at_s = moment("2026-11-23T23:05:44")
     assert at_s is not None and abs(at_s - 1_795_475_144) < 86_400
+
+
+def test_each_line_that_slurm_says_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    def refused() -> int:
+        raise SlurmRefused("squeue: error: a\nsqueue: fatal: b")
+
+    with pytest.raises(SystemExit):
+        end(refused)
+    assert capsys.readouterr().err == "radrm: squeue: error: a\nradrm: squeue: fatal: b\n"

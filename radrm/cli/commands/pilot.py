@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from radrm.client.text import warn
 from radrm.core.units import parse_seconds, show_seconds
 from radrm.errors import UsageError, plain
-from radrm.host.slurm.programs import SlurmRefused
 from radrm.simulated.spec import parse as parse_gpus
 
 _DEFAULT_IDLE = "10m"
@@ -111,12 +109,7 @@ def _start(
     words = starting.words_of(shared, gpus, time_s, partition, more)
     options = ["--idle", idle, *(["--simulate", simulate] if simulate is not None else [])]
     shared.make()
-    try:
-        job = starting.submit(words, starting.script_of(options))
-    except SlurmRefused as error:
-        for line in str(error).splitlines():
-            warn(line)
-        return error.exit_code
+    job = starting.submit(words, starting.script_of(options))
     what = f"{gpus} GPU(s)" if gpus is not None else f"simulated GPUs ({simulate})"
     print(plain(f"Submitted Slurm job {job}: a pilot with {what} for {show_seconds(time_s)}"))
     return 0

@@ -28,6 +28,10 @@ PACKAGES = "Debian: slurm-client; or run this on a node of the cluster"
 class SlurmRefused(Refused):
     """A command of Slurm's has failed. The text is what it printed, word for word."""
 
+    @property
+    def lines(self) -> list[str]:
+        return str(self).splitlines()
+
 
 def program(name: str, path: str | None = None) -> str:
     """Return the path of a command of Slurm's. `path` has the folders to look in; None: PATH.
