@@ -45,19 +45,41 @@ def test_only_groups_that_slurm_makes_count(group: str, found: set[str]) -> None
     assert jobs_of(["/", group]) == found
 
 
+USERS = ("squeue", "--noheader", "--states=all", "--jobs=47", "--format=%U")
+
+
 def test_without_groups_slurm_is_asked() -> None:
     asked: list[tuple[str, ...]] = []
 
     def said(*words: str, timeout_s: float) -> str:
         asked.append(words)
+        return LISTED if words[0] == "scontrol" else "1000\n1000\n"
+
+    assert is_in_job(27153, 1000, "47", lambda pid: ["/"], said)
+    assert not is_in_job(9, 1000, "47", lambda pid: ["/"], said, node="g1")
+    pids = ("scontrol", "listpids", "47")
+    assert asked == [pids, USERS, (*pids, "g1")]
+    asked.clear()
+    assert is_in_job(27150, 1000, "47", lambda pid: ["/slurm/uid_1000/job_47"], said)
+    assert not is_in_job(27150, 1000, "47", lambda pid: ["/slurm/uid_0/job_48"], said)
+    assert asked == [USERS]
+
+
+@pytest.mark.parametrize(("users", "own"), [("1000", True), ("1001", False), ("", False)])
+def test_a_job_is_believed_to_its_own_user_alone(users: str, own: bool) -> None:
+    groups = ["/system.slice/slurmstepd.scope/job_47/step_batch/user/task_0"]
+    found = is_in_job(7, 1000, "47", lambda pid: groups, lambda *words, timeout_s: f"{users}\n")
+    assert found is own
+
+
+def test_while_the_controller_is_away_membership_suffices() -> None:
+    def said(*words: str, timeout_s: float) -> str:
+        if words[0] == "squeue":
+            raise SlurmRefused("Unable to contact slurm controller")
         return LISTED
 
-    assert is_in_job(27153, "47", lambda pid: ["/"], said)
-    assert not is_in_job(9, "47", lambda pid: ["/"], said, node="g1")
-    assert asked == [("scontrol", "listpids", "47"), ("scontrol", "listpids", "47", "g1")]
-    asked.clear()
-    assert not is_in_job(27150, "47", lambda pid: ["/slurm/uid_0/job_48"], said)
-    assert asked == []
+    assert is_in_job(27153, 1000, "47", lambda pid: ["/"], said)
+    assert not is_in_job(9, 1000, "47", lambda pid: ["/"], said)
 
 
 def test_a_record_with_spaces_in_its_values() -> None:

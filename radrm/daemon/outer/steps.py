@@ -2,7 +2,8 @@
 
 Theory of operation. A step is a process of the job's user, who can write anything into an envelope
 and into a request. So an outer job is believed only if the kernel says that the process which
-connected is that user's, and Slurm says that it is in that Slurm job (`host/slurm/membership.py`).
+connected is that user's, and Slurm says that it is in that Slurm job of that user
+(`host/slurm/membership.py`).
 That can take Slurm's own command, so it is asked in a thread; the step asks again until there is an
 answer. An envelope of a step that nobody has vouched for waits in the spool, and is refused once
 the process is dead.
@@ -50,14 +51,15 @@ class Taken(Protocol):
 
 
 class Steps:
-    """Used by the loop's thread. `ask`, in another one, says whether a process is in a job."""
+    """Used by the loop's thread. `ask`, in another one, says whether a process of a user is in a
+    job of that user."""
 
     def __init__(
         self,
         config: SlurmConfig,
         clock: Clock,
         store: Taken,
-        ask: Callable[[int, str], bool] | None = None,
+        ask: Callable[[int, int, str], bool] | None = None,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -110,7 +112,7 @@ class Steps:
         def ask() -> None:
             try:
                 found: tuple[int, str] | RadrmError = client.uid, outer_id
-                if not self._ask(client.pid, outer_id):
+                if not self._ask(client.pid, client.uid, outer_id):
                     found = Refused(f"process {client.pid} is not in Slurm job {outer_id}")
             except RadrmError as error:
                 found = Unreachable(f"Slurm does not say what is in job {outer_id}: {error}")

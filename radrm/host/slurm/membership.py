@@ -1,10 +1,14 @@
-"""Whether a process is in a job of Slurm.
+"""Whether a process is in a job of Slurm, and that is its user's.
 
-Theory of operation. Where Slurm uses control groups, the kernel says it: only root makes groups at
-these places. Else Slurm's own command says it, which asks the slurmd of this node. Nothing that a
-process can write about itself (its environment, its name) counts.
+Theory of operation. Where Slurm names control groups by its jobs, the kernel says it: only root
+makes groups at these places. Else (proctrack/linuxproc; groups named by SLUID, as from 26.05 on)
+Slurm's own command says it, which asks the slurmd of this node. Nothing that a process can write
+about itself (its environment, its name) counts.
 
-Source: cgroup.conf(5) and the plugins cgroup/v1 and cgroup/v2 of Slurm 22.05 to 24.05.
+Whose job it is, only the controller knows. While that is away, membership suffices: Slurm starts
+no process of another user in a job.
+
+Source: cgroup.conf(5) and the plugins cgroup/v1 and cgroup/v2 of Slurm 22.05 to 26.05.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from radrm.errors import Refused
 from radrm.host.processes.procfs import groups_of_process
 from radrm.host.slurm.programs import run
 
@@ -21,7 +26,7 @@ _ASK_S = 10.0
 _LONGEST = 11
 """More digits than a pid has."""
 
-Listed = Callable[..., str]
+Asked = Callable[..., str]
 
 
 def _groups_of(pid: int) -> list[str]:
@@ -31,21 +36,35 @@ def _groups_of(pid: int) -> list[str]:
 
 def is_in_job(
     pid: int,
+    uid: int,
     job_id: str,
     groups_of: Callable[[int], Iterable[str]] = _groups_of,
-    listed: Listed = run,
+    asked: Asked = run,
     node: str = "",
 ) -> bool:
-    """Return whether a process is in this job of Slurm. Raises `RadrmError` if Slurm does not say.
+    """Return whether a process of user `uid` is in this job of Slurm, and the job is that user's.
+    Raises `RadrmError` if Slurm does not say.
 
-    `groups_of` returns the control groups of a process, `listed` the output of a command of
+    `groups_of` returns the control groups of a process, `asked` the output of a command of
     Slurm's. `node`: this node's name in Slurm, where it is not known by the server's name.
     """
     jobs = jobs_of(groups_of(pid))
     if jobs:
-        return jobs == {job_id}
-    words = ["scontrol", "listpids", job_id, *([node] if node else [])]
-    return pid in pids_in(listed(*words, timeout_s=_ASK_S), job_id)
+        inside = jobs == {job_id}
+    else:
+        words = ["scontrol", "listpids", job_id, *([node] if node else [])]
+        inside = pid in pids_in(asked(*words, timeout_s=_ASK_S), job_id)
+    return inside and _is_of(uid, job_id, asked)
+
+
+def _is_of(uid: int, job_id: str, asked: Asked) -> bool:
+    """Return whether a job is this user's, as far as the controller says."""
+    words = "squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%U"
+    try:
+        users = set(asked(*words, timeout_s=_ASK_S).split())
+    except Refused:
+        return True
+    return users == {str(uid)}
 
 
 def jobs_of(groups: Iterable[str]) -> set[str]:

@@ -33,7 +33,7 @@ class Site:
     """A daemon's steps, and a process that is the step of Slurm job 47, or says so."""
 
     def __init__(self, answer: bool | Exception = True, config: SlurmConfig = ON) -> None:
-        self.answer, self.asked = answer, list[tuple[int, str]]()
+        self.answer, self.asked = answer, list[tuple[int, int, str]]()
         self.steps = Steps(config, Clock(), Store(), self.ask)
         self.process = subprocess.Popen(["sleep", "600"])
         found = identify(self.process.pid)
@@ -42,8 +42,8 @@ class Site:
         self.me: Process = (found.pid, found.start_ticks, found.boot_id)
         self.peer = Peer(self.process.pid, UID, UID)
 
-    def ask(self, pid: int, job: str) -> bool:
-        self.asked.append((pid, job))
+    def ask(self, pid: int, uid: int, job: str) -> bool:
+        self.asked.append((pid, uid, job))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -84,7 +84,7 @@ def test_a_process_in_the_job_is_believed_for_that_job_and_user(
         here.steps.outer_of(here.envelope(), UID)
     assert here.vouched() is False, "Slurm is asked first"
     assert wait_until(here.vouched) is True
-    assert here.asked == [(here.me[0], "47")]
+    assert here.asked == [(here.me[0], UID, "47")]
     found = here.steps.outer_of(here.envelope(), UID)
     assert found is not None and found.id == "47"
     for job, uid in ("48", UID), ("47", UID + 1):
