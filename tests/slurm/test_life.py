@@ -15,7 +15,7 @@ import pytest
 from benchmarks.cluster.place import OF_NODES, SECTION, prepare, through_radrm
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import SYSTEM_PATH, Cluster
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
 
@@ -169,7 +169,7 @@ def test_a_job_of_another_user_is_that_users(
         through_radrm(
             'id -un; [ "$RADRM_ATTEMPT" = 2 ] && exit 7', "--gpu-memory=4G", "--retries=1"
         ),
-        *(GPUMEM, "-w", FREE, f"--export=ALL,PATH={radrm_of_others}:/usr/bin:/bin"),
+        *(GPUMEM, "-w", FREE, f"--export=ALL,PATH={radrm_of_others}:{SYSTEM_PATH}"),
         user=OTHER,
     )
     assert cluster.wait(job) == ("FAILED", "7:0")

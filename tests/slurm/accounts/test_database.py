@@ -55,7 +55,7 @@ def test_a_report_sums_what_sacct_has(cluster: RecordingCluster) -> None:
     words = "-w", NODE, "--gres=gpumem:9000", "--account=vision"
     job = cluster.sbatch(through_radrm(SIMJOB, "--gpu-memory=6G", "--smact=0.4"), *words)
     assert cluster.wait(job) == ("COMPLETED", "0:0")
-    assert "billing=10," in cluster.job(job)["TRES"]
+    assert "billing=10," in cluster.scontrol("-o", "show", "job", str(job))
 
     def reported() -> list[dict[str, Any]] | None:
         document = json.loads(radrm(cluster, "report", "--cluster", "--by=account", "--json"))
