@@ -68,7 +68,7 @@ def put(count: int, **options: str) -> list[str]:
             file=None,
             script=None,
             command=("sleep", "1000"),
-            options={"collocation": "exclusive", **options},
+            options={"collocation": "exclusive", "output": "/dev/null", **options},
             cwd="/tmp",
             umask=0o022,
             environment={"PATH": os.environ["PATH"]},
