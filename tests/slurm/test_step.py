@@ -223,6 +223,21 @@ def test_a_job_runs_on_and_ends_rightly_while_slurmd_is_dead(
     assert cluster.wait(job) == ("FAILED", "7:0")
 
 
+def test_what_srun_starts_in_a_job_is_a_part_of_it(cluster: Cluster, home: DaemonHome) -> None:
+    simjob = "radrm-simjob --gpu-memory 3G --seconds 600 --print-every 1"
+    job = submit(cluster, f"srun {simjob}", "--smact=0.1")
+    (uuid,) = runs(home, job)["devices"]
+
+    def memory() -> tuple[int, int]:
+        (gpu,) = [each for each in home.json("gpus") if each["uuid"] == uuid]
+        return gpu["used_mib"], gpu["unmanaged_mib"]
+
+    wait_until(lambda: memory() == (3072, 0), "its memory to be the job's")
+    home.radrm("cancel", str(runs(home, job)["id"]))
+    assert ended(home, job)["peak_mib"] == 3072
+    assert cluster.wait(job)[0] == "FAILED"
+
+
 def test_a_second_step_of_a_slurm_job_is_refused_in_one_line(
     cluster: Cluster, home: DaemonHome
 ) -> None:
