@@ -87,6 +87,19 @@ local function gpumem_of(script)
    return asked
 end
 
+local function most_minutes(partitions)
+   -- How long a job of the partition may be; nil: as long as it likes, or unknown
+   local own = partitions ~= nil and partitions[RADRM.partition] or nil
+   if own == nil or own.max_time == nil or own.max_time >= slurm.NO_VAL then
+      return nil
+   end
+   return own.max_time
+end
+
+local function is_limited(job)
+   return job.time_limit ~= nil and job.time_limit > 0 and job.time_limit < 525600
+end
+
 local function refuse(text)
    slurm.log_user("radrm: " .. text)
    return slurm.ERROR
@@ -134,13 +147,23 @@ function radrm_submit(job, partitions)
       end
    end
    local line, rest = string.match(job.script, "^([^\n]*)\n?(.*)$")
-   if string.match(line, "radrm%s+slurm%-step%s*$") == nil then
+   local wrapped = string.match(line, "radrm%s+slurm%-step%s*$") ~= nil
+   local limit = job.time_limit
+   if is_limited(job) and not wrapped then
+      limit = limit + RADRM.wait_min
+   end
+   local most = most_minutes(partitions)
+   if is_limited(job) and most ~= nil and limit > most then
+      return refuse("partition " .. RADRM.partition .. " allows " .. most .. " minutes, of which "
+         .. RADRM.wait_min .. " are for the wait on the node; ask for at most --time="
+         .. math.max(0, most - RADRM.wait_min))
+   end
+   if not wrapped then
       local options = ""
-      if job.time_limit ~= nil and job.time_limit ~= slurm.NO_VAL and job.time_limit > 0
-         and job.time_limit < 525600 then
+      if is_limited(job) then
          -- The job's own limit counts from its real start; Slurm's is longer by the wait.
          options = "#RAD-OPTION --time=" .. (job.time_limit * 60) .. "\n"
-         job.time_limit = job.time_limit + RADRM.wait_min
+         job.time_limit = limit
       end
       job.script = RADRM.first .. "\n" .. chosen .. options .. job.script
    elseif chosen ~= "" then

@@ -40,6 +40,7 @@ SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=4096
 PartitionName={config.partition} Nodes={named} OverSubscribe=FORCE:1 MaxNodes=1 State=UP
 # The step gives a job back that waits for its GPU for {show_seconds(config.local_wait_s)}.
+# MaxTime of the partition includes this wait.
 JobRequeue=1
 # Slurm waits 3 s for more jobs before it starts one, unless it is told not to.
 SchedulerParameters=batch_sched_delay=0

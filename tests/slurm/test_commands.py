@@ -103,6 +103,20 @@ def test_refusals(site: Cluster, words: tuple[str, ...], said: str) -> None:
     assert done.returncode == 1 and said in done.stderr
 
 
+def test_the_wait_on_the_node_is_a_part_of_the_partitions_limit(
+    site: Cluster, radrm: Radrm
+) -> None:
+    site.scontrol("update", "PartitionName=shared", "MaxTime=60")
+    try:
+        done = radrm("submit", "--cluster", "--time=31m", "--hold", "--", "true")
+        held = site.sbatch("true", "--time=30", "--hold")
+    finally:
+        site.scontrol("update", "PartitionName=shared", "MaxTime=INFINITE")
+    assert done.returncode == 1 and "ask for at most --time=30" in done.stderr
+    assert site.job(held)["TimeLimit"] == "01:00:00"
+    site.run("scancel", str(held))
+
+
 def test_a_job_file_goes_to_the_cluster_and_its_code_comes_back(
     site: Cluster, radrm: Radrm, home: DaemonHome
 ) -> None:

@@ -83,6 +83,21 @@ def test_its_time_limit_counts_from_its_real_start() -> None:
     assert unwrap(decided(time_limit=NO_VAL)["script"])[1] == {}
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "code"),
+    [(120, 130, 0), (121, 130, -1), (NO_VAL, 130, 0), (525000, 4294967295, 0), (120, 5, -1)],
+)
+def test_the_limit_of_the_partition_includes_the_wait(limit: int, most: int, code: int) -> None:
+    call = f"slurm_job_submit(as_slurm(job, PREFIX), {{ gpus = {{ max_time = {most} }} }}, 1000)"
+    found = decided(call, time_limit=limit)
+    assert found["code"] == code
+    if code:
+        assert f"allows {most} minutes, of which 10 are for the wait" in found["said"]
+        assert found["said"].endswith(f"--time={max(0, most - 10)}")
+    longer = decided(call, time_limit=limit + 10, script=f"{FIRST}\necho\n")
+    assert longer["code"] == code or limit == NO_VAL, "radrm submit --cluster adds the wait itself"
+
+
 def test_what_runs_through_the_step_already_stays() -> None:
     script = f"{FIRST}\necho\n"
     found = decided(script=script, time_limit=120, tres_per_node="gres:vram:9")
