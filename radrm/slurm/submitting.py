@@ -194,10 +194,13 @@ def spelled(raw: RawOptions) -> list[str]:
     return words
 
 
-def submit(job: ClusterJob) -> str:
+def submit(job: ClusterJob) -> int:
     """Submit a job; return Slurm's id for it. Raises what Slurm says, word for word."""
     printed = run("sbatch", *job.words, timeout_s=_SBATCH_S, input_text=job.script)
-    return printed.strip().partition(";")[0]
+    number = printed.strip().partition(";")[0]
+    if not (number.isascii() and number.isdigit()):
+        raise Refused(f"sbatch printed no job id: {number[:60]!r}; see squeue --me")
+    return int(number)
 
 
 def not_a_sweep(request: SubmitRequest) -> Sequence[str | None]:

@@ -14,6 +14,7 @@ from benchmarks.cluster.place import OF_NODES, prepare
 from radrm.config import SlurmConfig
 from radrm.slurm.setup import job_submit_lua
 from tests.daemon.harness import DaemonHome
+from tests.documents import errors_of
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
@@ -101,6 +102,17 @@ def test_elements_of_an_array_know_their_numbers_and_what_was_asked(
 def test_refusals(site: Cluster, words: tuple[str, ...], said: str) -> None:
     done = site.submit("echo", *words)
     assert done.returncode == 1 and said in done.stderr
+
+
+def test_a_submission_answers_in_one_document(site: Cluster, radrm: Radrm) -> None:
+    words = "submit", "--cluster", "--json", "--gpu-memory=1G", "--hold", "--name=held"
+    answers = [json.loads(radrm(*words, *dry, "--", "true").stdout) for dry in ((), ("--dry-run",))]
+    assert [errors_of(("submit",), answer) for answer in answers] == [[], []]
+    (made,), (dry,) = answers
+    assert site.job(made["id"])["JobName"] == "held"
+    assert dry == {**made, "id": None}
+    assert radrm(*words[:2], "--dry-run", "--", "true").stdout.startswith("sbatch --parsable")
+    site.run("scancel", str(made["id"]))
 
 
 def test_the_wait_on_the_node_is_a_part_of_the_partitions_limit(

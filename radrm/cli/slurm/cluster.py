@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 
 from radrm.cli.show.columns import Column, Rows
@@ -38,11 +39,9 @@ def submit(request: SubmitRequest) -> int:
         try:
             job = prepare(request, file, config)
             found["name"] = job.name
-            if request.dry_run:
-                _show_dry(job)
-                continue
-            found["id"] = submit_job(job)
-            found["asks"] = job.gpumem_mib, job.source
+            if not request.dry_run:
+                found["id"] = submit_job(job)
+            found["job"] = job
         except RadrmError as error:
             found["error"], found["code"] = str(error), error.exit_code
         results.append(found)
@@ -52,7 +51,7 @@ def submit(request: SubmitRequest) -> int:
         print_json([{key: each[key] for key in wanted} for each in results])
     code = max((each["code"] for each in results), default=0)
     if request.wait:
-        ids = [each["id"] for each in results if each["id"] is not None]
+        ids = [str(each["id"]) for each in results if each["id"] is not None]
         code = max([code, *(wait_for(job_id) for job_id in ids)])
     return code
 
@@ -62,18 +61,18 @@ def _tell(request: SubmitRequest, found: dict[str, Any]) -> None:
     if found["error"] is not None:
         for line in found["error"].splitlines():
             warn(line)
+        return
+    if request.json:
+        return
+    job: ClusterJob = found["job"]
+    if request.dry_run:
+        print(plain(f"sbatch {shlex.join(job.words)}"))
     elif request.parsable:
         print(found["id"])
-    elif not request.json:
-        mib, source = found["asks"]
-        asked = f", asks for {show_mib(mib)} of GPU memory ({source})" if mib else ""
+    else:
+        memory = f", asks for {show_mib(job.gpumem_mib)} of GPU memory ({job.source})"
+        asked = memory if job.gpumem_mib else ""
         print(plain(f"Submitted Slurm job {found['id']} ({found['name']}){asked}"), flush=True)
-
-
-def _show_dry(job: ClusterJob) -> None:
-    import shlex
-
-    print(plain(f"sbatch {shlex.join(job.words)}"))
 
 
 def wait_for(job_id: str) -> int:

@@ -51,12 +51,14 @@ def submit(request: SubmitRequest) -> int:
         found |= {"error": None, "code": 0}
         try:
             job_file, envelope = _prepare(request, file)
-            found |= {"name": job_file.name, "ticket": envelope.ticket}
-            envelopes.append(envelope)
+            found["name"] = job_file.name
+            if not request.dry_run:
+                found["ticket"] = envelope.ticket
+                envelopes.append(envelope)
         except RadrmError as error:
             found["error"], found["code"] = str(error), error.exit_code
         results.append(found)
-    if not request.dry_run and envelopes:
+    if envelopes:
         shared.make()
         Spool(shared.spool).put(envelopes)
     _tell(request, results)
@@ -99,11 +101,13 @@ def _tell(request: SubmitRequest, results: list[dict[str, Any]]) -> None:
     for found in results:
         if found["error"] is not None:
             warn(found["error"])
+        elif request.json:
+            pass
+        elif request.dry_run:
+            print(plain(f"Would submit {found['name']}"))
         elif request.parsable:
             print(found["ticket"])
-        elif not request.json and request.dry_run:
-            print(plain(f"Would submit {found['name']}"))
-        elif not request.json:
+        else:
             print(plain(f"Submitted {found['name']} as {found['ticket']}; it waits for a pilot"))
     sound = any(found["error"] is None for found in results)
     if sound and not (request.parsable or request.json or request.dry_run):

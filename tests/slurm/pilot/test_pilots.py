@@ -195,6 +195,17 @@ def test_a_pilot_that_dies_loses_nothing_that_waited(login: Login) -> None:
     (login.work / "lost.end").touch()  # this Slurm tracks no processes that leave their session
 
 
+def test_a_dry_run_submits_nothing(login: Login) -> None:
+    before = login.radrm("pilot", "--list", "--json").stdout
+    words = "submit", "--pilot", "--dry-run", "--time=1m", "--name=dry"
+    answer = json.loads(login.out(*words, "--json", "--", "true"))
+    assert errors_of(("submit",), answer) == []
+    (document,) = answer
+    assert (document["ticket"], document["name"], document["error"]) == (None, "dry", None)
+    assert login.out(*words, "--", "true") == "Would submit dry"
+    assert login.radrm("pilot", "--list", "--json").stdout == before
+
+
 def test_what_is_wrong_is_said_in_one_line(login: Login) -> None:
     short = ("submit", "--pilot", "--time=1m")
     for words, code, said in (
