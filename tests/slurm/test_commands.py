@@ -149,10 +149,14 @@ def test_the_queue_says_why_a_job_waits_for_its_gpu(
     site: Cluster, radrm: Radrm, home: DaemonHome
 ) -> None:
     radrm("submit", "--cluster", "--gpu-memory=1G", "--hold", "--name=held", "--", "true")
-    rows = json.loads(radrm("status", "--cluster", "--json").stdout)
+    asked = "status", "--cluster"
+    rows = json.loads(radrm(*asked, "--json").stdout)
+    assert errors_of(asked, rows) == []
     (held,) = [row for row in rows if row["name"] == "held"]
     assert (held["state"], held["reason"], held["gpumem_mib"]) == ("PENDING", "JobHeldUser", 3072)
     assert "it is held" in radrm("explain", "--cluster", held["id"]).stdout
+    asked = "explain", "--cluster"
+    assert errors_of(asked, json.loads(radrm(*asked, "--json", held["id"]).stdout)) == []
     assert "held" in radrm("status", "--cluster").stdout
     site.run("scancel", held["id"])
 
@@ -195,6 +199,7 @@ def test_a_report_without_slurmdbd_reads_the_completion_log(site: Cluster, radrm
     job = site.sbatch("true")
     assert site.wait(job)[0] == "COMPLETED"
     document = json.loads(radrm("report", "--cluster", "--json").stdout)
+    assert errors_of(("report", "--cluster"), document) == []
     assert document["source"] == str(site.folder / "jobcomp.log")
     (row,) = [row for row in document["rows"] if row["name"] == "root"]
     assert row["completed"] >= 1 and row["gpu_s"] is row["gpumem_gib_h"] is None
