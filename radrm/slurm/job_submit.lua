@@ -60,10 +60,33 @@ local function is_alone(job)
 end
 
 local MIB = { [""] = 1, M = 1, G = 1024, T = 1048576 }
+local SECONDS = { s = 1, m = 60, h = 3600, d = 86400 }
 
-local function gpumem_of(script)
-   -- What #RAD lines declare for all GPUs of the job, with the margin; else the default for each
-   local mib, gpus = nil, 1
+local function seconds_of(text)
+   -- 90, 1:30, 0:01:30, 1-00:00:00, 1h30m; nil: no duration
+   local days, rest = string.match(text, "^(%d+)%-(.+)$")
+   local hours, minutes, seconds = string.match(rest or text, "^(%d+):(%d+):(%d%d)$")
+   if hours == nil then
+      minutes, seconds = string.match(rest or text, "^(%d+):(%d%d)$")
+   end
+   if minutes ~= nil then
+      hours = (days or 0) * 24 + (hours or 0)
+      return hours * 3600 + minutes * 60 + seconds
+   end
+   if string.match(text, "^%d+%.?%d*$") then
+      return tonumber(text)
+   end
+   local total = 0
+   local left = string.gsub(string.lower(text), "(%d+%.?%d*)([smhd])", function(number, unit)
+      total = total + number * SECONDS[unit]
+      return ""
+   end)
+   return left == "" and total or nil
+end
+
+local function declared(script)
+   -- What #RAD lines declare: MiB of each GPU, the number of GPUs, seconds; each may be nil
+   local mib, gpus, time_s
    for line in string.gmatch(script, "[^\n]+") do
       if string.match(line, "^#RAD%s") then
          local size, unit = string.match(line, "%s%-%-gpu%-memory[=%s](%d+%.?%d*)([MGT]?)")
@@ -71,11 +94,19 @@ local function gpumem_of(script)
             mib = tonumber(size) * MIB[unit]
          end
          gpus = tonumber(string.match(line, "%s%-%-gpus[=%s](%d+)")) or gpus
+         local time = string.match(line, "%s%-%-time[=%s][\"']?([%w:.-]+)")
+         time_s = time ~= nil and seconds_of(time) or time_s
       elseif not string.match(line, "^%s*#") and string.match(line, "%S") then
          break -- its first command
       end
    end
-   gpus = math.min(gpus, 1000)
+   return mib, gpus, time_s
+end
+
+local function gpumem_of(script)
+   -- What a job asks for on all its GPUs: what it declares, with the margin; else the default
+   local mib, gpus = declared(script)
+   gpus = math.min(gpus or 1, 1000)
    if mib == nil or mib > 1e9 then
       return gpus * RADRM.default_mib
    end
@@ -148,23 +179,27 @@ function radrm_submit(job, partitions)
    end
    local line, rest = string.match(job.script, "^([^\n]*)\n?(.*)$")
    local wrapped = string.match(line, "radrm%s+slurm%-step%s*$") ~= nil
-   local limit = job.time_limit
-   if is_limited(job) and not wrapped then
+   -- The job's own limit counts from its real start; Slurm's is longer by the wait.
+   local limit, options = job.time_limit, ""
+   if not wrapped and is_limited(job) then
+      options = string.format("#RAD-OPTION --time=%d\n", limit * 60)
       limit = limit + RADRM.wait_min
+   elseif not wrapped then
+      local _, _, time_s = declared(job.script)
+      if time_s ~= nil and time_s > 0 and time_s < 31536000 then
+         limit = math.ceil(time_s / 60) + RADRM.wait_min
+      end
    end
    local most = most_minutes(partitions)
-   if is_limited(job) and most ~= nil and limit > most then
-      return refuse("partition " .. RADRM.partition .. " allows " .. most .. " minutes, of which "
-         .. RADRM.wait_min .. " are for the wait on the node; ask for at most --time="
-         .. math.max(0, most - RADRM.wait_min))
+   if limit ~= nil and limit < slurm.NO_VAL and most ~= nil and limit > most then
+      return refuse(string.format("partition %s allows %d minutes, of which %d are for the wait on "
+         .. "the node; ask for at most --time=%d", RADRM.partition, most, RADRM.wait_min,
+         math.max(0, most - RADRM.wait_min)))
+   end
+   if limit ~= job.time_limit then
+      job.time_limit = limit
    end
    if not wrapped then
-      local options = ""
-      if is_limited(job) then
-         -- The job's own limit counts from its real start; Slurm's is longer by the wait.
-         options = "#RAD-OPTION --time=" .. (job.time_limit * 60) .. "\n"
-         job.time_limit = limit
-      end
       job.script = RADRM.first .. "\n" .. chosen .. options .. job.script
    elseif chosen ~= "" then
       job.script = line .. "\n" .. chosen .. rest

@@ -72,8 +72,11 @@ def test_an_unchanged_script_shares_a_gpu(site: Cluster, radrm: Radrm, home: Dae
 def test_what_a_script_declares_is_what_slurm_counts(
     site: Cluster, radrm: Radrm, home: DaemonHome
 ) -> None:
-    job = site.sbatch("#!/bin/sh\n#RAD --gpu-memory=9G --gpus=2\necho $RADRM_GPU_MEMORY_MIB\n")
+    lines = "#RAD --gpu-memory=9G --gpus=2\n#RAD --time=1h30m"
+    job = site.sbatch(f"#!/bin/sh\n{lines}\necho $RADRM_GPU_MEMORY_MIB\n")
     assert site.wait(job) == ("COMPLETED", "0:0")
+    assert site.job(job)["TimeLimit"] == "02:00:00", "with the wait on its node"
+    assert home.json("status", "--all")[-1]["time_limit_s"] == 5400
     assert f"gpumem:{2 * (9216 + 2048)}" in site.job(job)["TresPerNode"]
     assert site.output(job) == "9216\n"
 
@@ -124,7 +127,7 @@ def test_the_wait_on_the_node_is_a_part_of_the_partitions_limit(
         held = site.sbatch("true", "--time=30", "--hold")
     finally:
         site.scontrol("update", "PartitionName=shared", "MaxTime=INFINITE")
-    assert done.returncode == 1 and "ask for at most --time=30" in done.stderr
+    assert done.returncode == 1 and "ask for at most --time=30\n" in done.stderr
     assert site.job(held)["TimeLimit"] == "01:00:00"
     site.run("scancel", str(held))
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from math import ceil
 from typing import Any
 
 import pytest
 
 from radrm.config import SlurmConfig
+from radrm.core.units import parse_seconds
 from radrm.host.slurm.job_submit import FORMAT, format_of
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
 from radrm.slurm.wrapped import FIRST, is_gpumem_asked, unwrap
@@ -96,6 +98,24 @@ def test_the_limit_of_the_partition_includes_the_wait(limit: int, most: int, cod
         assert found["said"].endswith(f"--time={max(0, most - 10)}")
     longer = decided(call, time_limit=limit + 10, script=f"{FIRST}\necho\n")
     assert longer["code"] == code or limit == NO_VAL, "radrm submit --cluster adds the wait itself"
+
+
+@pytest.mark.parametrize(
+    "text", ["90", "90.5", "1:30", "0:01:30", "26:00:00", "1-00:00:00", "4h", "1h30m", "2D", "1.5h"]
+)
+def test_the_limit_of_a_script_is_slurms_too(text: str) -> None:
+    script = f"#!/bin/sh\n#RAD --name=a --time={text}\necho\n"
+    found = decided(script=script, time_limit=NO_VAL)
+    assert found["time_limit"] == ceil(parse_seconds(text) / 60) + 10
+    assert unwrap(found["script"]) == (script, {}), "the script says it"
+    typed = decided(script=script, time_limit=7)
+    assert (typed["time_limit"], unwrap(typed["script"])[1]) == (17, {"time": "420"})
+
+
+@pytest.mark.parametrize("text", ["x", "1:3", "4h5", "-1", "0", "99999999d", "1-2-3"])
+def test_a_script_without_a_known_limit_has_slurms(text: str) -> None:
+    script = f"#!/bin/sh\n#RAD --time={text}\necho\n"
+    assert decided(script=script, time_limit=NO_VAL)["time_limit"] == NO_VAL
 
 
 def test_what_runs_through_the_step_already_stays() -> None:
