@@ -145,10 +145,22 @@ def of_sacct(text: str, config: SlurmConfig) -> list[ClusterRun]:
         ended_s = moment(end)
         if ended_s is None or not _is_count(elapsed):
             continue
-        mib, use = gpumem_in(asked, config.gres), use_of(comment)
+        mib, use = accounted_mib(asked, config.gres), use_of(comment)
         state = state.split(" ")[0]
         found.append(ClusterRun(user, account, node, state, float(elapsed), ended_s, mib, use))
     return found
+
+
+def accounted_mib(text: str, gres: str) -> int | None:
+    """Return the MiB of GRES in what sacct says that a job has asked for; None if it does not say.
+
+    A count is a plain number; from 23.02 on sacct shows one of the name `gpumem` as memory, as
+    `9000M` or `8G`.
+    """
+    found = re.search(rf"(?:^|,)gres/{re.escape(gres)}=([0-9]{{1,15}})([MGTP]?)(?:,|$)", text)
+    if found is None:
+        return None
+    return int(found[1]) * {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20, "P": 1 << 30}[found[2]]
 
 
 def _is_count(text: str) -> bool:

@@ -103,6 +103,22 @@ def test_what_was_asked_for_is_unknown_where_slurm_does_not_keep_it() -> None:
     assert [row.gpumem_gib_h for row in sums(of_sacct(text, CONFIG), "user")] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("billing=1,cpu=1,gres/gpumem=9000,mem=1G", 9000),
+        ("billing=1,gres/gpumem=9000M,mem=100M", 9000),
+        ("gres/gpumem=8G", 8192),
+        ("gres/gpumem=1T,node=1", 1 << 20),
+        ("gres/gpumem_of=7,gres/other=9", None),
+        ("gres/gpumem=9x", None),
+        ("", None),
+    ],
+)
+def test_what_sacct_says_was_asked_for(text: str, mib: int | None) -> None:
+    assert accounts.accounted_mib(text, "gpumem") == mib
+
+
 def test_use_without_gpu_time_has_no_mean() -> None:
     run = of_sacct(SACCT, CONFIG)[0]
     (row,) = sums([accounts.ClusterRun("a", "", "", "", 1, 1, None, Use(smact=0.5))], "user")
