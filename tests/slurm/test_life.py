@@ -15,7 +15,7 @@ import pytest
 from benchmarks.cluster.place import OF_NODES, SECTION, prepare, through_radrm
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
-from tests.slurm.cluster import SYSTEM_PATH, Cluster
+from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
 
@@ -165,13 +165,12 @@ def test_a_job_of_another_user_is_that_users(
     cluster: Cluster, jobs: Jobs, radrm_of_others: Path
 ) -> None:
     open_to_all(jobs.free.folder / "home")
-    job = cluster.sbatch(
-        through_radrm(
-            'id -un; [ "$RADRM_ATTEMPT" = 2 ] && exit 7', "--gpu-memory=4G", "--retries=1"
-        ),
-        *(GPUMEM, "-w", FREE, f"--export=ALL,PATH={radrm_of_others}:{SYSTEM_PATH}"),
-        user=OTHER,
+    script = through_radrm(
+        'id -un; [ "$RADRM_ATTEMPT" = 2 ] && exit 7', "--gpu-memory=4G", "--retries=1"
     )
+    # Its own line, as Slurm 25.11 gets a user's environment by a login for --export=ALL,PATH=...
+    theirs = f"#!{radrm_of_others}/radrm slurm-step\n" + script.partition("\n")[2]
+    job = cluster.sbatch(theirs, GPUMEM, "-w", FREE, user=OTHER)
     assert cluster.wait(job) == ("FAILED", "7:0")
     assert cluster.output(job).splitlines().count(OTHER) == 2
     (document,) = said_of(jobs.free, job, "FAILED")
