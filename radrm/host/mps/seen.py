@@ -62,7 +62,8 @@ def note_fault(logs: str) -> float:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         fd = os.open(os.path.join(logs, _FAULT_FILE), flags, 0o600)
         with open(fd, "w", encoding="ascii") as file:
-            file.write(f"{boot_id()} {now:020.3f}\n")  # always as long as the one before
+            # Rounded down: a time to come is not believed. Always as long as the one before.
+            file.write(f"{boot_id()} {math.floor(now * 1000) / 1000:020.3f}\n")
     except OSError:
         pass
     return now

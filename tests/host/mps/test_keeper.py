@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from radrm.host.clock import boot_id
+from radrm.host.mps import seen
 from radrm.host.mps.control import FAULT, Server
 from radrm.host.mps.keeper import FAILURES, PROBE_S, SILENCES, Keeper
 from radrm.host.mps.seen import Phase, Seen
@@ -200,6 +201,14 @@ def test_one_that_is_not_wanted_is_not_started() -> None:
     keeper, fake = kept(wanted=False)
     keeper.round(0.0)
     assert (keeper.seen, fake.did) == (Seen(Phase.OFF), [])
+
+
+def test_a_fault_of_this_moment_is_known_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen.time, "monotonic", lambda: 7.0009)
+    seen.note_fault(str(tmp_path))
+    assert seen.last_fault(str(tmp_path)) == 7.0
 
 
 def test_the_next_daemon_knows_a_fault_of_this_boot(tmp_path: Path) -> None:
