@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     arenas      how many heaps the threads of the daemon have
     notify      tells systemd how the daemon is doing
     sockets     AF_UNIX sockets at any path depth; the process at the other end
+    folders     names in a folder, and nothing that users mount over them
     storage     files of radrm on disk (a folder)
     snapshots   copies of the code that jobs run in (a folder)
     processes   the identity of processes, and how to end them (a folder)

@@ -17,6 +17,7 @@ Theory of operation:
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -27,8 +28,9 @@ from typing import Any
 
 from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
+from radrm.host.folders import OpenFolder
 from radrm.host.newer import MARKER_VERSION, marker_of
-from radrm.host.storage.files import open_folder, remove_drafts, write_durably
+from radrm.host.storage.files import remove_drafts, write_durably
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.spool import FOREIGN, kind_of
 from radrm.host.storage.store import Store
@@ -59,7 +61,7 @@ class _Place:
     name: str
     path: str
     mode: int
-    ours: Callable[[int, str, os.stat_result], bool]
+    ours: Callable[[OpenFolder, str, os.stat_result], bool]
 
 
 class Home:
@@ -96,18 +98,16 @@ class Home:
         found = {}
         for place in _places(self._paths, system):
             try:
-                folder = open_folder(place.path)
+                folder = OpenFolder(place.path)
             except OSError as error:
                 raise StoreError(
                     f"the {place.name} folder {place.path} cannot be opened: {error.strerror}; "
                     f"{_ELSEWHERE}"
                 ) from error
-            try:
-                status = os.fstat(folder)
+            with folder:
+                status = os.fstat(folder.fd)
                 if not adopt and not _is_recorded(recorded.get(place.name), status, state_device):
                     self._adopt(place, folder, status)
-            finally:
-                os.close(folder)
             found[place.name] = {
                 "uid": status.st_uid,
                 "device": status.st_dev,
@@ -115,7 +115,7 @@ class Home:
             }
         return found
 
-    def _adopt(self, place: _Place, folder: int, status: os.stat_result) -> None:
+    def _adopt(self, place: _Place, folder: OpenFolder, status: os.stat_result) -> None:
         """Raise `StoreError` for a folder that holds anything that radrm does not write there."""
         mode = stat.S_IMODE(status.st_mode)
         if mode & 0o777 & ~place.mode:
@@ -123,16 +123,20 @@ class Home:
                 f"the {place.name} folder {place.path} was not made by radrm: its mode is "
                 f"{mode:04o}, not {place.mode:04o}; {_ELSEWHERE}"
             )
-        with os.scandir(folder) as entries:
-            for entry in entries:
+        with os.scandir(folder.fd) as entries:
+            for name in (entry.name for entry in entries):
                 try:
-                    ours = place.ours(folder, entry.name, entry.stat(follow_symlinks=False))
+                    ours = place.ours(folder, name, folder.stat(name))
                 except FileNotFoundError:
                     continue  # a client has removed it meanwhile
+                except OSError as error:
+                    if error.errno != errno.EXDEV:
+                        raise
+                    ours = place.mode & stat.S_ISVTX != 0  # users may mount something there
                 if not ours:
                     raise StoreError(
                         f"the {place.name} folder {place.path} was not made by radrm: it holds "
-                        f"{entry.name[:80]!r}; {_ELSEWHERE}"
+                        f"{name[:80]!r}; {_ELSEWHERE}"
                     )
 
     # ------------------------------------------------------------- numbers
@@ -233,23 +237,19 @@ class Home:
 def _places(paths: Paths, system: bool) -> tuple[_Place, ...]:
     me = os.geteuid()
 
-    def in_spool(_: int, name: str, found: os.stat_result) -> bool:
+    def in_spool(_: OpenFolder, name: str, found: os.stat_result) -> bool:
         # All users may write to a system's spool, so their files prove nothing about its maker.
         return kind_of(name) is not FOREIGN or (system and found.st_uid != me)
 
-    def in_store(_: int, name: str, found: os.stat_result) -> bool:
+    def in_store(_: OpenFolder, name: str, found: os.stat_result) -> bool:
         # By its start, because radrm advises to keep copies of the database beside it.
         return name.startswith(os.path.basename(paths.database)) and stat.S_ISREG(found.st_mode)
 
-    def in_attempts(parent: int, name: str, found: os.stat_result) -> bool:
+    def in_attempts(parent: OpenFolder, name: str, found: os.stat_result) -> bool:
         if not (name.isascii() and name.isdigit() and stat.S_ISDIR(found.st_mode)):
             return False
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        folder = os.open(name, flags, dir_fd=parent)
-        try:
-            return found.st_uid == me and all(map(attempts.is_own_name, os.listdir(folder)))
-        finally:
-            os.close(folder)
+        with parent.below(name) as folder:
+            return found.st_uid == me and all(map(attempts.is_own_name, os.listdir(folder.fd)))
 
     return (
         _Place("spool", paths.spool, 0o1777 if system else 0o700, in_spool),

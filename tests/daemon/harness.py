@@ -135,6 +135,17 @@ class DaemonHome:
         work.mkdir()
         return guest
 
+    # ------------------------------------------------------------- questions
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """The devices, once each was read: a daemon answers before that."""
+
+        def read() -> list[dict[str, Any]] | None:
+            found: list[dict[str, Any]] = self.ask("gpus")
+            return found if all(each["free_mib"] is not None for each in found) else None
+
+        return wait_until(read, "the first readings")
+
     # ------------------------------------------------------------- commands
 
     def radrm(

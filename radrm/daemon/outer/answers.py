@@ -23,6 +23,7 @@ from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.errors import Refused, UsageError, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts.launcher import Launcher
+from radrm.host.attempts.waiting import handover
 from radrm.host.clock import Clock
 from radrm.host.storage.spool import OUTER, SUFFIX
 from radrm.host.storage.store import Store
@@ -82,9 +83,10 @@ def step(loop: Serves, request: Request) -> Document:
         answer["use"] = _use(loop.store.attempts(job.id))
     attempt = loop.scheduler.snapshot.attempt(job.id)
     if attempt is not None:
-        folder = os.path.join(loop.launcher.folder(attempt.serial), attempts.STEP)
+        folder = loop.launcher.folder(attempt.serial)
         answer["serial"] = attempt.serial
-        answer["folder"] = folder if os.path.isdir(folder) else None
+        there = handover.exists(folder)
+        answer["folder"] = os.path.join(folder, attempts.STEP) if there else None
     return answer
 
 

@@ -135,6 +135,11 @@ class Evidence:
     def _read(self, name: str) -> tuple[attempts.Fields | None, str | None]:
         return attempts.read_record(self.folder, name)
 
+    @property
+    def is_there(self) -> bool:
+        """True while the folder exists."""
+        return os.path.isdir(self.folder)
+
     def started(self) -> Started | None:
         record, _ = self._read(attempts.START)
         if record is None:

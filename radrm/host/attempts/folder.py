@@ -33,6 +33,7 @@ from radrm.host.storage.files import open_folder, write_all, write_durably
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Fields = dict[str, Any]
@@ -52,6 +53,8 @@ RECORDS = (LAUNCH, LOCK, CLAIM, SCRIPT, START, EXIT)
 
 MOST_READ = 64 << 20
 """Bytes of one record: the longest envelope, with every character of it escaped."""
+READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""No link is followed, and no pipe waited for."""
 
 EXIT_RECORD_PATIENCE_S = 60.0
 """How long a full disk may keep the exit record waiting before the attempt is lost."""
@@ -194,18 +197,20 @@ def write_exit(folder: str, lock: int, end: Fields) -> bool:
         time.sleep(0.2)
 
 
-def read_record(
-    folder: str, name: str, most: int | None = None
-) -> tuple[Fields | None, str | None]:
+def read_record(folder: str, name: str, most: int = MOST_READ) -> tuple[Fields | None, str | None]:
     """The record, or None and, unless it is simply not there, the reason why not.
 
-    No link is followed and no writer waited for. More than `most` bytes (None: `MOST_READ`) are not
-    read.
+    No link is followed and no writer waited for. More than `most` bytes are not read.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    most = MOST_READ if most is None else most
+    return read_opened(lambda: os.open(os.path.join(folder, name), READING), name, most)
+
+
+def read_opened(
+    opened: Callable[[], int], name: str, most: int = MOST_READ
+) -> tuple[Fields | None, str | None]:
+    """As `read_record`, from the descriptor that a function returns; it may raise `OSError`."""
     try:
-        with open(os.open(os.path.join(folder, name), flags), "rb") as file:
+        with open(opened(), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None, f"{name} is damaged: it is no file"
             data = file.read(most + 1)

@@ -11,9 +11,11 @@ one thread, except `owner_of`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -78,6 +80,7 @@ class Launcher:
         self._asker = Asker()
         self._retiring: list[int] = []
         self._retired: list[int] = []
+        self._clears = ThreadPoolExecutor(1, "step-removal")
 
     # ---------------------------------------------------------------- beginning
 
@@ -136,7 +139,7 @@ class Launcher:
         """
         launch, _ = attempts.read_record(self.folder(serial), attempts.LAUNCH)
         live = self._known(serial, job_id, launch or dict.fromkeys(("token", "cgroup", "uid")))
-        if not os.path.isdir(live.evidence.folder):
+        if not live.evidence.is_there:
             return Void()
         if (ended := live.evidence.ended()) is not None:
             return ended
@@ -327,6 +330,7 @@ class Launcher:
 
     def close(self) -> None:
         """Let go of all attempts; they run on."""
+        self._clears.shutdown(cancel_futures=True)
         live = [fd for live in self._live.values() for fd in live.fds]
         for fd in [*self._retired, *self._retiring, *live]:
             os.close(fd)
@@ -362,6 +366,19 @@ class Launcher:
     def _remove_folder(self, serial: int) -> None:
         """Remove what radrm wrote there, and the folder if that was all."""
         with contextlib.suppress(OSError):
+            try:
+                handover.remove(self.folder(serial))
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                self._clears.submit(self._clear, serial)
+                return
+            attempts.remove_folder(self._attempts, str(serial))
+
+    def _clear(self, serial: int) -> None:
+        """Remove an ended attempt's folder with what the step's user has left in it."""
+        handover.clear(self.folder(serial))
+        with contextlib.suppress(OSError):  # the next daemon tries again
             handover.remove(self.folder(serial))
             attempts.remove_folder(self._attempts, str(serial))
 

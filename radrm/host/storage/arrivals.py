@@ -9,25 +9,27 @@ opened again, moved or removed. All memory here is a cache: a restart lists the 
 
 from __future__ import annotations
 
+import errno
 import heapq
 import logging
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from radrm.host.crossings import crossed
-from radrm.host.storage.files import fsync_folder, open_folder
+from radrm.host.folders import OpenFolder, is_single_file
+from radrm.host.storage.files import fsync_folder
 from radrm.host.storage.spool import (
     DRAFT,
     ENVELOPE,
     SUFFIX,
     Arrival,
     is_draft,
-    is_single_file,
     kind_of,
     read_envelope_file,
     which_file,
@@ -36,15 +38,15 @@ from radrm.host.storage.tickets import new_ticket
 
 log = logging.getLogger("radrm")
 
-LISTED_AT_ONCE = 10_000
+LISTED_AT_ONCE = 3_000
 """Names of one piece of a listing: 30 ms at the most. Anybody may put a million there."""
 KEPT_OF_ONE_USER = 10_000
 """Names of one user that are held in memory (1 MiB). The others are found again by a later
 listing, once these have been taken in."""
 DRAFT_AGE_S = 24 * 3600.0
 """To write a draft takes milliseconds; one that is a day old was left by a killed `submit`."""
-
-
+_GONE = errno.ENOENT, errno.EXDEV, errno.EBUSY
+"""The errors of a name that has gone, or that something is mounted over."""
 MOVED_AT_ONCE = 1000
 """Envelopes beyond a user's limit that a piece of a listing moves away: 50 ms."""
 
@@ -162,21 +164,15 @@ class Arrivals:
         wanted = [n for n in names if kind_of(n) is ENVELOPE and n not in self.turns]
         if not wanted:
             return
-        folder = open_folder(self.path)
-        try:
+        with OpenFolder(self.path) as folder:
             for name in wanted:
                 self._add(folder, name)
-        finally:
-            os.close(folder)
 
     def list_anew(self) -> None:
         """Begin a listing of the whole folder."""
         self._end_listing()
-        folder = open_folder(self.path)
-        try:
-            self._listing = os.scandir(folder)
-        finally:
-            os.close(folder)
+        with OpenFolder(self.path) as folder:
+            self._listing = os.scandir(folder.fd)
         self._foreign, self._example = 0, ""
         self._counted, self._moved = {}, Counter()
         self.turns.left_out = False
@@ -185,17 +181,15 @@ class Arrivals:
         """Look at the next piece of a listing that was begun; True while there is more."""
         if self._listing is None:
             return False
-        folder = open_folder(self.path)
         self._left_to_move = MOVED_AT_ONCE
         try:
-            piece = list(islice(self._listing, LISTED_AT_ONCE))
-            for entry in piece:
-                self._sort(folder, entry.name)
+            with OpenFolder(self.path) as folder:
+                piece = list(islice(self._listing, LISTED_AT_ONCE))
+                for entry in piece:
+                    self._sort(folder, entry.name)
         except OSError:
             self._end_listing()
             raise
-        finally:
-            os.close(folder)
         if len(piece) == LISTED_AT_ONCE:
             return True
         self._end_listing()
@@ -208,23 +202,18 @@ class Arrivals:
         """What a user has in the spool; if many names are there, what the last listing found."""
         found = SpoolUse()
         try:
-            folder = open_folder(self.path)
+            folder = OpenFolder(self.path)
         except OSError:
             return self._uses.get(uid) or found
-        try:
-            with os.scandir(folder) as entries:
-                for number, entry in enumerate(entries):
-                    if number >= LISTED_AT_ONCE:
-                        return self._uses.get(uid) or SpoolUse()
-                    if kind_of(entry.name) is ENVELOPE:
-                        try:
-                            here = entry.stat(follow_symlinks=False)
-                        except FileNotFoundError:
-                            continue
+        with folder, os.scandir(folder.fd) as entries:
+            for number, entry in enumerate(entries):
+                if number >= LISTED_AT_ONCE:
+                    return self._uses.get(uid) or SpoolUse()
+                if kind_of(entry.name) is ENVELOPE:
+                    with _while_there():
+                        here = folder.stat(entry.name)
                         found.files += here.st_uid == uid
                         found.size += here.st_size * (here.st_uid == uid)
-        finally:
-            os.close(folder)
         return found
 
     @property
@@ -237,28 +226,26 @@ class Arrivals:
             self._listing.close()
             self._listing = None
 
-    def _sort(self, folder: int, name: str) -> None:
+    def _sort(self, folder: OpenFolder, name: str) -> None:
         """One name of a listing. What is not radrm's costs its name, and is never opened."""
         kind = kind_of(name)
         if kind is ENVELOPE:
             self._add(folder, name, counts=True)
         elif kind is DRAFT and is_draft(folder, name, time.time() - DRAFT_AGE_S):
             log.info("the spool's draft %r is removed: the submit that wrote it was killed", name)
-            os.unlink(name, dir_fd=folder)
+            with _while_there():
+                os.unlink(name, dir_fd=folder.fd)
         elif kind is not DRAFT and not self._leave(name):
             self._note_foreign(name)
 
-    def _add(self, folder: int, name: str, counts: bool = False) -> None:
+    def _add(self, folder: OpenFolder, name: str, counts: bool = False) -> None:
         """Have an envelope wait, unless it `counts` and is beyond its user's limit."""
-        try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return
-        if is_single_file(found):
-            if not (counts and self._is_beyond(found) and self._move(folder, name, found)):
+        with _while_there():
+            found = folder.stat(name)
+            if not is_single_file(found):
+                self._note_foreign(name)
+            elif not (counts and self._is_beyond(found) and self._move(name, found)):
                 self.turns.add(name, found.st_uid)
-        else:
-            self._note_foreign(name)
 
     def _is_beyond(self, found: os.stat_result) -> bool:
         """Count an envelope of a listing; True if its user has too much with it."""
@@ -270,7 +257,7 @@ class Arrivals:
         use.size += found.st_size
         return False
 
-    def _move(self, folder: int, name: str, found: os.stat_result) -> bool:
+    def _move(self, name: str, found: os.stat_result) -> bool:
         """Move what is beyond a limit to the refused files. False if that has to wait."""
         if not self._left_to_move:
             return False
@@ -308,24 +295,16 @@ class Arrivals:
 
     def read(self, name: str) -> Arrival | None:
         """See `read_envelope_file`."""
-        folder = open_folder(self.path)
-        try:
+        with OpenFolder(self.path) as folder:
             return read_envelope_file(folder, name)
-        finally:
-            os.close(folder)
 
     def remove(self, arrival: Arrival) -> None:
         """After its row is committed. Not synced: should it come back, the row is known."""
-        folder = open_folder(self.path)
-        try:
+        with OpenFolder(self.path) as folder, _while_there():
             if _is_same(folder, arrival):
                 crossed("envelope taken in")
-                os.unlink(arrival.name, dir_fd=folder)
+                os.unlink(arrival.name, dir_fd=folder.fd)
                 crossed("envelope removed")
-        except FileNotFoundError:
-            pass
-        finally:
-            os.close(folder)
 
     def refuse(self, arrival: Arrival) -> None:
         """Move what is no envelope out of the way, unread and unlost, under a name of ours."""
@@ -335,21 +314,23 @@ class Arrivals:
             pass
         else:
             fsync_folder(os.path.dirname(self._refused))
-        refused = open_folder(self._refused)
-        folder = open_folder(self.path)
-        try:
+        with OpenFolder(self._refused) as refused, OpenFolder(self.path) as folder, _while_there():
             if _is_same(folder, arrival):
                 name = f"{new_ticket()}{SUFFIX}"
-                os.rename(arrival.name, name, src_dir_fd=folder, dst_dir_fd=refused)
+                os.rename(arrival.name, name, src_dir_fd=folder.fd, dst_dir_fd=refused.fd)
                 self.refused_bytes += arrival.size
-        except FileNotFoundError:
-            pass
-        finally:
-            os.close(folder)
-            os.close(refused)
 
 
-def _is_same(folder: int, arrival: Arrival) -> bool:
+def _is_same(folder: OpenFolder, arrival: Arrival) -> bool:
     """True while the file that was read lies there: its owner may have put another there."""
-    found = os.stat(arrival.name, dir_fd=folder, follow_symlinks=False)
-    return which_file(found) == arrival.file
+    return which_file(folder.stat(arrival.name)) == arrival.file
+
+
+@contextmanager
+def _while_there() -> Iterator[None]:
+    """Leave a file that has gone, or that its owner has mounted something over."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise

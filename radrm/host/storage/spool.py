@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 
 from radrm.errors import BadFile, Refused, StoreError
 from radrm.host.crossings import crossed
-from radrm.host.storage.files import open_folder
+from radrm.host.folders import OpenFolder, is_single_file
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.record import Record
 
@@ -239,7 +238,7 @@ class Spool:
         Raises `Refused` where too much of this user waits there already, and `StoreError`.
         """
         try:
-            folder = open_folder(self.path)
+            folder = OpenFolder(self.path)
         except OSError as error:
             raise StoreError(
                 f"cannot open the spool {self.path}: {error.strerror}; "
@@ -248,8 +247,8 @@ class Spool:
         try:
             self._refuse_flood(folder, envelopes)
             for envelope in envelopes:
-                self._put(folder, envelope)
-            os.fsync(folder)
+                self._put(folder.fd, envelope)
+            os.fsync(folder.fd)
             crossed("envelope durable")
         except OSError as error:
             raise StoreError(
@@ -257,20 +256,20 @@ class Spool:
                 "was acknowledged, free some space and submit again"
             ) from None
         finally:
-            os.close(folder)
+            folder.close()
 
-    def _refuse_flood(self, folder: int, coming: list[Envelope]) -> None:
+    def _refuse_flood(self, folder: OpenFolder, coming: list[Envelope]) -> None:
         """Raise `Refused` while too much of this user waits, or if too much comes at once."""
         count = size = 0
         me = os.geteuid()
-        with os.scandir(folder) as entries:
+        with os.scandir(folder.fd) as entries:
             for entry in entries:
                 if kind_of(entry.name) is not ENVELOPE:
                     continue
                 try:
-                    found = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue  # the daemon has just taken it in
+                    found = folder.stat(entry.name)
+                except OSError:
+                    continue  # the daemon has just taken it in, or it is a mount
                 if found.st_uid == me:
                     count += 1
                     size += found.st_size
@@ -318,15 +317,14 @@ class Spool:
             raise
 
 
-def read_envelope_file(folder: int, name: str) -> Arrival | None:
+def read_envelope_file(folder: OpenFolder, name: str) -> Arrival | None:
     """One file whose name is an envelope's, trusting nothing about it. None when it has
     vanished, or is no file that `radrm submit` may have written: then it stays untouched.
 
-    It is opened without following links and without waiting (a FIFO would), and what counts
-    is what the opened file is, not what its name was a moment ago. Raises `OSError` and
-    `MemoryError`, which are the machine's errors, not the file's.
+    What counts is what the opened file is, not what its name was a moment ago. Raises `OSError`
+    and `MemoryError`, which are the machine's errors, not the file's.
     """
-    opened = _open_file(folder, name)
+    opened = folder.open_file(name)
     if opened is None:
         return None
     handle, found = opened
@@ -343,11 +341,11 @@ def read_envelope_file(folder: int, name: str) -> Arrival | None:
     return Arrival(name, uid, gid, envelope, wrong, which_file(found), size)
 
 
-def is_draft(folder: int, name: str, before_s: float) -> bool:
+def is_draft(folder: OpenFolder, name: str, before_s: float) -> bool:
     """True for what a `radrm submit` began to write and left, last changed before `before_s`
     (seconds since the epoch). That submit never acknowledged anything."""
     try:
-        opened = _open_file(folder, name)
+        opened = folder.open_file(name)
         if opened is None:
             return False
         handle, found = opened
@@ -358,26 +356,11 @@ def is_draft(folder: int, name: str, before_s: float) -> bool:
         return False
 
 
-def _open_file(folder: int, name: str) -> tuple[int, os.stat_result] | None:
-    """A descriptor of a regular file with one name, and what it is; None for anything else."""
-    try:
-        if not is_single_file(os.stat(name, dir_fd=folder, follow_symlinks=False)):
-            return None  # to open a device may do something
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        handle = os.open(name, flags, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    found = os.fstat(handle)
-    if not is_single_file(found):
-        os.close(handle)
-        return None
-    return handle, found
-
-
 def has_envelope(spool: str, ticket: str) -> bool:
     """Return whether the spool holds a file that may be the envelope of this ticket."""
     try:
-        return is_single_file(os.lstat(f"{spool}/{ticket}{SUFFIX}"))
+        with OpenFolder(spool) as folder:
+            return is_single_file(folder.stat(ticket + SUFFIX))
     except OSError:
         return False
 
@@ -385,11 +368,6 @@ def has_envelope(spool: str, ticket: str) -> bool:
 def which_file(found: os.stat_result) -> tuple[int, int, int]:
     """Names one file as it was written: an inode is given out again, with a new change time."""
     return found.st_dev, found.st_ino, found.st_ctime_ns
-
-
-def is_single_file(found: os.stat_result) -> bool:
-    """True for a regular file with one name. With a second name it may be another user's."""
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 
 def _distrust(found: os.stat_result) -> str | None:

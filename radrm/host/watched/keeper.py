@@ -27,6 +27,7 @@ import inotify_simple
 from inotify_simple import flags
 
 from radrm.errors import RadrmError, StoreError
+from radrm.host.folders import OpenFolder
 from radrm.host.watched.looking import Running
 from radrm.host.watched.names import claimed, is_job_file
 from radrm.host.watched.start_look import Wanted
@@ -207,9 +208,11 @@ class Keeper:
             kept = self._kept.setdefault(path, _Watched(owned))
             if kept.owned != owned:
                 self._kept[path] = kept = _Watched(owned, descriptor=kept.descriptor)
-            with contextlib.suppress(OSError):  # no watch is left: a rescan finds its changes
-                kept.descriptor = self._inotify.add_watch(path, _EVENTS)
-            changed_ns = _changed_ns(path)
+            # Without a watch a rescan finds its changes.
+            with contextlib.suppress(OSError), self._open(owned) as folder:
+                path_of_open = f"/proc/self/fd/{folder.fd}/."
+                kept.descriptor = self._inotify.add_watch(path_of_open, _EVENTS)
+            changed_ns = self._changed_ns(owned)
             if changed_ns != kept.changed_ns:
                 kept.changed_ns = changed_ns
                 kept.due = kept.due or self._clock()
@@ -227,8 +230,8 @@ class Keeper:
             kept.due = None
             # Note the time before the look. The next rescan then finds a change that both the look
             # and inotify have missed.
-            kept.changed_ns = _changed_ns(kept.owned.path)
-            if not _may_have_files(kept.owned):
+            kept.changed_ns = self._changed_ns(kept.owned)
+            if not self._may_have_files(kept.owned):
                 kept.moved.clear()
                 continue
             try:
@@ -242,6 +245,32 @@ class Keeper:
             kept.moved.clear()
             self._selector.register(kept.running, selectors.EVENT_READ)
             free -= 1
+
+    def _open(self, owned: Owned) -> OpenFolder:
+        """A watched folder. What another user has mounted over it is not entered: only a look,
+        which has limited time, enters that. Raises `OSError`."""
+        if not self._drop:
+            return OpenFolder(owned.path)
+        with OpenFolder(os.path.dirname(owned.path)) as above:
+            return above.below(os.path.basename(owned.path))
+
+    def _changed_ns(self, owned: Owned) -> int | None:
+        try:
+            with self._open(owned) as folder:
+                return os.fstat(folder.fd).st_mtime_ns
+        except OSError:
+            return None
+
+    def _may_have_files(self, owned: Owned) -> bool:
+        """True if a look may find a file. Reads names and opens no file."""
+        try:
+            with self._open(owned) as folder, os.scandir(folder.fd) as entries:
+                for number, entry in enumerate(entries):
+                    if is_job_file(entry.name) or claimed(entry.name) or number > MOST_NAMES:
+                        return True
+            return False
+        except OSError:
+            return True  # the look reports the error
 
     def _wanted(self, kept: _Watched) -> Wanted:
         return Wanted(
@@ -278,32 +307,3 @@ class Keeper:
         kept.pause_s = min(kept.pause_s, longest_s)
         kept.due = kept.not_before = self._clock() + kept.pause_s
         kept.pause_s *= 2
-
-
-def _changed_ns(path: str) -> int | None:
-    try:
-        return os.stat(path, follow_symlinks=False).st_mtime_ns
-    except OSError:
-        return None
-
-
-def _may_have_files(owned: Owned) -> bool:
-    """True if a look may find a file. Reads names and opens no file.
-
-    A user may mount a file system over the folder, and it may hang. So only a look enters it.
-    """
-    try:
-        above = os.stat(os.path.dirname(owned.path), follow_symlinks=False)
-        fd = os.open(owned.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return True  # the look reports the error
-    try:
-        if os.fstat(fd).st_dev != above.st_dev:
-            return True
-        with os.scandir(fd) as entries:
-            for number, entry in enumerate(entries):
-                if is_job_file(entry.name) or claimed(entry.name) or number > MOST_NAMES:
-                    return True
-        return False
-    finally:
-        os.close(fd)

@@ -12,6 +12,7 @@ import os
 import stat
 
 from radrm.errors import StoreError
+from radrm.host.folders import OpenFolder
 from radrm.host.storage.tickets import new_ticket
 from radrm.jobfile.record import Record
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 MOST_USERS = 1000
 _AWAY = "move it away: until then no .rad file in the spool becomes a job"
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Owned(Record):
@@ -46,8 +46,8 @@ class UserFolders:
             return
         except OSError as error:
             raise StoreError(f"cannot make the folder {self.path}: {error.strerror}") from error
-        with self._opened() as fd:
-            os.fchmod(fd, 0o711)
+        with self._opened() as folder:
+            os.fchmod(folder.fd, 0o711)
 
     def make(self, uid: int, gid: int, known: bool = True) -> str:
         """The folder of this user, made if it is missing. Raises `StoreError`.
@@ -58,9 +58,10 @@ class UserFolders:
         self.prepare()
         most = MOST_USERS if known else MOST_USERS // 2
         name, draft = str(uid), f".{new_ticket()}"
-        with self._opened() as fd:
+        with self._opened() as folder:
+            fd = folder.fd
             try:
-                if not _is_there(name, fd):
+                if (found := _find(name, folder)) is None:
                     if (count := len(os.listdir(fd))) >= most:
                         raise StoreError(
                             f"{self.path} has {count} folders, and the limit is {most}; use "
@@ -71,6 +72,7 @@ class UserFolders:
                     os.chown(draft, uid, gid, dir_fd=fd, follow_symlinks=False)
                     os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
                     os.fsync(fd)
+                    found = folder.stat(name)
             except OSError as error:
                 with contextlib.suppress(OSError):
                     os.rmdir(draft, dir_fd=fd)
@@ -78,15 +80,20 @@ class UserFolders:
                     f"cannot make the folder {self.path}/{name}: {error.strerror}; tell the "
                     "administrator"
                 ) from error
-        return self.path_of(uid)
+        return self._checked(uid, found)
 
     def path_of(self, uid: int) -> str:
-        """The folder of this user. Raises `StoreError` if it is missing or belongs to another."""
+        """The folder of this user, who is the caller's. Raises `StoreError` if it is missing or
+        belongs to another."""
         path = f"{self.path}/{uid}"
         try:
             found = os.lstat(path)
         except OSError as error:
             raise StoreError(f"cannot open your folder {path}: {error.strerror}") from error
+        return self._checked(uid, found)
+
+    def _checked(self, uid: int, found: os.stat_result) -> str:
+        path = f"{self.path}/{uid}"
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
             raise StoreError(
                 f"{path} belongs to user {found.st_uid} and should be user {uid}'s folder; "
@@ -98,9 +105,12 @@ class UserFolders:
         """All folders that belong to their users. Raises `StoreError` if `users` is another
         user's."""
         self.prepare()
-        with self._opened() as fd:
-            names = sorted(name for name in os.listdir(fd) if name.isdecimal())[:MOST_USERS]
-            found = [(name, os.stat(name, dir_fd=fd, follow_symlinks=False)) for name in names]
+        with self._opened() as folder:
+            names = sorted(name for name in os.listdir(folder.fd) if name.isdecimal())[:MOST_USERS]
+            found = []
+            for name in names:
+                with contextlib.suppress(OSError):  # its user has mounted something over it
+                    found.append((name, folder.stat(name)))
         return [
             Owned(f"{self.path}/{name}", f.st_uid, f.st_gid)
             for name, f in found
@@ -108,28 +118,25 @@ class UserFolders:
         ]
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
-        """A descriptor of `users`. Raises `StoreError` if another user can write to it."""
+    def _opened(self) -> Iterator[OpenFolder]:
+        """The folder `users`. Raises `StoreError` if another user can write to it."""
         me = os.geteuid()
         try:
-            fd = os.open(self.path, _FLAGS)
+            folder = OpenFolder(self.path)
         except OSError as error:
             what = "not a folder" if os.path.lexists(self.path) else error.strerror
             raise StoreError(f"{self.path}: {what}; {_AWAY}") from error
-        try:
-            found = os.fstat(fd)
+        with folder:
+            found = os.fstat(folder.fd)
             if found.st_uid != me:
                 raise StoreError(f"{self.path} belongs to user {found.st_uid}; {_AWAY}")
             if found.st_mode & 0o022:
                 raise StoreError(f"others may write to {self.path}; {_AWAY}")
-            yield fd
-        finally:
-            os.close(fd)
+            yield folder
 
 
-def _is_there(name: str, folder: int) -> bool:
+def _find(name: str, folder: OpenFolder) -> os.stat_result | None:
     try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return folder.stat(name)
     except FileNotFoundError:
-        return False
-    return True
+        return None

@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from radrm.errors import StoreError
-from radrm.host.storage.files import fsync_folder, open_folder, write_durably
+from radrm.host.folders import OpenFolder
+from radrm.host.storage.files import fsync_folder, write_durably
 from radrm.host.storage.spool import ENVELOPE, SUFFIX, Envelope, kind_of, read_envelope_file
 from radrm.host.storage.tickets import is_ticket
 
@@ -115,11 +116,8 @@ class Shared:
 
     def read(self, ticket: str, pilot: str | None = None) -> Envelope | None:
         """Return an envelope that waits, or that a pilot has claimed; None if it is none."""
-        folder = open_folder(self._folder(pilot))
-        try:
+        with OpenFolder(self._folder(pilot)) as folder:
             found = read_envelope_file(folder, ticket + SUFFIX)
-        finally:
-            os.close(folder)
         return None if found is None or found.uid != os.geteuid() else found.envelope
 
     def claim(self, ticket: str, pilot: str) -> bool:

@@ -16,7 +16,8 @@ from radrm.host.watched import keeper as keepers
 from radrm.host.watched.keeper import Keeper
 from radrm.host.watched.start_look import Wanted
 from radrm.host.watched.taking import Report
-from radrm.host.watched.users import Owned
+from radrm.host.watched.users import Owned, UserFolders
+from tests.standins.mounted import mounted, requires_mounts
 
 SCRIPT = "#!/bin/sh\n#RAD --gpus=0 --chdir=/\necho hi\n"
 NOBODY = 65534
@@ -250,3 +251,30 @@ def test_a_squatted_folder_of_folders_is_told_once(
     assert [record.message for record in caplog.records] == [
         "users belongs to user 7; move it away"
     ]
+
+
+@needs_root
+@pytest.mark.parametrize("silent", [True, False])
+def test_what_a_user_mounts_over_a_folder_is_entered_by_a_look_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool
+) -> None:
+    requires_mounts()
+    users = UserFolders(str(tmp_path / "users"))
+    covered, other = Path(users.make(NOBODY, NOBODY)), Path(users.make(1, 1))
+    kept = Kept(tmp_path / "users", monkeypatch)
+    kept.keeper._drop = True
+    kept.keeper._folders = lambda: [Owned(str(covered), NOBODY, NOBODY), *users.all()]
+    with mounted(covered, silent):
+        assert [owned.path for owned in users.all()] == [str(other)]
+        with pytest.raises(StoreError, match="a file system is mounted there"):
+            users.make(NOBODY, NOBODY)
+        (other / "a.rad").write_text(SCRIPT)
+        assert kept.turn() == 2 and {Path(look.wanted.folder) for look in FakeLook.started} == {
+            covered,
+            other,
+        }
+        for look in FakeLook.started:
+            look.end()
+        assert kept.turn(100.0) == 0, "of what it cannot look into, no change is known"
+    kept.keeper.stop()
+    kept.keeper.run()

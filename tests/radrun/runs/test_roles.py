@@ -28,7 +28,7 @@ data = elastic.ShardedDataset(range(int(sys.argv[1])), epochs=1, shard=32, seed=
 elastic.load()
 note("begun", peers=json.loads(os.environ["RADRM_PEERS"]), tf=os.environ["TF_CONFIG"], step=0)
 for numbers in elastic.loader(data, batch=8):
-    time.sleep(0.005)
+    time.sleep(0.1 if os.path.exists("slow") else 0.005)
     note("steps", samples=numbers, step=0)
     if elastic.step():
         elastic.save({})

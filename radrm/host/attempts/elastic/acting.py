@@ -4,9 +4,10 @@
 
 Theory of operation. The folder belongs to a job's user, who may put there what he likes: a link, a
 pipe, a file of another size at each look. So the daemon never opens anything in it. This process
-becomes the folder's owner first; the folder itself lies in one of the daemon's, so its owner is
-proof of who that is. Names are used below a descriptor of the folder, no link is followed, nothing
-blocks, and an alarm ends the process. Its answers, one for each step, go to standard output.
+becomes the folder's owner first. The folder itself lies in one of the daemon's, so its owner is
+proof of who that is; what is mounted over it is not entered. Names are used below a descriptor of
+the folder, no link is followed, nothing blocks, and an alarm ends the process. Its answers, one for
+each step, go to standard output.
 
     ["keep", NAME, TEXT]   write the file, unless the name is there: {"new": BOOL}
     ["put", NAME, TEXT]    write the file in place of an earlier one: {}
@@ -35,6 +36,7 @@ if not __package__:
 
 from radrm.host.attempts.elastic.names import MOST_BYTES
 from radrm.host.attempts.job_process import CannotStart, drop_rights
+from radrm.host.folders import OpenFolder
 from radrm.host.storage.files import write_all
 
 TYPE_CHECKING = False
@@ -56,9 +58,11 @@ def main() -> None:
     with open(0, "rb", closefd=False) as source:
         wanted = json.loads(source.read())
     signal.alarm(LIMIT_S)
+    above, _, name = wanted["folder"].rpartition("/")
     try:
-        _become_owner(wanted["folder"])
-        folder = os.open(wanted["folder"], _FOLDER)
+        with OpenFolder(above) as its:
+            folder = its.open(name, _FOLDER)
+        _become_owner(os.fstat(folder))
     except (OSError, CannotStart) as error:
         answers: list[Any] = [{"error": _why(error)}] * len(wanted["steps"])
     else:
@@ -66,8 +70,7 @@ def main() -> None:
     write_all(1, json.dumps(answers).encode("ascii"))
 
 
-def _become_owner(path: str) -> None:
-    owner = os.lstat(path)
+def _become_owner(owner: os.stat_result) -> None:
     if owner.st_uid == os.geteuid():
         return
     try:

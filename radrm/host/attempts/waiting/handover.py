@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 
 from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.elastic.folders import act
 from radrm.host.crossings import crossed
+from radrm.host.folders import OpenFolder
 from radrm.host.storage.files import fsync_folder
 
 TYPE_CHECKING = False
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 
 WAKE = signal.SIGRTMAX
 """Tells a step that there is news: nothing else sends this signal, and the step blocks it."""
+
+_MOST_CLEARS = 5
 
 
 def make(folder: str, record: Fields) -> None:
@@ -39,24 +44,38 @@ def wake(pidfd: int | None) -> None:
             signal.pidfd_send_signal(pidfd, WAKE)
 
 
+def exists(folder: str) -> bool:
+    """Whether a step's folder is in that of the attempt. It may be covered by a mount."""
+    try:
+        with OpenFolder(folder) as above:
+            above.stat(attempts.STEP)
+    except OSError as error:
+        return error.errno == errno.EXDEV
+    return True
+
+
 def remove(folder: str) -> None:
     """Remove the step's folder from that of the attempt, as far as radrm has written it.
 
-    It belongs to a user, so no name in it is listed and no link followed. Raises OSError.
+    It belongs to a user, so no name in it is listed and no link followed. Raises OSError: with
+    ENOTEMPTY or EBUSY where its user has put something there.
     """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    above = os.open(folder, flags)
-    try:
+    with OpenFolder(folder) as above:
         try:
-            own = os.open(attempts.STEP, flags, dir_fd=above)
+            own = above.below(attempts.STEP)
         except FileNotFoundError:
             return
-        try:
+        with own:
             for name in (*attempts.RECORDS, attempts.OVER):
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=own)
-        finally:
-            os.close(own)
-        os.rmdir(attempts.STEP, dir_fd=above)
-    finally:
-        os.close(above)
+                    os.unlink(name, dir_fd=own.fd)
+        os.rmdir(attempts.STEP, dir_fd=above.fd)
+
+
+def clear(folder: str) -> None:
+    """Remove what its user has put into the step's folder, as that user. It takes some seconds at
+    most, so a thread does it. What is left then stays."""
+    for _ in range(_MOST_CLEARS):
+        answers = act(os.path.join(folder, attempts.STEP), [("clear",)])
+        if not answers or not answers[0].get("left"):
+            break

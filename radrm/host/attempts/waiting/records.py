@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 
 from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts.evidence import Ended, Evidence, Lost, OuterEnd, Void
+from radrm.host.attempts.waiting import handover
 from radrm.host.clock import Clock
+from radrm.host.folders import OpenFolder
 from radrm.host.processes.identity import Identity, alive, boot_id, identify
 from radrm.host.processes.procfs import read_stat, uid_of
 
@@ -29,14 +32,32 @@ class StepEvidence(Evidence):
         self._step = step
         self._stood_down = False
 
+    def _opened(self) -> OpenFolder:
+        """The step's folder itself: its user may have mounted something over it, or in it."""
+        with OpenFolder(self.launch_folder) as above:
+            return above.below(attempts.STEP)
+
     def _read(self, name: str) -> tuple[attempts.Fields | None, str | None]:
-        return attempts.read_record(self.folder, name, _MOST_READ)
+        def opened() -> int:
+            with self._opened() as folder:
+                return folder.open(name, attempts.READING)
+
+        return attempts.read_opened(opened, name, _MOST_READ)
+
+    @property
+    def is_there(self) -> bool:
+        return handover.exists(self.launch_folder)
 
     @property
     def is_over(self) -> bool:
         """True once the step has said its last word, has ended, or never runs the attempt."""
-        over = os.path.lexists(os.path.join(self.folder, attempts.OVER))
-        return over or self._stood_down or not alive(self._step)
+        return self._stood_down or not alive(self._step) or self._has_said_so()
+
+    def _has_said_so(self) -> bool:
+        with contextlib.suppress(OSError), self._opened() as folder:
+            folder.stat(attempts.OVER)
+            return True
+        return False
 
     def stand_down(self) -> bool:
         """Have the step never run the attempt; False if it has begun to. Raises OSError."""
@@ -46,7 +67,8 @@ class StepEvidence(Evidence):
     def _take_claim(self) -> bool:
         me = identify(os.getpid())
         assert me is not None
-        return attempts.Claim.take(self.folder, attempts.DAEMON, me)
+        with self._opened() as folder:
+            return attempts.Claim.take(folder.path, attempts.DAEMON, me)
 
     def _outer_end(self) -> OuterEnd | None:
         """Why the step's Slurm job ends, as the step has said; None: it has not."""
@@ -75,9 +97,9 @@ class StepEvidence(Evidence):
         try:
             if self._read(attempts.START) == (None, None) and self._take_claim():
                 return Void()
+        except FileNotFoundError:
+            return Void()
         except OSError as error:
-            if not os.path.isdir(self.folder):
-                return Void()
             raise StoreError(
                 f"what became of the attempt in {self.folder} cannot be told: {error.strerror}; "
                 "fix that and start the daemon again"

@@ -14,10 +14,13 @@ import pytest
 
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts.evidence import Ended, Void
+from radrm.host.attempts.launcher import Launcher
 from radrm.host.attempts.waiting import handover
 from radrm.host.attempts.waiting.records import StepEvidence
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, identify
+from tests.standins.mounted import mounted, requires_mounts
+from tests.waiting import wait_until
 
 ENDED = {"code": 3, "signal": None, "never_started": None, "stderr_tail": None, "stdout_tail": None}
 
@@ -172,3 +175,50 @@ def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         handover.remove(str(own))
     assert (elsewhere / attempts.LAUNCH).exists()
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_nobody_waits_for_what_its_user_mounts_over_it(
+    folder: Path, evidence: StepEvidence, silent: bool
+) -> None:
+    requires_mounts()
+    with mounted(folder, silent):
+        assert evidence.is_there and not evidence.is_over
+        assert (evidence.started(), evidence.ended(), evidence.job()) == (None, None, None)
+        assert "a file system is mounted there" in evidence.lost("it has gone").reason
+        with pytest.raises(OSError):
+            evidence.stand_down()
+        with pytest.raises(OSError):
+            handover.remove(str(folder.parent))
+        handover.clear(str(folder.parent))
+    for name in (attempts.EXIT, attempts.OVER):
+        (folder / name).touch()
+        with mounted(folder / name, silent):
+            assert evidence.ended() is None
+            with pytest.raises(OSError):
+                handover.remove(str(folder.parent))
+        (folder / name).unlink(missing_ok=True)
+    handover.remove(str(folder.parent))
+    assert not evidence.is_there
+
+
+def test_what_its_user_leaves_there_is_removed(folder: Path) -> None:
+    (folder / "below").mkdir()
+    (folder / "below" / "big").write_text("x")
+    with pytest.raises(OSError):
+        handover.remove(str(folder.parent))
+    handover.clear(str(folder.parent))
+    handover.remove(str(folder.parent))
+    assert not folder.exists()
+
+
+def test_a_launcher_forgets_an_attempt_with_what_its_steps_user_has_left(tmp_path: Path) -> None:
+    above = tmp_path / "attempts" / "7"
+    above.mkdir(parents=True)
+    handover.make(str(above), {"uid": None, "gid": None, "token": "t" * 8})
+    (above / attempts.STEP / "below").mkdir()
+    (above / attempts.STEP / "below" / "big").write_text("x")
+    launcher = Launcher(tmp_path, Clock())
+    launcher.forget(7)
+    wait_until(lambda: launcher.serials() == [], "its folder to go")
+    launcher.close()
