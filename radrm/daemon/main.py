@@ -93,7 +93,7 @@ log = logging.getLogger("radrm")
 
 SHORTEST_INTERVAL_S = 0.1
 """Fewest real seconds between two rounds of readings, at any speed of the clock."""
-SHORTEST_PATIENCE_S = 1.0
+SHORTEST_PATIENCE_S = 3.0
 """Fewest real seconds for which a reading stays valid, at any speed of the clock."""
 KILL_GRACE_S = 2.0
 """Real seconds from the end of a job's main process until the rest of its tree is killed."""

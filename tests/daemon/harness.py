@@ -28,6 +28,8 @@ from tests.forks.daemons import Fork
 from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 
+UNREAD = "it has not been read yet"
+
 
 class DaemonHome:
     """One RADRM_HOME, the daemon that serves it now, and commands that talk to it."""
@@ -57,7 +59,7 @@ class DaemonHome:
     # ------------------------------------------------------------- the daemon
 
     def start(self) -> None:
-        """Start the daemon and wait until it answers."""
+        """Start the daemon, and wait until it answers and has read its GPUs, or failed to."""
         words = ["daemon"]
         if self.gpus is not None:
             words += ["--gpus", self.gpus, "--time-scale", str(self.scale)]
@@ -72,6 +74,7 @@ class DaemonHome:
                 )
         wait_until(self._answers, f"the daemon; it said:\n{self.said()}")
         self.served = True
+        wait_until(self._has_read, "the first readings")
 
     def _answers(self) -> bool:
         assert self.process is not None
@@ -82,6 +85,9 @@ class DaemonHome:
         except Unreachable:
             return False
         return True
+
+    def _has_read(self) -> bool:
+        return all(gpu["reason"] != UNREAD for gpu in self.ask("gpus"))
 
     def said(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -134,17 +140,6 @@ class DaemonHome:
         guest.work, guest.environment = work, {**self.environment}
         work.mkdir()
         return guest
-
-    # ------------------------------------------------------------- questions
-
-    def gpus(self) -> list[dict[str, Any]]:
-        """The devices, once each was read: a daemon answers before that."""
-
-        def read() -> list[dict[str, Any]] | None:
-            found: list[dict[str, Any]] = self.ask("gpus")
-            return found if all(each["free_mib"] is not None for each in found) else None
-
-        return wait_until(read, "the first readings")
 
     # ------------------------------------------------------------- commands
 

@@ -67,7 +67,7 @@ def test_it_starts_reads_and_places(server: DaemonHome) -> None:
     for minor in range(2) if can_isolate else ():
         os.mknod(server.work / f"nvidia{minor}", 0o20666, os.makedev(GPU_MAJOR, minor))
     server.start()
-    first = server.gpus()[0]
+    first = server.ask("gpus")[0]
     assert (first["total_mib"], first["free_mib"]) == (40960, 40360)
     assert first["smact_source"] == "nvml-utilization"
     jobs = [hold(server, 8000), hold(server, 9000)]
@@ -107,7 +107,7 @@ def test_an_old_driver_will_do(
     nvml_driver.set(FIRST, memory_reserved_mib=200)
     nvml_driver.gone(SECOND)
     server.start()
-    (only,) = server.gpus()
+    (only,) = server.ask("gpus")
     assert only["free_mib"] == 40960 - 200, "the reserve counts as used"
     job = hold(server, 8000)
     wait_until(lambda: server.job(job)["peak_mib"])
