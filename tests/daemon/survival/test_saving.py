@@ -1,6 +1,6 @@
 """Jobs that save their work when they are asked, on a real daemon: checkpoints and migrations.
 
-The clock runs fast, so that a job that never answers is given up within seconds.
+A job that never answers is given up within seconds where that is the test.
 """
 
 from __future__ import annotations
@@ -21,11 +21,24 @@ from tests.waiting import wait_until
 LONG_S = 5000
 
 
+def started(folder: Path, patience_s: int) -> DaemonHome:
+    found = DaemonHome(folder, scale=50.0)
+    found.settings += [f"checkpoint.patience_s={patience_s}"]
+    found.start()
+    return found
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
-    found = DaemonHome(tmp_path, scale=50.0)
-    found.settings += ["checkpoint.patience_s=2"]
-    found.start()
+    found = started(tmp_path, patience_s=60)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[DaemonHome]:
+    """One that gives up what does not answer in time."""
+    found = started(tmp_path, patience_s=2)
     yield found
     found.close()
 
@@ -143,26 +156,26 @@ def test_a_job_that_leaves_moves_with_its_work(home: DaemonHome) -> None:
 
 
 @pytest.mark.parametrize("how", ["never", "200"])
-def test_one_that_saves_too_late_or_never_stays(home: DaemonHome, how: str) -> None:
-    job = begin(home, "signal", "--saves", how)
-    before = gpu(home, job)
-    done = home.radrm("migrate", str(job))
+def test_one_that_saves_too_late_or_never_stays(hasty: DaemonHome, how: str) -> None:
+    job = begin(hasty, "signal", "--saves", how)
+    before = gpu(hasty, job)
+    done = hasty.radrm("migrate", str(job))
     assert done.returncode == 1 and "no answer within 1m40s" in done.stderr
-    document = home.job(job)
+    document = hasty.job(job)
     assert (document["state"], document["moves"], document["attempts"]) == ("RUNNING", 0, 1)
-    assert gpu(home, job) == before and 0 in reserved(home)
+    assert gpu(hasty, job) == before and 0 in reserved(hasty)
     if how != "never":
-        wait_until(lambda: home.job(job)["saved_at"], "the late save, which counts")
-        assert home.job(job)["state"] == "RUNNING"
+        wait_until(lambda: hasty.job(job)["saved_at"], "the late save, which counts")
+        assert hasty.job(job)["state"] == "RUNNING"
 
 
-def test_one_that_finishes_while_it_is_asked_has_completed(home: DaemonHome) -> None:
-    job = begin(home, "signal", "--saves", "never", seconds=100)
-    done = home.radrm("migrate", str(job))
+def test_one_that_finishes_while_it_is_asked_has_completed(hasty: DaemonHome) -> None:
+    job = begin(hasty, "signal", "--saves", "never", seconds=100)
+    done = hasty.radrm("migrate", str(job))
     assert done.returncode == 1
-    document = home.wait_end(job)
+    document = hasty.wait_end(job)
     assert (document["state"], document["moves"]) == ("COMPLETED", 0)
-    assert reserved(home) == [0, 0]
+    assert reserved(hasty) == [0, 0]
 
 
 # ------------------------------------------------------------------ kills
@@ -187,9 +200,6 @@ def test_a_daemon_killed_after_the_request_knows_what_was_saved(
 def test_a_request_that_its_daemon_may_not_have_sent_is_sent_by_the_next(
     home: DaemonHome, kind: str
 ) -> None:
-    home.stop()
-    home.settings = ["checkpoint.patience_s=60"]  # the next daemon may need longer than 2 s
-    home.start()
     job = begin(home, kind, "--saves")
     before = gpu(home, job)
     assert home.radrm("migrate", str(job), "--no-wait").returncode == 0

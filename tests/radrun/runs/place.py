@@ -34,6 +34,16 @@ def note(name, **fields):
     os.write(fd, line.encode())
     os.close(fd)
 
+def meet(step):
+    # As an all-reduce would: what is saved has the samples of all.
+    me = int(os.environ["RADRM_GENERATION"]), step
+    while True:
+        with open("steps") as file:
+            here = [json.loads(line) for line in file.read().split("\\n")[:-1]]
+        if sum((n["generation"], n["step"]) == me for n in here) >= int(os.environ["WORLD_SIZE"]):
+            break
+        time.sleep(0.001)
+
 data = elastic.ShardedDataset(range(samples), epochs=1, seed=7)
 step = elastic.load() or 0
 note("begun", step=step, gpu=os.environ.get("CUDA_VISIBLE_DEVICES"), cpus=elastic.cpus())
@@ -45,6 +55,7 @@ for numbers in elastic.loader(data, global_batch=batch):
     if os.path.exists("stuck") and os.environ["RADRM_GENERATION"] == "1":
         time.sleep(1000)
     if wanted or step % every == 0 and os.path.exists("saves"):
+        meet(step)
         elastic.save(step)
         note("saved", step=step)
 note("ended", step=step)
