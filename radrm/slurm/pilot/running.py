@@ -18,6 +18,7 @@ started then. A job that started in the last second before may so run again, els
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import signal
 import threading
@@ -123,7 +124,7 @@ class Pilot:
 
     def _serve(self) -> str:
         """Serve; return why it ends."""
-        starts = 0
+        starts, self._busy_s = 0, time.monotonic()
         while not self._told.is_set():
             try:
                 self.turn()
@@ -140,10 +141,19 @@ class Pilot:
                 say(f"the shared folder {self._shared.root}: {error.strerror}")
             if self._until_s is not None and time.time() >= self._until_s and not self._live():
                 return "its time is over"
-            if self._idle_s is not None and time.monotonic() - self._busy_s >= self._idle_s:
+            if self._idle_s is not None and self.is_idle:
                 return f"it had no job for {show_seconds(self._idle_s)}"
             self._told.wait(_TURN_S)
         return "it was told to end"
+
+    @property
+    def is_idle(self) -> bool:
+        """True once it has had no job for as long as it stays without one."""
+        with contextlib.suppress(OSError):
+            if self._shared.claimed(self._id):  # also in a turn that has taken long
+                self._busy_s = time.monotonic()
+                return False
+        return self._idle_s is not None and time.monotonic() - self._busy_s >= self._idle_s
 
     def turn(self) -> None:
         """Do what is to be done once. Raises `RadrmError` and `OSError`."""
@@ -160,7 +170,6 @@ class Pilot:
     def _look(self) -> None:
         """Ask the daemon for the jobs of all tickets that it has and that have not ended."""
         for ticket in self._shared.claimed(self._id):
-            self._busy_s = time.monotonic()
             try:
                 documents = self._server.jobs(ticket)
             except Refused:

@@ -346,6 +346,17 @@ def test_a_pilot_leaves_most_of_the_line_to_others(shared: Shared) -> None:
     assert (len(shared.claimed("1")), len(shared.waiting())) == (8, 12)
 
 
+def test_a_pilot_is_not_idle_with_a_job_that_it_has_just_claimed(shared: Shared) -> None:
+    """A turn may take longer than a pilot may be idle."""
+    pilot = Pilot(shared, "1", "g1", Daemon(), None, 0.0, lambda: {"1"})
+    assert pilot.is_idle
+    put(shared, time="1m")
+    pilot.turn()
+    assert not pilot.is_idle
+    shared.forget(shared.claimed("1")[0], "1")
+    assert pilot.is_idle
+
+
 def test_only_pilots_that_have_ended_are_taken_over(shared: Shared) -> None:
     ticket = put(shared, time="1m")
     shared.claim(ticket, "2")
