@@ -35,8 +35,11 @@ DaemonHome.forked = True
 # fifth of the time that collecting them takes, and half of that in which sources are parsed.
 gc.set_threshold(20_000, 20, 50)
 
-# They take longest, a minute each. Begun late, they would be all that runs at the end.
-_LONGEST = ("test_a_short_matrix_loses", "test_the_demo_succeeds")
+# They take longest, up to a minute each. Begun late, they would be all that runs at the end.
+_LONGEST = (
+    *("test_a_short_matrix_loses", "test_the_demo_succeeds"),
+    *("test_a_days_work_goes", "test_the_commands_of_the_page"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

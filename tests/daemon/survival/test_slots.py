@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.harness import DaemonHome
+from tests.daemon.harness import DaemonHome, simjob
 from tests.daemon.survival.test_saving import (
     at_work,
     begin,
@@ -87,7 +87,7 @@ def test_one_that_never_saves_runs_on(home: DaemonHome) -> None:
 
 def test_a_daemon_killed_between_the_save_and_the_stop_goes_on(home: DaemonHome) -> None:
     first = begin(home, "signal", "--saves", "20")
-    second = home.submit("--", "radrm-simjob", "--seconds", "5000")
+    second = home.submit("--", *simjob(1, 0.3, 5000))
     wait_until(lambda: "saving at" in log_of(home, first).read_text(), "the request to reach it")
     home.kill()
     wait_until(saved_file(home, first).exists, "the save, which no daemon hears of")
