@@ -85,6 +85,7 @@ def test_the_example_package_decides_in_the_simulator_and_in_a_daemon(home: Daem
     assert found["mean_wait_s"] > 0, "four jobs are all that two GPUs may have"
 
     home.settings = ["order=due-first", "policy=pack-active"]
+    home.scale = 1.0  # what is measured of the jobs stays what they declare
     home.start()
     demand = ("--gpu-memory=1G", "--smact=0.5")
     jobs = [home.submit(*demand, "--", *simjob(1, 0.5, 9999)) for _ in range(4)]

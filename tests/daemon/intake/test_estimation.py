@@ -24,7 +24,7 @@ Trainable params: 33,562,624
 Non-trainable params: 0
 ----------------------------------------------------------------
 """
-SIMJOB = "#!/bin/bash\n{options}\nexec radrm-simjob --gpu-memory {mib} --seconds 60 --ramp 1\n"
+SIMJOB = "#!/bin/bash\n{options}\nexec radrm-simjob --gpu-memory {mib} --seconds 120 --ramp 1\n"
 TRACER = "#!{python}\nimport json, os, sys, time\nout = int(sys.argv[2].split('=')[1])\n{text}\n"
 
 
@@ -50,7 +50,8 @@ def test_a_job_with_a_summary_is_estimated_by_the_best_that_can(daemon: DaemonHo
     assert before["source"] == "summary" and before["upper_mib"] >= before["memory_mib"]
     job = daemon.wait_state(daemon.submit("a.rad"), "RUNNING", "COMPLETED")
     assert (job["estimate_source"], job["estimate_mib"]) == ("summary", int(before["memory_mib"]))
-    assert job["reserved_mib"] >= job["estimate_mib"]
+    if job["state"] == "RUNNING":
+        assert job["reserved_mib"] >= job["estimate_mib"]
 
 
 def test_what_ran_before_is_known_the_next_time(daemon: DaemonHome) -> None:
@@ -68,7 +69,7 @@ def test_what_ran_before_is_known_the_next_time(daemon: DaemonHome) -> None:
         [told[f"duration_{key}"] for key in ("source", "s", "upper_s")],
         [second[f"estimate_duration_{key}"] for key in ("source", "s", "upper_s")],
     ):
-        assert source == "history" and 55 < duration_s <= upper_s
+        assert source == "history" and 115 < duration_s <= upper_s
     simjob(daemon, "c.rad", mib=3001)
     assert daemon.job(daemon.submit("c.rad"))["estimate_mib"] is None, "it is another command"
     simjob(daemon, "d.rad", "#RAD --name=a", mib=3002)
@@ -142,8 +143,8 @@ def test_waiting_elements_learn_from_those_that_have_ended(daemon: DaemonHome) -
         lambda: daemon.job(last)["estimate_duration_source"] == "history", "a prediction of it"
     )
     waiting = daemon.job(last)
-    # A minute, and what the busy machine takes for each start: a second is 100 of its clock.
-    assert waiting["state"] == "PENDING" and waiting["estimate_duration_s"] > 55
+    # Two minutes, and what the busy machine takes for each start: a second is 100 of its clock.
+    assert waiting["state"] == "PENDING" and waiting["estimate_duration_s"] > 115
     assert waiting["estimate_mib"] is None, "its memory stays what it was"
 
 
