@@ -174,7 +174,7 @@ def test_a_job_that_forks_all_the_time_is_gathered_whole(
 ) -> None:
     """Each process forks its successor and ends."""
     code = "import os, time\nopen('ready', 'w')\nif os.fork():\n    time.sleep(1000)\n"
-    code += "while True:\n    if os.fork(): os._exit(0)\n    time.sleep(0.002)"
+    code += "while True:\n    if os.fork(): os._exit(0)\n    time.sleep(0.03)"
     daemon = launch(host, controllers, *python(code))
     host.ready()
     daemon.set_shares(SERIAL, 1.0, None)

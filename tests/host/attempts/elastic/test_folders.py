@@ -15,6 +15,7 @@ import pytest
 
 from radrm.host.attempts.elastic import acting, names
 from radrm.host.attempts.elastic.folders import Done, ElasticFolders, Step, act
+from tests.standins.mounted import mounted, requires_mounts
 from tests.waiting import wait_until
 
 USER = 12345
@@ -106,6 +107,16 @@ def test_what_a_user_may_put_there_is_told_and_never_followed(folders: ElasticFo
 def test_a_folder_that_is_gone_or_closed_is_an_answer(folders: ElasticFolders) -> None:
     gone = act(folders.of(7), [("read", "a"), ("clear",)])
     assert gone == [{"error": "No such file or directory"}] * 2
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_what_its_user_mounts_over_it_is_not_entered(folders: ElasticFolders, silent: bool) -> None:
+    """Its owner would be whoever the user's file system says."""
+    requires_mounts()
+    folder = made(folders)
+    with mounted(folder, silent):
+        found = act(str(folder), [("read", "a"), ("clear",)])
+    assert found == [{"error": "a file system is mounted there"}] * 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
