@@ -19,7 +19,7 @@ from tests.documents import errors_of
 from tests.paths import REPOSITORY
 from tests.waiting import wait_until
 
-BY_STEPS = ("--seconds", "60", "--step-pattern", r"([\d.]+)/\d+ s ")
+BY_STEPS = ("--seconds", "120", "--step-pattern", r"([\d.]+)/\d+ s ")
 """What does not hang on how fast processes start."""
 
 
@@ -55,7 +55,7 @@ def test_the_model_of_sharing_shows(tmp_path: Path) -> None:
     rounds = {(r["mode"], r["copies"]): r for r in document["rounds"]}
     assert document["gpu"]["index"] == 1
     assert rounds["timeslice", 2]["throughput"] < 0.85 < rounds["mps", 2]["throughput"]
-    # A real second a round: on a busy machine the first readings still show it idle.
+    # Two real seconds a round: on a busy machine the first readings still show it idle.
     assert rounds["timeslice", 1]["smact"] > 0.3
     assert rounds["mps", 2]["memory_mib"] == 2 * rounds["mps", 1]["memory_mib"] == 12288
     assert all(r["power_w"] > 58 for r in rounds.values())
