@@ -65,14 +65,24 @@ def _wrong(codes: Mapping[int, int | None], jobs: int) -> int:
 
 
 def measure(
-    cluster: Cluster, jobs: int = 1000, seed: int = 1, most_pause_s: float = MOST_PAUSE_S
+    cluster: Cluster,
+    jobs: int = 1000,
+    seed: int = 1,
+    most_pause_s: float = MOST_PAUSE_S,
+    most_ends: int | None = None,
 ) -> list[Row]:
     """Run them all on a cluster whose daemons are its own to end."""
-    return run(cluster, jobs, random.Random(seed), most_pause_s).rows(jobs)
+    return run(cluster, jobs, random.Random(seed), most_pause_s, most_ends).rows(jobs)
 
 
-def run(cluster: Cluster, jobs: int, drawn: random.Random, most_pause_s: float) -> Ended:
-    """Submit an array, and end daemons until the array has ended."""
+def run(
+    cluster: Cluster,
+    jobs: int,
+    drawn: random.Random,
+    most_pause_s: float,
+    most_ends: int | None = None,
+) -> Ended:
+    """Submit an array, and end daemons until the array has ended, at most so many times."""
     starts = cluster.work / "starts"
     element = 'echo "$SLURM_JOB_ID $SLURM_ARRAY_TASK_ID"'
     text = through_radrm(
@@ -85,6 +95,8 @@ def run(cluster: Cluster, jobs: int, drawn: random.Random, most_pause_s: float) 
     while not _all_ended(cluster, array):
         assert time.monotonic() < begun + PATIENCE_S + jobs, cluster.query("squeue")
         time.sleep(drawn.uniform(0.0, most_pause_s))
+        if killed.total() == most_ends:
+            continue
         victim = drawn.choice((*cluster.nodes, "slurmctld"))
         _end(cluster, victim, drawn.uniform(0.0, MOST_AWAY_S))
         killed["slurmctld" if victim == "slurmctld" else "radrm daemon"] += 1
