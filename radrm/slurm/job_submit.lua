@@ -59,7 +59,7 @@ local function is_alone(job)
    return job.shared ~= nil and job.shared ~= 1 and job.shared < 65534
 end
 
-local MIB = { [""] = 1, M = 1, G = 1024, T = 1048576 }
+local MIB = { [""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576 }
 local SECONDS = { s = 1, m = 60, h = 3600, d = 86400 }
 
 local function seconds_of(text)
@@ -89,11 +89,12 @@ local function declared(script)
    local mib, gpus, time_s
    for line in string.gmatch(script, "[^\n]+") do
       if string.match(line, "^#RAD%s") then
-         local size, unit = string.match(line, "%s%-%-gpu%-memory[=%s](%d+%.?%d*)([MGT]?)")
+         local size, unit =
+            string.match(line, "%s%-%-gpu%-memory[=%s][\"']?(%d+%.?%d*)([kmgtKMGT]?)")
          if size ~= nil then
-            mib = tonumber(size) * MIB[unit]
+            mib = math.ceil(tonumber(size) * MIB[string.lower(unit)])
          end
-         gpus = tonumber(string.match(line, "%s%-%-gpus[=%s](%d+)")) or gpus
+         gpus = tonumber(string.match(line, "%s%-%-gpus[=%s][\"']?(%d+)")) or gpus
          local time = string.match(line, "%s%-%-time[=%s][\"']?([%w:.-]+)")
          time_s = time ~= nil and seconds_of(time) or time_s
       elseif not string.match(line, "^%s*#") and string.match(line, "%S") then
