@@ -14,11 +14,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from radrm.client.connection import Client, every_job
-from radrm.errors import DeviceError, Unreachable
+from radrm.errors import DeviceError, Refused, Unreachable
 from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for
@@ -173,12 +174,18 @@ class DaemonHome:
         return path
 
     def submit(self, *words: str) -> int:
-        """Submit one job; its id."""
+        """Submit one job; its id, once the daemon has taken it in."""
         done = self.radrm("submit", "--json", *words)
         assert done.returncode == 0, done.stderr
         (result,) = json.loads(done.stdout)
-        number: int = result["id"]
-        return number
+
+        def taken_in() -> int | None:
+            with suppress(Refused):
+                number: int = self.job(result["ticket"])["id"]
+                return number
+            return None
+
+        return result["id"] or wait_until(taken_in, f"{result['ticket']} to be taken in")
 
     def job(self, job: int | str) -> dict[str, Any]:
         (document,) = self.ask("status", jobs=[str(job)])

@@ -187,9 +187,10 @@ def test_an_old_log_of_the_same_name_does_not_count(guest: DaemonHome) -> None:
 def test_exclusive_policy_and_priorities(home: DaemonHome) -> None:
     home.gpus, home.settings = "sim:1xA100-40GB", ["policy=exclusive"]
     home.start()
-    first = home.submit(*simjob("1G", 0.1, 200))
+    first = home.submit(*simjob("1G", 0.1, 99_999))
     low = home.submit("--", "true")
     high = home.submit("--priority=5", "--", "true")
+    assert home.radrm("cancel", str(first)).returncode == 0
     ends = [home.wait_end(job) for job in (first, low, high)]
     assert ends[2]["started_at"] < ends[1]["started_at"]
     assert ends[0]["collocation"] == "exclusive"

@@ -197,18 +197,19 @@ def write_exit(folder: str, lock: int, end: Fields) -> bool:
         time.sleep(0.2)
 
 
-def read_record(folder: str, name: str, most: int = MOST_READ) -> tuple[Fields | None, str | None]:
+def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:
     """The record, or None and, unless it is simply not there, the reason why not.
 
-    No link is followed and no writer waited for. More than `most` bytes are not read.
+    No link is followed and no writer waited for. More than `MOST_READ` bytes are not read.
     """
-    return read_opened(lambda: os.open(os.path.join(folder, name), READING), name, most)
+    return read_opened(lambda: os.open(os.path.join(folder, name), READING), name, MOST_READ)
 
 
 def read_opened(
-    opened: Callable[[], int], name: str, most: int = MOST_READ
+    opened: Callable[[], int], name: str, most: int
 ) -> tuple[Fields | None, str | None]:
-    """As `read_record`, from the descriptor that a function returns; it may raise `OSError`."""
+    """As `read_record`, from the descriptor that a function returns; it may raise `OSError`.
+    More than `most` bytes are not read."""
     try:
         with open(opened(), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.radrun.shards.farm import Farm, Task
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAMS = Path(__file__).parent / "programs"
 LOCKSTEP, SERVERS = PROGRAMS / "lockstep.py", PROGRAMS / "servers.py"
@@ -48,7 +48,7 @@ def asking(batch: int = 32, samples: int = 1000, epochs: int = 2, **more: Any) -
 
 
 def output(farm: Farm, task: Task) -> Any:
-    out, errors = farm.workers[task].communicate(timeout=60)
+    out, errors = farm.workers[task].communicate(timeout=3 * PATIENCE_S)
     assert farm.workers[task].returncode == 0, errors
     return json.loads(out)
 
