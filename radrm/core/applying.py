@@ -273,7 +273,10 @@ def action_failed(
             if stops and pending.kind is ActionKind.RESIZE:
                 _stop_uncertain(state, job, attempt, reason)
                 continue
-            if pending.kind is ActionKind.CHECKPOINT:  # it has not been asked
+            # It has not been asked; but an earlier daemon may have done so, and then a job that is
+            # just leaving for that is asked again in vain.
+            own = pending.asked.boot_s >= state.listens_s
+            if pending.kind is ActionKind.CHECKPOINT and own:
                 attempt = state.put_attempt(replace(attempt, checkpoint_asked=pending.before))
             _undo(state, job, attempt, pending.kind, reason)
             lasting = pending.kind is ActionKind.SHARES and not passing

@@ -126,7 +126,7 @@ class State:
         """Grows with every change of a job's record, not with readings and reports of progress."""
         self.next_serial = 1
         self.listens_s = float("-inf")
-        """Boot time since when jobs' reports are heard; minus infinity: since their start."""
+        """Boot time since when this scheduler hears reports and acts; minus infinity: always."""
         self.last_id = 0
         """The highest id in any job's `place`: a requeued job goes behind it."""
         self.step = Step(Instant(0.0, 0.0))

@@ -236,6 +236,23 @@ def test_an_earlier_request_still_counts() -> None:
     assert end(world, job, OK).state is JobState.LAUNCHING
 
 
+@pytest.mark.parametrize(
+    "proposal", [TakeCheckpointNow(job_id=1), Migrate(job_id=1, placement=on("GPU-1"))]
+)
+def test_what_an_earlier_daemon_may_have_asked_for_still_counts(proposal: Proposal) -> None:
+    """It has asked, and was killed. The job leaves, so nobody hears the next daemon ask."""
+    world, job = saving(EXIT)
+    ask(world, proposal)
+    first = world.now
+    world.pass_time(1.0)
+    world.restart()
+    (asked,) = [a for a in world.actions if isinstance(a, act.TakeCheckpoint)][-1:]
+    world.step(ev.ActionFailed(at=world.now, action=asked, reason="nobody handles TERM"))
+    attempt = world.live(1)
+    assert attempt is not None and attempt.checkpoint_asked == first
+    assert end(world, job, OK).state is JobState.LAUNCHING
+
+
 def test_the_time_of_a_save_is_measured() -> None:
     world, job = saving(SIGNAL)
     ask(world)

@@ -21,8 +21,8 @@ from tests.waiting import wait_until
 LONG_S = 5000
 
 
-def started(folder: Path, patience_s: int) -> DaemonHome:
-    found = DaemonHome(folder, scale=50.0)
+def started(folder: Path, patience_s: int, scale: float) -> DaemonHome:
+    found = DaemonHome(folder, scale=scale)
     found.settings += [f"checkpoint.patience_s={patience_s}"]
     found.start()
     return found
@@ -30,7 +30,8 @@ def started(folder: Path, patience_s: int) -> DaemonHome:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
-    found = started(tmp_path, patience_s=60)
+    # A migration waits for a minute of this clock until the next daemon has read its target.
+    found = started(tmp_path, patience_s=60, scale=20.0)
     yield found
     found.close()
 
@@ -38,7 +39,7 @@ def home(tmp_path: Path) -> Iterator[DaemonHome]:
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[DaemonHome]:
     """One that gives up what does not answer in time."""
-    found = started(tmp_path, patience_s=2)
+    found = started(tmp_path, patience_s=2, scale=50.0)
     yield found
     found.close()
 
