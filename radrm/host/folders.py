@@ -1,10 +1,10 @@
-"""Look at the names in a folder, and into nothing that is mounted over one of them.
+"""Use the names in a folder, but no file system that is mounted over one of them.
 
-Theory of operation. Every user may mount a file system (FUSE) over what is his own, also over a
-file of his in a folder of ours. It can refuse even root, and it can keep whoever looks into it
-waiting for ever. So a name is opened as a path alone (`O_PATH`), which asks no file system. The
-descriptor tells its mount. Only what lies on the mount of its folder is used, by this descriptor:
-something may be mounted over the name meanwhile.
+Theory of operation. A user can mount a file system (FUSE) over each file and folder of their own,
+also in a folder of radrm. Such a file system can deny access even to root, and can block a reader
+for ever. So a name is opened with `O_PATH` first, which sends no request to the file system, and
+`/proc/self/fdinfo` tells the mount of the descriptor. A name on another mount than its folder is
+not used. All others are used through the descriptor, because a mount can follow at any time.
 """
 
 from __future__ import annotations
@@ -13,19 +13,15 @@ import errno
 import os
 import stat
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _OF_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_INFO = 4096
 
 
 class OpenFolder:
-    """An open folder. Its methods raise `OSError`: EXDEV for what is mounted over a name.
+    """An open folder. Its methods raise `OSError`, with EXDEV for a name that has a mount over it.
 
-    The folder itself may be a mount; `path` may be a link to it with `links`.
+    The folder itself may be a mount. With `links`, `path` may be a symbolic link to it.
     """
 
     def __init__(self, path: str, links: bool = False) -> None:
@@ -41,7 +37,7 @@ class OpenFolder:
 
     @property
     def path(self) -> str:
-        """A path to the open folder itself. What is mounted over names in it is not known."""
+        """A path to the open folder. Names below this path are not checked for mounts."""
         return f"/proc/self/fd/{self.fd}"
 
     def below(self, name: str) -> OpenFolder:
@@ -87,7 +83,7 @@ class OpenFolder:
         try:
             if _mount_of(looked) != self._mount:
                 raise OSError(errno.EXDEV, "a file system is mounted there", name)
-        except BaseException:
+        except OSError:
             os.close(looked)
             raise
         return looked
@@ -98,12 +94,7 @@ class OpenFolder:
     def __enter__(self) -> OpenFolder:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -377,7 +377,7 @@ class Launcher:
 
     def _clear(self, serial: int) -> None:
         """Remove an ended attempt's folder with what the step's user has left in it."""
-        handover.clear(self.folder(serial))
+        handover.clear_rest(self.folder(serial))
         with contextlib.suppress(OSError):  # the next daemon tries again
             handover.remove(self.folder(serial))
             attempts.remove_folder(self._attempts, str(serial))

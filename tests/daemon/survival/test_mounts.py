@@ -1,4 +1,4 @@
-"""Users may mount file systems over what is theirs in radrm's folders: that stops nobody else."""
+"""File systems that a user mounts in radrm's folders do not affect other users."""
 
 from __future__ import annotations
 

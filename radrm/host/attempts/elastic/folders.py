@@ -122,12 +122,7 @@ class ElasticFolders:
         return []
 
     def _remove(self, folder: str) -> None:
-        found: dict[str, Any] = {}
-        for _ in range(_MOST_CLEARS):
-            answers = act(folder, [("clear",)])
-            found = answers[0] if answers else {"error": "it could not be looked into"}
-            if not found.get("left"):
-                break
+        found = clear(folder)
         crossed("radrun's folder cleared")
         try:
             os.rmdir(folder)
@@ -137,6 +132,17 @@ class ElasticFolders:
         except OSError as error:
             why = found.get("error") or error.strerror
             log.warning("%s is left: %s; the next daemon tries again", folder, plain(str(why)))
+
+
+def clear(folder: str) -> dict[str, Any]:
+    """Remove what is in a folder, as its owner. Returns the last answer of `acting.py`."""
+    found: dict[str, Any] = {}
+    for _ in range(_MOST_CLEARS):
+        answers = act(folder, [("clear",)])
+        found = answers[0] if answers else {"error": "it could not be looked into"}
+        if not found.get("left"):
+            break
+    return found
 
 
 def act(folder: str, steps: Sequence[Step]) -> Done | None:

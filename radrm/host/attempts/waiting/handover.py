@@ -8,7 +8,7 @@ import os
 import signal
 
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts.elastic.folders import act
+from radrm.host.attempts.elastic.folders import clear
 from radrm.host.crossings import crossed
 from radrm.host.folders import OpenFolder
 from radrm.host.storage.files import fsync_folder
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 WAKE = signal.SIGRTMAX
 """Tells a step that there is news: nothing else sends this signal, and the step blocks it."""
-
-_MOST_CLEARS = 5
 
 
 def make(folder: str, record: Fields) -> None:
@@ -72,10 +70,7 @@ def remove(folder: str) -> None:
         os.rmdir(attempts.STEP, dir_fd=above.fd)
 
 
-def clear(folder: str) -> None:
-    """Remove what its user has put into the step's folder, as that user. It takes some seconds at
-    most, so a thread does it. What is left then stays."""
-    for _ in range(_MOST_CLEARS):
-        answers = act(os.path.join(folder, attempts.STEP), [("clear",)])
-        if not answers or not answers[0].get("left"):
-            break
+def clear_rest(folder: str) -> None:
+    """Remove what its user has put into the step's folder, as that user. That takes some seconds
+    at most, so a thread does it. What is left then stays."""
+    clear(os.path.join(folder, attempts.STEP))

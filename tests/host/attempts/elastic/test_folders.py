@@ -111,7 +111,7 @@ def test_a_folder_that_is_gone_or_closed_is_an_answer(folders: ElasticFolders) -
 
 @pytest.mark.parametrize("silent", [True, False])
 def test_what_its_user_mounts_over_it_is_not_entered(folders: ElasticFolders, silent: bool) -> None:
-    """Its owner would be whoever the user's file system says."""
+    """A FUSE file system can report any owner."""
     requires_mounts()
     folder = made(folders)
     with mounted(folder, silent):

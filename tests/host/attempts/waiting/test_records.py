@@ -190,7 +190,7 @@ def test_nobody_waits_for_what_its_user_mounts_over_it(
             evidence.stand_down()
         with pytest.raises(OSError):
             handover.remove(str(folder.parent))
-        handover.clear(str(folder.parent))
+        handover.clear_rest(str(folder.parent))
     for name in (attempts.EXIT, attempts.OVER):
         (folder / name).touch()
         with mounted(folder / name, silent):
@@ -207,7 +207,7 @@ def test_what_its_user_leaves_there_is_removed(folder: Path) -> None:
     (folder / "below" / "big").write_text("x")
     with pytest.raises(OSError):
         handover.remove(str(folder.parent))
-    handover.clear(str(folder.parent))
+    handover.clear_rest(str(folder.parent))
     handover.remove(str(folder.parent))
     assert not folder.exists()
 
