@@ -48,8 +48,10 @@ from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.lifecycle.timing.begin import at_begin
+from radrm.core.lifecycle.timing.clock import follow_clock
 from radrm.core.lifecycle.timing.limits import at_limit
 from radrm.core.lifecycle.timing.silence import heard, silent
+from radrm.core.lifecycle.timing.wanted import is_wanted
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
@@ -112,7 +114,9 @@ class Scheduler:
     def step(self, event: ev.Event) -> Decision:
         """Handle one event and return the decision that follows from it."""
         with self._limit:
-            return self._step(event)
+            decision = self._step(event)
+        self.state.timers.tidy(partial(is_wanted, self.state))
+        return decision
 
     def _step(self, event: ev.Event) -> Decision:
         self._snapshots.before_change()
@@ -126,8 +130,8 @@ class Scheduler:
             # A job past its limit may have ended before it; the host has not reported that yet.
             self._adoption.defer(event)
             return self.state.finish()
-        users = self.state.for_users
-        for wish in course.update(self.state) if users.every or users.seen is not None else ():
+        follow_clock(self.state)
+        for wish in course.update(self.state):
             applying.request(self.state, wish, "a reservation")
         woken = self._act_on_timers()
         self._end_planned()
@@ -153,10 +157,8 @@ class Scheduler:
     def _act_on(self, timer: timers.Timer) -> bool:
         """Act on a due timer. Returns True if all planners must be called because of it."""
         state, what = self.state, timer.what
-        if what == timers.ALL_PLANNERS:
-            return True
-        if what == timers.RESERVATION_OVER:
-            return True  # `end_planned` removes it before the planners are called
+        if what in (timers.ALL_PLANNERS, timers.RESERVATION_OVER):
+            return True  # `end_planned` removes a reservation before the planners are called
         if what == timers.CLOSING:
             return course.sort_again(state, timer)
         if what == timers.RULES_AGAIN:

@@ -67,11 +67,12 @@ from radrm.core.records.placement import (
     ReservationKey,
     Share,
 )
-from radrm.core.records.time import Instant
+from radrm.core.records.time import CLOCK_SET_S, Instant
 from radrm.core.records.use import RecentUses, Use, UserUse
 from radrm.core.records.user_reservations import UserReservation
 
 __all__ = [
+    "CLOCK_SET_S",
     "DECLARED",
     "LOCAL_NODE",
     "MEASURED",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CLOCK_SET_S = 1.0
+"""If the two clocks differ by so much more than before, the date has been set, or has run away."""
+
 
 @dataclass(frozen=True, slots=True)
 class Instant:
@@ -36,5 +39,5 @@ class Instant:
         passed_s = self.boot_s - earlier.boot_s
         if self.boot is None or earlier.boot is None:
             off_s = abs(passed_s - (self.wall_s - earlier.wall_s))
-            return passed_s if off_s <= 1.0 + 0.001 * abs(passed_s) else None
+            return passed_s if off_s <= CLOCK_SET_S + 0.001 * abs(passed_s) else None
         return passed_s if self.boot == earlier.boot else None

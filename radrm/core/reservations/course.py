@@ -8,7 +8,7 @@ from functools import partial
 
 from radrm.core.events import ReserveRequested, UnreserveRequested
 from radrm.core.proposals import Preempt
-from radrm.core.records import Job, UserReservation
+from radrm.core.records import CLOCK_SET_S, Job, UserReservation
 from radrm.core.reservations.barred import classify
 from radrm.core.reservations.making import refuse
 from radrm.core.state.reserved.of_users import Seen
@@ -18,8 +18,6 @@ from radrm.core.units import show_seconds
 
 _KEPT_S = 86_400.0
 """So long after its end, in time since boot, a reservation is kept: the clock may be wrong."""
-_CLOCK_SET_S = 1.0
-"""If date and time since boot differ by so much more than before, the clock has been set."""
 
 
 # ------------------------------------------------------------------ events
@@ -56,12 +54,10 @@ def update(state: State) -> list[Preempt]:
     # One that is over may count again if the clock is set back.
     open_yet = tuple(each for each in mine.every.values() if now.wall_s < each.end_s)
     active = tuple(each for each in open_yet if each.start_s <= now.wall_s)
-    ahead_s, begun = now.wall_s - now.boot_s, active
+    begun = active
     if mine.seen is not None:
         begun = tuple(each for each in active if each not in mine.seen.active)
-        if abs(ahead_s - mine.seen.ahead_s) <= _CLOCK_SET_S:
-            ahead_s = mine.seen.ahead_s
-    seen = Seen(open_yet, active, ahead_s) if mine.every else None
+    seen = Seen(open_yet, active, state.ahead_s) if mine.every else None
     if seen != mine.seen:
         mine.seen = seen
         for ledger in state.ledgers.values():
@@ -134,7 +130,7 @@ def _wake_for_next(state: State) -> None:
     next_s, set_s = min(moments, default=None), mine.wake_s
     if next_s is None:
         mine.wake_s = None
-    elif set_s is None or set_s <= now.boot_s or abs(set_s - next_s) > _CLOCK_SET_S:
+    elif set_s is None or set_s <= now.boot_s or abs(set_s - next_s) > CLOCK_SET_S:
         state.wake(Timer(next_s, RESERVATION_OVER))
         mine.wake_s = next_s
 

@@ -56,7 +56,7 @@ from radrm.core.state.queue.ranked import Ranks
 from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.reserved.of_planners import Planned
 from radrm.core.state.reserved.of_users import UserReservations
-from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Timer, Timers
+from radrm.core.state.timers import RULES_AGAIN, Timer, Timers
 from radrm.core.state.use import Uses
 from radrm.core.state.users import Users
 from radrm.core.state.window import SmactWindow, Window
@@ -130,7 +130,9 @@ class State:
         self.last_id = 0
         """The highest id in any job's `place`: a requeued job goes behind it."""
         self.step = Step(Instant(0.0, 0.0))
-        self.timers = Timers(self._is_wanted)
+        self.timers = Timers()
+        self.ahead_s: float | None = None
+        """The date minus the time since boot, when the date was last set. None before any step."""
         self._followers = Followers()
         self._touched: dict[int, int] = {}
 
@@ -382,17 +384,6 @@ class State:
     def wake(self, timer: Timer) -> None:
         """Have `step` called at a timer's time."""
         self.timers.add(timer)
-
-    def _is_wanted(self, timer: Timer) -> bool:
-        """Return whether a timer's job has deadlines, or the timer is not about a job."""
-        if timer.what == RESERVATION_OVER:
-            return timer.boot_s in (self.planned.wake_s, self.for_users.wake_s)
-        job = self.jobs.get(timer.job_id)
-        if timer.what == ORDER_KEY:
-            return self.queue.is_wanted(timer)
-        waits = job is not None and (job.pause is not None or job.estimating or job.awaits_begin)
-        closes = self.for_users.closing.get(timer.job_id) == timer.boot_s
-        return not timer.job_id or timer.job_id in self.attempts or waits or closes
 
     def running(self) -> Iterable[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""

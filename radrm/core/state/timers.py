@@ -1,14 +1,16 @@
 """When `step` must be called again, and why.
 
-A timer is not cancelled when its reason goes away. A due timer only causes a check, which may
-find nothing to do. Timers are not stored: a restart makes them again from the records
-(`core/adoption.py`).
+Theory of operation. A timer is not cancelled when its reason goes away: a due timer only causes a
+check, which may find nothing to do. Unneeded timers are removed at the end of a step, when all
+records of that step are saved (`Timers.tidy`). Never earlier: while a step runs, a timer may be
+set before the record that needs it. Timers are not stored: a restart makes them again from the
+records (`core/adoption.py`).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 TIME_LIMIT = "time limit"
@@ -47,7 +49,6 @@ _MOST_AT_ONCE = 1000
 """At most this many timers are due in one step. The others are due in the next one, at once."""
 
 _FEW = 256
-"""Up to this many timers, unneeded ones are not removed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,21 +62,25 @@ class Timer:
 
 
 class Timers:
-    """The timers, earliest first. `is_wanted` returns whether a timer is still needed."""
+    """The timers, earliest first. Up to `few` of them, unneeded ones are not removed."""
 
-    def __init__(self, is_wanted: Callable[[Timer], bool]) -> None:
+    def __init__(self, few: int = _FEW) -> None:
         self._heap: list[Timer] = []
-        self._is_wanted = is_wanted
-        self._most = _FEW
+        self._few = self._most = few
 
     def add(self, timer: Timer) -> None:
         """Add a timer."""
         heapq.heappush(self._heap, timer)
+
+    def tidy(self, is_wanted: Callable[[Timer], bool]) -> None:
+        """Remove the timers that are not needed any more, if there are many; between steps only.
+
+        The timers of ended attempts would stay until they are due, perhaps for days.
+        """
         if len(self._heap) > self._most:
-            # The timers of ended attempts would stay until they are due, perhaps for days.
-            kept = {timer for timer in self._heap if self._is_wanted(timer)}
+            kept = {timer for timer in self._heap if is_wanted(timer)}
             self._heap = sorted(kept)
-            self._most = 2 * len(kept) + _FEW
+            self._most = 2 * len(kept) + self._few
 
     def take_due(self, now_s: float) -> list[Timer]:
         """Remove and return the first due timers, earliest first."""
@@ -95,3 +100,6 @@ class Timers:
 
     def __len__(self) -> int:
         return len(self._heap)
+
+    def __iter__(self) -> Iterator[Timer]:
+        return iter(self._heap)

@@ -21,6 +21,7 @@ from radrm.core.records import (
 from radrm.core.rules import Order, Planner, Policy
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Condition, JobState, Quantity
+from tests.contract.lives.awaited import all_that_waits_has_an_end
 from tests.contract.lives.restarts import (
     a_restart_would_change_nothing,
     lost_figures_change_nothing_else,
@@ -347,6 +348,7 @@ class Life:
                 due.append(attempt.started.boot_s + job.spec.time_limit_s)
             assert all(wake_at is not None and wake_at <= moment for moment in due)
         assert state.launch_error is None or wake_at is not None
+        all_that_waits_has_an_end(self.world)
 
     # ------------------------------------------------------------- the end
 

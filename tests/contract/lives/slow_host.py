@@ -24,6 +24,10 @@ class Host(World):
     patient = False
     """A TERM is not obeyed at once."""
 
+    def decide(self, event: ev.Event) -> Decision:
+        self.scheduler.state.timers._most = 0  # unneeded timers go at once, as where there are many
+        return super().decide(event)
+
     def _save(self, decision: Decision) -> None:
         super()._save(decision)
         for record in decision.changed:

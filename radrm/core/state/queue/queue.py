@@ -133,7 +133,11 @@ class JobQueue:
 
     def is_wanted(self, timer: Timer) -> bool:
         """Return whether a timer tells when a key changes. Old ones stay when that is put off."""
-        return self._changes_s.get(timer.job_id) == timer.boot_s
+        return self.changes_s(timer.job_id) == timer.boot_s
+
+    def changes_s(self, job_id: int) -> float | None:
+        """Return the boot-time second at which a waiting job's key changes; None if it does not."""
+        return self._changes_s.get(job_id)
 
     def set_timers(self) -> None:
         """Set the timers of all keys, after a restart."""

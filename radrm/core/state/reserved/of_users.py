@@ -11,11 +11,11 @@ from radrm.core.records import UserReservation
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the waiting jobs were last sorted by: the reservations that are not over, those that
-    count now, and by how many seconds the date is ahead of the time since boot."""
+    count now, and by how many seconds the date was ahead of the time since boot."""
 
     open: tuple[UserReservation, ...]
     active: tuple[UserReservation, ...]
-    ahead_s: float
+    ahead_s: float | None
 
 
 class UserReservations:
