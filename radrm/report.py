@@ -146,7 +146,9 @@ class Reporter:
             record.setdefault("work_done", min(1.0, record["step"] / record["total"]))
         if self._folder is not None:
             try:
-                _write_durably(self._folder, {**record, "at": time.time()})
+                _write_durably(
+                    self._folder, {**record, "at": time.clock_gettime(time.CLOCK_REALTIME)}
+                )
             except OSError as error:
                 where = os.path.join(self._folder, "saved.json")
                 self._warn("saved", f"cannot write {where}: {error.strerror}")

@@ -47,11 +47,9 @@ from radrm.core.lifecycle.others.dependencies import is_open, settle
 from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
-from radrm.core.lifecycle.timing.begin import at_begin
-from radrm.core.lifecycle.timing.clock import follow_clock
+from radrm.core.lifecycle.timing.begin import at_begin, follow_clock
 from radrm.core.lifecycle.timing.limits import at_limit
 from radrm.core.lifecycle.timing.silence import heard, silent
-from radrm.core.lifecycle.timing.wanted import is_wanted
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
@@ -114,9 +112,7 @@ class Scheduler:
     def step(self, event: ev.Event) -> Decision:
         """Handle one event and return the decision that follows from it."""
         with self._limit:
-            decision = self._step(event)
-        self.state.timers.tidy(partial(is_wanted, self.state))
-        return decision
+            return self._step(event)
 
     def _step(self, event: ev.Event) -> Decision:
         self._snapshots.before_change()
@@ -131,7 +127,8 @@ class Scheduler:
             self._adoption.defer(event)
             return self.state.finish()
         follow_clock(self.state)
-        for wish in course.update(self.state):
+        users = self.state.for_users
+        for wish in course.update(self.state) if users.every or users.seen is not None else ():
             applying.request(self.state, wish, "a reservation")
         woken = self._act_on_timers()
         self._end_planned()

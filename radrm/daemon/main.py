@@ -85,6 +85,7 @@ from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.storage.retention.refused import RefusedFiles
 from radrm.host.storage.retention.sweep import EVERY_S, Retention
 from radrm.host.storage.spool import has_envelope
+from radrm.host.wall import stand_in_for_time
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
@@ -334,6 +335,7 @@ def _has_terminal() -> bool:
 
 def set_up_logging() -> None:
     """One line per event on standard error, which a service manager keeps."""
+    stand_in_for_time()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

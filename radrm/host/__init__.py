@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     crossings   names for the moments at which a kill must be survived
+    wall        the date, of whatever year
     clock       both clocks, scaled for simulated GPUs
     transient   which failures the server causes and may pass
     arenas      how many heaps the threads of the daemon have

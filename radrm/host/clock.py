@@ -12,6 +12,7 @@ from pathlib import Path
 
 from radrm.core.records import Instant
 from radrm.deadlines.costs import Zone
+from radrm.host.wall import wall_s
 
 _YEAR_S, _DAY_S = 366 * 86_400, 86_400
 _YEARS = 10
@@ -34,7 +35,7 @@ class Clock:
             raise ValueError(f"a clock cannot run at {scale} times real time")
         self.scale = scale
         self.anchor_boot_s = _boot_s() if anchor_boot_s is None else anchor_boot_s
-        self.anchor_wall_s = time.time() if anchor_wall_s is None else anchor_wall_s
+        self.anchor_wall_s = wall_s() if anchor_wall_s is None else anchor_wall_s
         self._boot_id = boot_id()
         self._boot = _short(self._boot_id)
         if scale != 1.0:
@@ -50,7 +51,7 @@ class Clock:
         clock depends on its anchors only.
         """
         if self.scale == 1.0:
-            return Instant(boot_s, time.time() - (_boot_s() - boot_s), self._boot)
+            return Instant(boot_s, wall_s() - (_boot_s() - boot_s), self._boot)
         passed_s = (boot_s - self.anchor_boot_s) * self.scale
         return Instant(self.anchor_boot_s + passed_s, self.anchor_wall_s + passed_s, self._boot)
 
@@ -91,7 +92,7 @@ def _boot_s() -> float:
 
 def site_zone() -> Zone:
     """The offsets of this machine's local time, from a year ago until `_YEARS` from now."""
-    first = int(time.time()) - _YEAR_S
+    first = int(wall_s()) - _YEAR_S
     starts, offsets = [float(first)], [_offset_s(first)]
     for day_s in range(first, first + (_YEARS + 1) * _YEAR_S, _DAY_S):
         if _offset_s(day_s + _DAY_S) != offsets[-1]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from radrm.client.words.reasons import amount, expected_start, sentences, shows_
 from radrm.client.words.tables import glob_of, words_of
 from radrm.core.units import show_mib
 from radrm.errors import RadrmError, Unreachable, UsageError, plain
+from radrm.host.wall import wall_s
 from radrm.pages.charts import Limit, Series, curves, sizes
 from radrm.web.asking import KEEP_S, Asking
 from radrm.web.commands import offered
@@ -88,13 +88,13 @@ class Views:
     async def gpus(self) -> list[Document]:
         """Ask for the GPUs, and note the memory of their jobs."""
         devices: list[Document] = await self._asking.ask("gpus")
-        self._curves.add(devices, time.time())
+        self._curves.add(devices, wall_s())
         return devices
 
     async def overview(self, query: Query) -> dict[str, Any]:
         """GPUs and the queue."""
         words = words_of(query.filter, query.all)
-        empty = {"jobs": [], "total": 0, "counts": {}, "devices": {}, "now": time.time()}
+        empty = {"jobs": [], "total": 0, "counts": {}, "devices": {}, "now": wall_s()}
         found: dict[str, Any] = {"trouble": "", "devices": [], "page": empty}
         try:
             found["devices"] = await self.gpus()

@@ -11,7 +11,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
@@ -20,6 +19,7 @@ from radrm.cli.remote.ssh import send, ssh_words
 from radrm.client.amounts import clock
 from radrm.client.text import warn
 from radrm.errors import Refused, UsageError, plain
+from radrm.host.wall import wall_s
 from radrm.jobfile.command_line import HOSTS
 from radrm.jobfile.values import shown
 
@@ -131,7 +131,7 @@ def submit_on(words: Sequence[str]) -> int:
             if start_s == 0
             else "at an unknown time"
             if start_s == inf
-            else clock(start_s, time.time())
+            else clock(start_s, wall_s())
         )
         print(f"radrm: {host}: it is expected to start {when}", file=sys.stderr, flush=True)
         codes.append(send(host, job))

@@ -11,6 +11,7 @@ from radrm.client.text import label
 from radrm.client.words.jobs import age_s, params_text, state_of_open, where, why
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
+from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
     A due time, where some job has one; the host, where the jobs have one. `index`: the GPUs'
     indices. `now`: as for `advance`.
     """
-    dues = [due_text(job, time.time() if now is None else now) for job in jobs]
+    dues = [due_text(job, wall_s() if now is None else now) for job in jobs]
     due, hosts = any(dues), any("host" in job for job in jobs)
     params = any(job.get("params") for job in jobs)
     table = Rows(

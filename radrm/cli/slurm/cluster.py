@@ -13,6 +13,7 @@ from radrm.client.tail import Tail
 from radrm.client.text import print_json, warn
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, UsageError, plain
+from radrm.host.wall import wall_s
 from radrm.slurm import accounts
 from radrm.slurm import jobs as of_slurm
 from radrm.slurm.settings import cluster_config
@@ -122,7 +123,7 @@ def show_report(by: str, times: Callable[[float], tuple[float, float]], as_json:
     if by not in accounts.BY:
         raise UsageError(f"--by: {by[:40]!r} is none of {', '.join(accounts.BY)}")
     config = cluster_config(os.environ).slurm
-    begin_s, end_s = times(time.time())
+    begin_s, end_s = times(wall_s())
     runs, source = accounts.ended_runs(config, begin_s, end_s)
     rows = accounts.sums(runs, by)
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +15,7 @@ from radrm.errors import RadrmError, Refused, UsageError, plain
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.submission import envelope_of, load
 from radrm.host.storage.tickets import is_ticket
+from radrm.host.wall import wall_s
 from radrm.jobfile.command_line import STDIN, SubmitRequest
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.slurm.pilot.shared import Row, Shared, shared_root
@@ -215,7 +215,7 @@ def show_list(every: bool, as_json: bool) -> None:
         table = Rows(tuple(map(Column, ("PILOT", "STATE", "NODE", "GPUS", "LEFT", "HOME"))))
         for each in pilots:
             until_s = each["until"]
-            left = "-" if until_s is None else show_seconds(max(0.0, until_s - time.time()))
+            left = "-" if until_s is None else show_seconds(max(0.0, until_s - wall_s()))
             cells = each["pilot"], each["state"], each["node"] or "-", str(each["gpus"] or "-")
             table.add(*map(plain, cells), left, plain(each["home"] or "-"))
         show(table)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 from radrm.client.amounts import clock, number, starts_in
 from radrm.client.states import FINAL, WAITING
 from radrm.client.words.sizes import size_text
 from radrm.core.units import show_seconds
 from radrm.errors import plain
+from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def why(job: Document, short: bool = False, now: float | None = None) -> str:
     elif short and job["state"] in WAITING and job.get("after"):
         reason = f"after {', '.join(str(other['job']) for other in job['after'])}"
     if job.get("begin_at") is not None and not job.get("held"):
-        then = clock(job["begin_at"], time.time() if now is None else now)
+        then = clock(job["begin_at"], wall_s() if now is None else now)
         reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
     elif job.get("warnings") and short:
         reason = warned(job["warnings"][0], now, True)
@@ -49,7 +48,7 @@ def warned(warning: Document, now: float | None, short: bool = False) -> str:
     said = warning["kind"] if short else warning["text"]
     if not warning["does"] or warning["does_at"] is None:
         return plain(said)
-    then = clock(warning["does_at"], time.time() if now is None else now)
+    then = clock(warning["does_at"], wall_s() if now is None else now)
     return plain(f"{said}{': ' if short else '; '}{warning['does']} at {then}")
 
 

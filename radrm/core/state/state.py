@@ -28,6 +28,7 @@ from dataclasses import replace
 from radrm.core.actions import Action
 from radrm.core.decision import Decision, Record, Step
 from radrm.core.records import (
+    CLOCK_SET_S,
     Attempt,
     Device,
     DeviceStatus,
@@ -56,7 +57,16 @@ from radrm.core.state.queue.ranked import Ranks
 from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.reserved.of_planners import Planned
 from radrm.core.state.reserved.of_users import UserReservations
-from radrm.core.state.timers import RULES_AGAIN, Timer, Timers
+from radrm.core.state.timers import (
+    BEGIN,
+    CLOSING,
+    ORDER_KEY,
+    PAUSE_OVER,
+    RESERVATION_OVER,
+    RULES_AGAIN,
+    Timer,
+    Timers,
+)
 from radrm.core.state.use import Uses
 from radrm.core.state.users import Users
 from radrm.core.state.window import SmactWindow, Window
@@ -151,6 +161,7 @@ class State:
                 self._forget(self.jobs.pop(job_id))
         for boot_s in self.isolation.take_retry_times():
             self.wake(Timer(boot_s, RULES_AGAIN))
+        self.timers.tidy(self._is_wanted)
         return self.step.decision(self.timers.next_s, self.isolation.take_log_lines())
 
     def _forget(self, job: Job) -> None:
@@ -384,6 +395,28 @@ class State:
     def wake(self, timer: Timer) -> None:
         """Have `step` called at a timer's time."""
         self.timers.add(timer)
+
+    def _is_wanted(self, timer: Timer) -> bool:
+        """Return whether a record still asks for a timer. Valid at the end of a step only."""
+        what, boot_s, job = timer.what, timer.boot_s, self.jobs.get(timer.job_id)
+        if what == RESERVATION_OVER:
+            return boot_s in (self.planned.wake_s, self.for_users.wake_s)
+        if what == ORDER_KEY:
+            return self.queue.is_wanted(timer)
+        if what == CLOSING:
+            return self.for_users.closing.get(timer.job_id) == boot_s
+        if timer.serial:
+            return self.live_attempt(timer.job_id, timer.serial) is not None
+        if what == PAUSE_OVER:
+            return job is not None and job.pause is not None and boot_s <= job.pause.until_boot_s
+        if what == BEGIN:
+            return job is not None and job.awaits_begin and self._is_moment(job, boot_s)
+        return not timer.job_id or (job is not None and job.estimating)
+
+    def _is_moment(self, job: Job, boot_s: float) -> bool:
+        """Return whether a job may begin by this time. Edits leave timers of later moments."""
+        begin_s, ahead_s = job.spec.begin_s, self.ahead_s
+        return begin_s is None or ahead_s is None or boot_s <= begin_s - ahead_s + 2 * CLOCK_SET_S
 
     def running(self) -> Iterable[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""

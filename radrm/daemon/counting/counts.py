@@ -18,6 +18,7 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.words import JobState, Outcome
 from radrm.daemon.counting.histogram import Histogram
 from radrm.daemon.serving.turns import Pace, Work
+from radrm.host.wall import wall_s
 
 WAIT_BOUNDS_S = (
     *(1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0),
@@ -36,7 +37,7 @@ class Counts:
 
     def __init__(self, tick: Callable[[], float] = time.perf_counter) -> None:
         self.tick = tick
-        self.since = time.time()
+        self.since = wall_s()
         """When this daemon started, in seconds since the epoch."""
         self.decision_s = Histogram(DECISION_BOUNDS_S)
         self.wait_s = Histogram(WAIT_BOUNDS_S)

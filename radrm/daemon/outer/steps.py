@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
@@ -34,6 +33,7 @@ from radrm.host.processes.identity import Identity, alive, open_pidfd
 from radrm.host.slurm.membership import is_in_job
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import Envelope
+from radrm.host.wall import wall_s
 
 _MOST_ASKED = 64
 """Steps about which Slurm is asked at a time."""
@@ -148,7 +148,7 @@ class Steps:
                 raise Refused(f"the step of {outer.label} ended before its job was taken in")
             raise OSError(errno.EAGAIN, f"the step of {outer.label} has not been vouched for")
         if outer.end_s is not None:  # simulated GPUs have a clock that runs faster
-            left_s = outer.end_s - time.time()
+            left_s = outer.end_s - wall_s()
             end_s = self._clock.now().wall_s + left_s * self._clock.scale
             outer = OuterJob(**{**fields, "end_s": end_s})
         return outer

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,7 @@ from radrm.experiments.simulations.runs import (
 from radrm.experiments.simulations.variants import Variant
 from radrm.host.storage.history import read_past
 from radrm.host.storage.paths import client_paths
+from radrm.host.wall import wall_s
 from radrm.interference.refit import Refit
 from radrm.simulator.metrics import Change, over_seeds, range_of_gain
 from radrm.simulator.traces.alone import Past
@@ -60,7 +60,7 @@ def past_jobs(store: str | None, since: str) -> list[Past]:
     except ValueError as error:
         raise UsageError(f"--since: {error}") from None
     path = store or _database()
-    found = [Past(job, made) for job, made in read_past(path, time.time() - span_s)]
+    found = [Past(job, made) for job, made in read_past(path, wall_s() - span_s)]
     if not found:
         raise BadFile(f"the store {path} holds no job of the last {since}; try a longer --since")
     return found
@@ -124,7 +124,7 @@ def drawn_past(
 ) -> tuple[Replayed, list[tuple[TraceJob, ...]]]:
     """The past, and the jobs that fit the GPUs: as most likely, then so many draws. Raises
     `BadFile` if no job is left."""
-    known = replayed(past, time.time(), draws)
+    known = replayed(past, wall_s(), draws)
     if not known.jobs:
         why = ", ".join(f"{count} {reason}" for reason, count in known.left_out.items())
         raise BadFile(f"none of {len(past)} jobs can be replayed: {why}")
@@ -134,7 +134,7 @@ def drawn_past(
 
 def past_refit(past: Sequence[Past]) -> Refit:
     """What the past's readings of shared GPUs say of the interference model."""
-    return refitted(past, time.time())
+    return refitted(past, wall_s())
 
 
 def replay_past(

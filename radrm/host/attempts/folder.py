@@ -30,6 +30,7 @@ import time
 from radrm.host.crossings import crossed
 from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.storage.files import open_folder, write_all, write_durably
+from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def now() -> Fields:
     return {
         "boot_id": boot_id(),
         "boot_s": time.clock_gettime(time.CLOCK_BOOTTIME),
-        "wall_s": time.time(),
+        "wall_s": wall_s(),
     }
 
 

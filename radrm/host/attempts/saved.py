@@ -19,7 +19,6 @@ import json
 import os
 import stat
 import sys
-import time
 
 if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
@@ -28,6 +27,7 @@ if not __package__:
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts.tails import read_as_user
 from radrm.host.storage.files import write_all
+from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _newest_s(folder: int, left: list[int], deeper: bool = True) -> float:
 
     `left`: how many names are looked at.
     """
-    newest_s, latest_s = 0.0, time.time() + _MOST_AHEAD_S
+    newest_s, latest_s = 0.0, wall_s() + _MOST_AHEAD_S
     with os.scandir(folder) as entries:
         for entry in entries:
             left[0] -= 1

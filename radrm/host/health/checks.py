@@ -23,6 +23,7 @@ from radrm.host.health.versions import versions
 from radrm.host.isolation import isolation
 from radrm.host.processes import cgroups
 from radrm.host.storage.paths import Paths, client_paths, paths_for
+from radrm.host.wall import wall_s
 
 FindErrors = Callable[[str, str], list[str]]
 """A function that returns the errors of a configuration's text, one line each, for its source."""
@@ -49,7 +50,7 @@ def all_checks(environ: Mapping[str, str], uid: int, find_errors: FindErrors) ->
         looked.append(examined(asked))
         return daemon(asked)
 
-    before = time.time(), _boot_s()
+    before = wall_s(), _boot_s()
     yield Check("daemon", look_for_daemon, _DAEMON_LIMIT_S)
     paths, about = looked[0] if looked else (candidates[0], None)
     yield from _checks_of(paths, about, environ, uid, before, find_errors)
@@ -257,9 +258,9 @@ def _clock(database: str, before: tuple[float, float]) -> Finding:
         newest_s = os.stat(database).st_mtime
     except OSError:
         newest_s = None
-    wall_s, boot_s = time.time(), _boot_s()
-    jumped_s = (wall_s - before[0]) - (boot_s - before[1])
-    return software.clock(wall_s, boot_s, time.monotonic(), newest_s, jumped_s)
+    date_s, boot_s = wall_s(), _boot_s()
+    jumped_s = (date_s - before[0]) - (boot_s - before[1])
+    return software.clock(date_s, boot_s, time.monotonic(), newest_s, jumped_s)
 
 
 def _boot_s() -> float:

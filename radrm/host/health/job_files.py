@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from itertools import islice
 
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.storage.paths import Paths
+from radrm.host.wall import wall_s
 from radrm.host.watched.names import REASON, REFUSED, SUFFIX, claimed, is_job_file
 
 _NAME = "job files"
@@ -36,7 +36,7 @@ def job_files(paths: Paths, system: bool, uid: int, now_s: float | None = None) 
         words = f"{len(reasons)} refused in {refused}, the last: {last[: -len(REASON)]}: "
         step = f"correct the files and put them into {folder} again; remove those in refused"
         return warn(_NAME, words + _first_line(f"{refused}/{last}"), step)
-    now_s = time.time() if now_s is None else now_s
+    now_s = wall_s() if now_s is None else now_s
     waiting = [name for name in _names(folder) if is_job_file(name) or claimed(name)]
     late = [name for name in waiting if _age_s(f"{folder}/{name}", now_s) > _LONG_S]
     if late:

@@ -13,7 +13,6 @@ import errno
 import heapq
 import logging
 import os
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from radrm.host.storage.spool import (
     which_file,
 )
 from radrm.host.storage.tickets import new_ticket
+from radrm.host.wall import wall_s
 
 log = logging.getLogger("radrm")
 
@@ -231,7 +231,7 @@ class Arrivals:
         kind = kind_of(name)
         if kind is ENVELOPE:
             self._add(folder, name, counts=True)
-        elif kind is DRAFT and is_draft(folder, name, time.time() - DRAFT_AGE_S):
+        elif kind is DRAFT and is_draft(folder, name, wall_s() - DRAFT_AGE_S):
             log.info("the spool's draft %r is removed: the submit that wrote it was killed", name)
             with _while_there():
                 os.unlink(name, dir_fd=folder.fd)

@@ -13,6 +13,7 @@ from radrm.errors import BadFile, plain
 from radrm.host.storage.sources import MAX_SCRIPT, sources_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.tickets import new_ticket
+from radrm.host.wall import LAST_S, wall_s
 from radrm.jobfile.command_line import STDIN
 from radrm.jobfile.options import MOMENTS, RawOptions
 from radrm.jobfile.radfile import MAX_BYTES, JobFile
@@ -40,16 +41,12 @@ def here(now_s: float | None = None) -> Here:
     """Return this process's zone, with the time `now_s` (None: that of the system's clock)."""
     from radrm.jobfile.moments import Here  # few submissions name moments
 
-    return Here(time.time() if now_s is None else now_s, local_offset_s)
-
-
-_LAST_S = 253_402_000_000.0
-"""In the year 9999."""
+    return Here(wall_s() if now_s is None else now_s, local_offset_s)
 
 
 def local_offset_s(wall_s: float) -> float:
     """Return the seconds by which local time (`TZ`) is ahead of UTC at an epoch second."""
-    return float(time.localtime(min(max(0.0, wall_s), _LAST_S)).tm_gmtoff)
+    return float(time.localtime(min(max(0.0, wall_s), LAST_S)).tm_gmtoff)
 
 
 def envelope_of(
@@ -80,7 +77,7 @@ def envelope_of(
         cwd=cwd,
         umask=umask,
         environment=dict(os.environ if environment is None else environment),
-        submitted_s=time.time(),
+        submitted_s=wall_s(),
         summary=_summary(job_file),
         sources=_sources(job_file, cwd),
         table=job_file.table,

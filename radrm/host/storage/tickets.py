@@ -8,7 +8,8 @@ the files of one `radrm submit` keep their order in the queue.
 from __future__ import annotations
 
 import os
-import time
+
+from radrm.host.wall import wall_s
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _LETTERS = frozenset(_ALPHABET)
@@ -20,7 +21,7 @@ _last = 0
 
 def new_ticket() -> str:
     global _last
-    number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
+    number = int(wall_s() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
     if number >> 80 <= _last >> 80:
         number = _last + 1
     _last = number

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Mapping
 
 from radrm.host.gpus.readings import open_gpus
+from radrm.host.wall import wall_s
 from radrm.slurm.outer import moment, shown, this_job
 from radrm.slurm.pilot.gpus import given
 from radrm.slurm.pilot.running import Pilot
@@ -51,7 +51,7 @@ def main(simulated: str | None, idle_s: float | None) -> int:
     shared.make_pilot(job.id)
     home = make_home(job.id, f"{shared.of(job.id)}/checkpoints")
     server = Server(home, words)
-    until_s = until_of(end_s, time.time())
+    until_s = until_of(end_s, wall_s())
     return Pilot(shared, job.id, job.node, server, until_s, idle_s, own_ids).run()
 
 

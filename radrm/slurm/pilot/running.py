@@ -31,6 +31,7 @@ from radrm.client.submitting import needs_of
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError, Refused, Unreachable, plain
 from radrm.host.storage.spool import Envelope
+from radrm.host.wall import wall_s
 from radrm.slurm.pilot.remains import job_file_of, may_run_again, rest_of
 from radrm.slurm.pilot.server import Server
 from radrm.slurm.pilot.shared import MOST_KEPT, Row, Shared, take_over
@@ -92,7 +93,7 @@ class Pilot:
         """Why tickets are left to other pilots."""
         self._busy_s = time.monotonic()
         self._took_over_s = float("-inf")
-        self._began = time.time()
+        self._began = wall_s()
         self._written: dict[str, Any] = {}
 
     # ------------------------------------------------------------- its life
@@ -120,7 +121,7 @@ class Pilot:
     def _how_long(self) -> str:
         if self._until_s is None:
             return "until it is cancelled"
-        return f"for {show_seconds(max(0.0, self._until_s - time.time()))}"
+        return f"for {show_seconds(max(0.0, self._until_s - wall_s()))}"
 
     def _serve(self) -> str:
         """Serve; return why it ends."""
@@ -139,7 +140,7 @@ class Pilot:
                 say(str(error))
             except OSError as error:
                 say(f"the shared folder {self._shared.root}: {error.strerror}")
-            if self._until_s is not None and time.time() >= self._until_s and not self._live():
+            if self._until_s is not None and wall_s() >= self._until_s and not self._live():
                 return "its time is over"
             if self._idle_s is not None and self.is_idle:
                 return f"it had no job for {show_seconds(self._idle_s)}"
@@ -159,9 +160,9 @@ class Pilot:
         """Do what is to be done once. Raises `RadrmError` and `OSError`."""
         self._look()
         self._cancel_asked()
-        self._settle(time.time())
+        self._settle(wall_s())
         self._take_over()
-        self._claim(time.time())
+        self._claim(wall_s())
         self._hand_over()
         self._note(None)
 
@@ -331,7 +332,7 @@ class Pilot:
         ran = {row["id"] for row in self._live()}
         self._server.stop()
         try:
-            self._server.start(time.time() - 1.0)  # so it starts nothing
+            self._server.start(wall_s() - 1.0)  # so it starts nothing
             self._end_running(ran)
         except RadrmError as error:
             say(f"the last state of its jobs is unknown: {error}")
@@ -339,7 +340,7 @@ class Pilot:
         try:
             for ticket in take_over(self._shared, [self._id], self._rest):
                 say(f"{ticket} waits for another pilot")
-            self._note(time.time())
+            self._note(wall_s())
         except OSError as error:
             say(f"the shared folder {self._shared.root}: {error.strerror}")
         self._server.remove()

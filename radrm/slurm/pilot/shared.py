@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -29,6 +28,7 @@ from radrm.host.folders import OpenFolder
 from radrm.host.storage.files import fsync_folder, write_durably
 from radrm.host.storage.spool import ENVELOPE, SUFFIX, Envelope, kind_of, read_envelope_file
 from radrm.host.storage.tickets import is_ticket
+from radrm.host.wall import wall_s
 
 MOST_NAMES = 10_000
 MOST_KEPT = 1000
@@ -89,7 +89,7 @@ class Shared:
         """Remove the folder of a pilot that ended a week ago. What its jobs have saved, stays."""
         folder = self.of(pilot)
         try:
-            old = os.stat(f"{folder}/{_STATE}").st_mtime < time.time() - _KEPT_S
+            old = os.stat(f"{folder}/{_STATE}").st_mtime < wall_s() - _KEPT_S
         except FileNotFoundError:
             return
         if not old or self.claimed(pilot):

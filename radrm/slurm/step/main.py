@@ -39,6 +39,7 @@ from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.slurm.programs import run as run_slurm
 from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.wall import wall_s
 from radrm.slurm import comment
 from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
@@ -86,7 +87,7 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     )
     job_file, envelope = make_envelope(job, file, arguments)
     limit_s = job_file.options.time_s
-    left_s = None if job.end_s is None else job.end_s - time.time()
+    left_s = None if job.end_s is None else job.end_s - wall_s()
     if limit_s is not None and left_s is not None and limit_s > left_s:
         raise Refused(
             f"the job's time limit is {show_seconds(limit_s)}, and Slurm job {job.named} ends in "

@@ -291,7 +291,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         one = past(n, 60 * n, attempt(n, 60 * n + 5, 60 * n + 400 + n, usage))
         made.save([decided(one.job, *one.attempts)], [Submission(1, 1, envelope(f"T{n}"))])
     made.close()
-    monkeypatch.setattr("time.time", lambda: BEGIN + 86400)
+    monkeypatch.setattr("radrm.experiments.simulations.past.wall_s", lambda: BEGIN + 86400)
     return made.path
 
 

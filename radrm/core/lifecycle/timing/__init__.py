@@ -5,6 +5,4 @@ The files, in the order in which they may import one another:
     warnings  what the user of a running job is warned of
     silence   a job whose log and progress stand still
     begin     a job that does not start before a moment
-    clock     the date is set while jobs wait for one
-    wanted    which timers are still needed
 """

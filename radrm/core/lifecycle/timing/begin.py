@@ -2,7 +2,8 @@
 
 Theory of operation. The moment is a date, so the wall clock decides. Until then the job is outside
 the queue (`Job.awaits_begin`), blocks nobody and keeps its order key. A timer, which counts time
-since boot, only asks for a look: a clock that was set back meanwhile sets another one.
+since boot, only asks for a look: a clock that was set back meanwhile sets another one. Each step
+compares the two clocks (`follow_clock`), for a clock that was set forward.
 
 What a restart sees: the flag in the job's record. `wake_for_begin` sets the timer again.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from radrm.core.records import Instant, Job
+from radrm.core.records import CLOCK_SET_S, Instant, Job
 from radrm.core.state.state import State
-from radrm.core.state.timers import BEGIN, Timer
+from radrm.core.state.timers import ALL_PLANNERS, BEGIN, Timer
 
 
 def begins_in_s(job: Job, now: Instant) -> float:
@@ -45,3 +46,19 @@ def at_begin(state: State, job: Job) -> bool:
         return False
     state.put_job(now)
     return True
+
+
+def follow_clock(state: State) -> None:
+    """Look at all dates again if the date has been set, or has run away, since the last look.
+
+    Reservations for users look for themselves (`reservations/course.py`).
+    """
+    now, before_s = state.step.now, state.ahead_s
+    ahead_s = now.wall_s - now.boot_s
+    if before_s is not None and abs(ahead_s - before_s) <= CLOCK_SET_S:
+        return
+    state.ahead_s = ahead_s
+    if before_s is not None:
+        for job in [each for each in state.jobs.values() if each.awaits_begin]:
+            at_begin(state, job)
+        state.wake(Timer(now.boot_s, ALL_PLANNERS))

@@ -15,7 +15,7 @@ DAY_S = 86400.0
 
 def ticket_of(wall_s: float, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as patched:
-        patched.setattr("time.time", lambda: wall_s)
+        patched.setattr("radrm.host.storage.tickets.wall_s", lambda: wall_s)
         patched.setattr("radrm.host.storage.tickets._last", 0)
         return new_ticket()
 
