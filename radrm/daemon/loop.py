@@ -40,7 +40,7 @@ from radrm.daemon.reload.changes import Change
 from radrm.daemon.reload.reloading import Reloading
 from radrm.daemon.serving.in_line import InLine
 from radrm.daemon.serving.server import Request
-from radrm.daemon.serving.turns import Turns
+from radrm.daemon.serving.turns import MOST_EVENTS, Turns
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.wakeups import Wakeups
@@ -376,18 +376,20 @@ class Loop:
             self.parts.unmanaged.look(news, self.scheduler.snapshot)
 
     def _take_plan(self, found: Planned) -> None:
-        now = self.clock.now()
-        self.process([ready(found.action, found.version, found.thought, now)])
+        self.process([ready(found.action, found.version, found.thought, self.clock.now())])
 
     def _take_estimates(self, found: Estimated) -> None:
         now, answer = self.clock.now(), found.answer
-        for note in answer.notes:
-            log.warning("job %d is estimated without an answer of %s", found.job_ids[0], note)
+        job_ids, others = found.job_ids[:MOST_EVENTS], found.job_ids[MOST_EVENTS:]
+        for note in () if found.goes_on else answer.notes:
+            log.warning("job %d is estimated without an answer of %s", job_ids[0], note)
         self.process(
             ev.EstimateReady(at=now, job_id=i, estimates=answer.estimates, notes=answer.notes)
-            for i in found.job_ids
+            for i in job_ids
         )
-        self.parts.probing.look(self, found.job_ids, answer.estimates)
+        if others:  # of a long array: they come in later rounds
+            self.post(Estimated(others, answer, goes_on=True))
+        self.parts.probing.look(self, job_ids, answer.estimates)
 
     def _notice_arrivals(self) -> bool:
         """Note the new files that the kernel reports in the spool. True if there are any."""
