@@ -118,7 +118,7 @@ class Loop:
         self._wakeups = Wakeups()
         self._monitor = parts.monitor(self.post)
         self.steps, self.launcher = parts.steps, parts.launcher
-        self._scan = Scan(
+        self.intake = Scan(
             self, parts.arrivals, parts.estimation, users=parts.users, steps=parts.steps
         )
         self._stops = Stops(parts.launcher, parts.site.mps, self.post)
@@ -256,9 +256,9 @@ class Loop:
 
         One look has a limited time; the next looks take in the rest.
         """
-        self._scan.notice(names)
+        self.intake.notice(names)
         if not self.unsaved:
-            due_s = self._scan.run(first)
+            due_s = self.intake.run(first)
             self._rescan_at = self.clock.now().boot_s + due_s * self.clock.scale
             if due_s == 0.0:
                 self.scan_again()
@@ -355,7 +355,7 @@ class Loop:
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
         self.parts.refused.work()
         if not self.unsaved:
-            self._emptied = self._emptied or self._scan.empty
+            self._emptied = self._emptied or self.intake.empty
             self.parts.retention.work(now, self._emptied)
             self.outbox.work()
 
@@ -370,13 +370,11 @@ class Loop:
         elif isinstance(news, Estimated):
             self._take_estimates(news)
         elif isinstance(news, Planned):
-            self._take_plan(news)
+            thought = news.action, news.version, news.thought
+            self.process([ready(*thought, self.clock.now())])
         else:
             self.process([news])
             self.parts.unmanaged.look(news, self.scheduler.snapshot)
-
-    def _take_plan(self, found: Planned) -> None:
-        self.process([ready(found.action, found.version, found.thought, self.clock.now())])
 
     def _take_estimates(self, found: Estimated) -> None:
         now, answer = self.clock.now(), found.answer
@@ -395,6 +393,6 @@ class Loop:
         """Note the new files that the kernel reports in the spool. True if there are any."""
         names, dropped = self._wakeups.arrived()
         if dropped:
-            self._scan.list_soon()
-        self._scan.notice(names)
+            self.intake.list_soon()
+        self.intake.notice(names)
         return bool(names) or dropped

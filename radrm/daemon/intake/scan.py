@@ -15,24 +15,20 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Protocol
 
 from radrm.config import NOBODY, UserLimits
 from radrm.core import events as ev
-from radrm.core.scheduler import Scheduler
 from radrm.daemon.intake import adoption
 from radrm.daemon.intake.admission import Admission
-from radrm.daemon.intake.batch import Batch, Knows, refused_batch, take_in
+from radrm.daemon.intake.batch import Batch, Knows, Taker, refused_batch, take_in
 from radrm.daemon.intake.envelopes import group_of
 from radrm.daemon.intake.pause import MACHINE, Pause, in_short
 from radrm.daemon.outer.steps import Steps
 from radrm.daemon.views.references import References, Target
 from radrm.errors import StoreError
-from radrm.host.clock import Clock
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.database import DamagedRow
 from radrm.host.storage.spool import SUFFIX, Arrival, Envelope
-from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.radfile import JobFile
@@ -52,24 +48,6 @@ RELIST_S = 60.0
 """Seconds between two lists of the spool: notices may be lost (network file systems, overflow)."""
 RESTS_S = 1.0
 """Pause until the next look, while users rest (`admission`)."""
-
-
-class Taker(Protocol):
-    """What intake calls on the loop."""
-
-    clock: Clock
-    scheduler: Scheduler
-    store: Store
-
-    @property
-    def broken(self) -> bool: ...
-
-    @property
-    def unsaved(self) -> bool: ...
-
-    def process(
-        self, events: Iterable[ev.Event], submissions: Iterable[Submission] = ()
-    ) -> None: ...
 
 
 class _Held:
@@ -108,8 +86,8 @@ class Scan:
         self._has_followers = self._has_saved = False
         self._error = Pause()
         """After an error of the spool or the store: all envelopes wait."""
-        self._filling: dict[str, int] = {}
-        """Arrays that lack elements: the array's id, by file."""
+        self._filling: dict[str, tuple[int, int]] = {}
+        """Arrays that lack elements: the array's id and its user, by file."""
         self._later: list[tuple[str, int]] = []
         """Envelopes that the next look reads again, with their users."""
         self._held = _Held()
@@ -129,6 +107,14 @@ class Scan:
         """True while no envelope waits that was found so far, after at least one listing."""
         waits = self._paused or self._later or self._filling or self._arrivals.turns
         return not waits and not self._arrivals.listing and self._list_at_s > float("-inf")
+
+    def fills(self, uid: int | None) -> bool:
+        """Return whether the next looks take in more elements of an array of a user; None: of any
+        user."""
+        return not self._loop.unsaved and any(
+            name not in self._paused and uid in (None, of) and not self._admission.rests(of)
+            for name, (_, of) in self._filling.items()
+        )
 
     def list_soon(self) -> None:
         """Have the next look list the whole folder."""
@@ -304,7 +290,7 @@ class Scan:
         if made >= batch.size:
             self._finish(arrival)
         else:
-            self._filling[arrival.name] = first_id
+            self._filling[arrival.name] = first_id, arrival.uid
             self._later.append((arrival.name, arrival.uid))
 
     def _room(self, uid: int, batch: Batch, made: int) -> int:
@@ -353,7 +339,8 @@ class Scan:
         if self._loop.unsaved:
             raise _NotYet
         number = word.partition("_")[0]
-        if number.isascii() and number.isdigit() and int(number) in self._filling.values():
+        filling = {array_id for array_id, _ in self._filling.values()}
+        if number.isascii() and number.isdigit() and int(number) in filling:
             raise _NotYet  # the array lacks elements
         return References(self._loop.scheduler, self._loop.store).target(word)
 
