@@ -21,6 +21,7 @@ from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
 from radrm.core.constraints.offers import Answers, Holder, Offer, Offers
+from radrm.core.constraints.placement import refuse_start
 from radrm.core.constraints.turns import turns
 from radrm.core.records import (
     Attempt,
@@ -105,22 +106,37 @@ class View:
         return tuple(found)
 
     def head(self, gpuless: bool = False) -> Job | None:
-        """Return the first job of the line for GPUs, or of the line for jobs without."""
-        lines = self._state.waiting
-        job_id = (lines.gpuless if gpuless else lines.gpu).head()
+        """Return the first job of the line for GPUs, or of the line for jobs without.
+
+        Of jobs without a GPU only those count that have a place (`core.gpuless_at_once`): the
+        others wait for the end of a job, and nothing that a planner does helps them.
+        """
+        job_id = self._state.queue.gpuless.head() if gpuless else self._state.waiting.gpu.head()
         return None if job_id is None else self._state.jobs[job_id]
 
     @property
     def any_waiting(self) -> bool:
-        """True if a job is in one of the lines."""
-        lines = self._state.waiting
-        return bool(lines.gpu) or bool(lines.gpuless)
+        """True if one of the lines has a head."""
+        return self.head() is not None or self.head(gpuless=True) is not None
 
     def waiting(self, gpuless: bool = False) -> Iterator[Job]:
-        """Yield the jobs of one line, in the order of service."""
-        lines = self._state.waiting
-        for job_id in lines.gpuless if gpuless else lines.gpu:
+        """Yield the jobs of one line, in the order of service; see `head`."""
+        line = self._state.queue.gpuless.line() if gpuless else iter(self._state.waiting.gpu)
+        for job_id in line:
             yield self._state.jobs[job_id]
+
+    @property
+    def launches_paused(self) -> bool:
+        """True while no job can start, because the server could not start one."""
+        return self._state.launch_error is not None
+
+    def refuse_start(self, job: Job) -> Refusal | None:
+        """Return why a waiting job could start on no device now; None if one may take it.
+
+        It costs the same for any number of devices, so ask this before any of them.
+        """
+        nowhere = refuse_start(self._state, job) if job.state.waiting else None
+        return nowhere or self.refuse_on_nodes(job)
 
     def by_due(self) -> ByDue:
         """Return which jobs of the line for GPUs have a due time, and the line of all others.

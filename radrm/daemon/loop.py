@@ -40,7 +40,7 @@ from radrm.daemon.reload.changes import Change
 from radrm.daemon.reload.reloading import Reloading
 from radrm.daemon.serving.in_line import InLine
 from radrm.daemon.serving.server import Request
-from radrm.daemon.serving.turns import Turns
+from radrm.daemon.serving.turns import MOST_EVENTS, Turns
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.wakeups import Wakeups
@@ -118,7 +118,7 @@ class Loop:
         self._wakeups = Wakeups()
         self._monitor = parts.monitor(self.post)
         self.steps, self.launcher = parts.steps, parts.launcher
-        self._scan = Scan(
+        self.intake = Scan(
             self, parts.arrivals, parts.estimation, users=parts.users, steps=parts.steps
         )
         self._stops = Stops(parts.launcher, parts.site.mps, self.post)
@@ -256,9 +256,9 @@ class Loop:
 
         One look has a limited time; the next looks take in the rest.
         """
-        self._scan.notice(names)
+        self.intake.notice(names)
         if not self.unsaved:
-            due_s = self._scan.run(first)
+            due_s = self.intake.run(first)
             self._rescan_at = self.clock.now().boot_s + due_s * self.clock.scale
             if due_s == 0.0:
                 self.scan_again()
@@ -355,7 +355,7 @@ class Loop:
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
         self.parts.refused.work()
         if not self.unsaved:
-            self._emptied = self._emptied or self._scan.empty
+            self._emptied = self._emptied or self.intake.empty
             self.parts.retention.work(now, self._emptied)
             self.outbox.work()
 
@@ -370,29 +370,29 @@ class Loop:
         elif isinstance(news, Estimated):
             self._take_estimates(news)
         elif isinstance(news, Planned):
-            self._take_plan(news)
+            thought = news.action, news.version, news.thought
+            self.process([ready(*thought, self.clock.now())])
         else:
             self.process([news])
             self.parts.unmanaged.look(news, self.scheduler.snapshot)
 
-    def _take_plan(self, found: Planned) -> None:
-        now = self.clock.now()
-        self.process([ready(found.action, found.version, found.thought, now)])
-
     def _take_estimates(self, found: Estimated) -> None:
         now, answer = self.clock.now(), found.answer
-        for note in answer.notes:
-            log.warning("job %d is estimated without an answer of %s", found.job_ids[0], note)
+        job_ids, others = found.job_ids[:MOST_EVENTS], found.job_ids[MOST_EVENTS:]
+        for note in () if found.goes_on else answer.notes:
+            log.warning("job %d is estimated without an answer of %s", job_ids[0], note)
         self.process(
             ev.EstimateReady(at=now, job_id=i, estimates=answer.estimates, notes=answer.notes)
-            for i in found.job_ids
+            for i in job_ids
         )
-        self.parts.probing.look(self, found.job_ids, answer.estimates)
+        if others:  # of a long array: they come in later rounds
+            self.post(Estimated(others, answer, goes_on=True))
+        self.parts.probing.look(self, job_ids, answer.estimates)
 
     def _notice_arrivals(self) -> bool:
         """Note the new files that the kernel reports in the spool. True if there are any."""
         names, dropped = self._wakeups.arrived()
         if dropped:
-            self._scan.list_soon()
-        self._scan.notice(names)
+            self.intake.list_soon()
+        self.intake.notice(names)
         return bool(names) or dropped

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 
 from radrm.core.records import Estimate, Job
 from radrm.core.words import Quantity
-from radrm.daemon.intake.batch import take_in
+from radrm.daemon.intake.batch import Taker, take_in
 from radrm.daemon.intake.envelopes import group_of
 from radrm.daemon.intake.estimation import Estimation, Knowledge
-from radrm.daemon.intake.scan import Taker
 from radrm.daemon.views.references import Target
 from radrm.errors import RadrmError, Refused
 from radrm.host.estimation import probe

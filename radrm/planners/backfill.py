@@ -66,18 +66,12 @@ class Backfill(OrderPolicy):
     time for which jobs pass it."""
     name: str = "backfill"
 
-    def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
-        for reserved in view.reserved_for_users():
-            yield from self._by_reservation(view, plan, reserved)
-        for gpuless in (False, True):
-            yield from self._by_head(view, plan, gpuless)
-            head = view.head(gpuless)
-            if head is not None and view.first_for_nodes(head) is None:
-                yield from self._behind(view, plan, head, gpuless)
-
-    def _behind(self, view: View, plan: Plan, head: Job, gpuless: bool) -> Iterator[Proposal]:
-        """Start jobs that may pass the head."""
-        slot: _Slot | None = None
+    def _from_line(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
+        """Start the head of a line, as long as it can start, and then jobs that may pass it."""
+        yield from OrderPolicy._from_line(self, view, plan, gpuless)
+        head, slot = view.head(gpuless), None
+        if head is None or view.first_for_nodes(head) is not None:
+            return
         for job in list(islice(view.waiting(gpuless), self.depth))[1:]:
             if view.job(job.id) is not job:
                 continue  # a job that took its turn has started already

@@ -113,12 +113,14 @@ class Deadline(OrderPolicy):
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
         plan = Plan(state=dict(state or {}))
+        if view.launches_paused:
+            return plan  # nor is a job stopped for one that could not start
         seen = Seen.of(view, self.name)
         touched = self._update(view, seen, plan.state)
         if not len(seen.ranking) and NOTES not in plan.state and not any_due(view):
             plan.proposals = self._starts(view, plan)
         elif seen.same(view, touched):
-            plan.proposals, plan.wake_at = self._by_head(view, plan, gpuless=True), seen.wake_s
+            plan.proposals, plan.wake_at = self._from_line(view, plan, gpuless=True), seen.wake_s
         else:
             weighs = seen.weighs(view.now.boot_s, isinstance(event, ev.ReadingsTaken))
             plan.proposals = self._by_rank(view, plan, seen, weighs)
@@ -130,7 +132,7 @@ class Deadline(OrderPolicy):
             for reserved in view.reserved_for_users():
                 yield from self._by_reservation(view, plan, reserved)
             yield from call.proposals(weighs)
-            yield from self._by_head(view, plan, gpuless=True)
+            yield from self._from_line(view, plan, gpuless=True)
         else:
             yield from self._starts(view, plan)
         if weighs:

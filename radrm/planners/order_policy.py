@@ -62,10 +62,12 @@ class OrderPolicy(Planner):
         return plan
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
+        if view.launches_paused:
+            return  # no search would end otherwise
         for reserved in view.reserved_for_users():
             yield from self._by_reservation(view, plan, reserved)
         for gpuless in (False, True):
-            yield from self._by_head(view, plan, gpuless)
+            yield from self._from_line(view, plan, gpuless)
 
     def _by_reservation(
         self, view: View, plan: Plan, reserved: UserReservation
@@ -76,7 +78,8 @@ class OrderPolicy(Planner):
             yield from self._start(view, first, plan, reserved.devices)
             tried, first = first, view.first_of(reserved)
 
-    def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
+    def _from_line(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
+        """Start the head of a line, as long as it can start."""
         tried, head = None, view.head(gpuless)
         while head is not None and head is not tried:
             if view.first_for_nodes(head) is not None:

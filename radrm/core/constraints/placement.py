@@ -49,14 +49,14 @@ def refuse_device(
     return refuse_overlap(state, job, role, ledger)
 
 
-def refuse_gpuless(state: State) -> Refusal | None:
-    """Return why no further job without a GPU can start now; None if one can."""
-    running = sum(1 for a in state.attempts.values() if not a.placement.devices)
-    most = state.settings.gpuless_at_once
-    if running < most:
-        return None
-    why = f"limit of jobs without a GPU ({most}) reached"
-    return Refusal("gpuless", why, None, most, running)
+def refuse_start(state: State, job: Job) -> Refusal | None:
+    """Return why a waiting job can start nowhere now; None if it may on some devices.
+
+    The answer is the same for all devices, and mostly for all jobs of a line, so it is asked first.
+    """
+    if state.launch_error is not None:
+        return Refusal("launch", f"the server cannot start jobs: {state.launch_error}")
+    return None if job.spec.gpus else state.queue.gpuless.refuse(job)
 
 
 def check_placement(
@@ -68,7 +68,7 @@ def check_placement(
     need not take a new job, and nothing that stays as it is is checked anew.
     """
     if not job.spec.gpus and job.id not in state.attempts:
-        busy = refuse_gpuless(state)
+        busy = state.queue.gpuless.refuse(job)
         if busy is not None:
             return busy
     roles = {role.name: role for role in job.spec.roles}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from radrm.core.constraints.nodes import refuse_booker, refuse_bookings, refuse_caps
-from radrm.core.constraints.placement import check_placement, shares_by_task
+from radrm.core.constraints.placement import check_placement, refuse_start, shares_by_task
 from radrm.core.constraints.reserve import check_reserve
 from radrm.core.constraints.sharing import refuse_more
 from radrm.core.proposals import (
@@ -55,9 +55,7 @@ def _check_waiting(state: State, job: Job, proposal: Start | Hopeless) -> Refusa
         return beyond or Refusal("job", f"job {job.id} is not waiting to start")
     if isinstance(proposal, Hopeless):
         return None
-    if state.launch_error is not None:
-        return Refusal("launch", f"the server cannot start jobs: {state.launch_error}")
-    return check_placement(state, job, proposal.placement)
+    return refuse_start(state, job) or check_placement(state, job, proposal.placement)
 
 
 def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal) -> Refusal | None:

@@ -47,9 +47,9 @@ def find_placement(
     mode. If these are too few, it is time-sliced on all, also where it could be an MPS client.
     `only`: use no other devices.
     """
-    lacks = view.refuse_on_nodes(job)
-    if lacks is not None:
-        return Found(None, (lacks,), policy_state)
+    nowhere = view.refuse_start(job)
+    if nowhere is not None:
+        return Found(None, (nowhere,), policy_state)
     return place(view, policy, job, policy_state, offers_by_role(view, job, only))
 
 

@@ -56,9 +56,9 @@ def _search(
 
     A search that has failed is not made again while it would fail for the same reasons.
     """
-    lacks = view.refuse_on_nodes(job)
-    if lacks is not None:
-        return Found(None, (lacks,), policy_state)
+    nowhere = view.refuse_start(job)
+    if nowhere is not None:
+        return Found(None, (nowhere,), policy_state)
     known = view.searches.failure(policy, job) if only is None else None
     if known is not None and _fails_again(view, policy, job, known):
         return Found(None, tuple(known.why), policy_state, too_few=True)

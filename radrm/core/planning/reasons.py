@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from radrm.core.constraints.placement import refuse_gpuless
+from radrm.core.constraints.placement import refuse_start
 from radrm.core.lifecycle.others.dependencies import waits_for
 from radrm.core.lifecycle.others.max_fails import why_stopped
 from radrm.core.lifecycle.timing.begin import begins_in_s
@@ -23,10 +23,9 @@ def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tup
     outside = _outside_queue(state, job, now)
     if outside is not None:
         return (outside,)
-    if state.launch_error is not None:
-        return (Refusal("launch", f"the server cannot start jobs: {state.launch_error}"),)
-    if not job.spec.gpus and (busy := refuse_gpuless(state)) is not None:
-        return (busy,)
+    nowhere = refuse_start(state, job)
+    if nowhere is not None:
+        return (nowhere,)
     errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
     found = (*planners.explain(job), *errors)
     found = found or (Refusal("next", "it starts with the next event"),)

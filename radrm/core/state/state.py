@@ -101,7 +101,7 @@ class State:
         self.uses = Uses(settings.use_half_life_s, lambda: self.step.now, self.put_rule_state)
         safe_order = SafeOrder(order, self.isolation, lambda: self.step.now)
         ranks = Ranks(safe_order, self.uses, lambda: self.step.now)
-        self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks)
+        self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks, settings.gpuless_at_once)
         self.waiting = self.queue.lines
         self.nodes = Nodes()
         self.users = Users(settings)
@@ -253,8 +253,8 @@ class State:
         else:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
-        job = self.jobs.get(attempt.job_id)
-        self._count(job, attempt)
+        self._count(job := self.jobs.get(attempt.job_id), attempt)
+        self.queue.gpuless.update(attempt, job)
         self.uses.update(job, attempt)
         return attempt
 

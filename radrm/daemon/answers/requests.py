@@ -15,6 +15,7 @@ from typing import Any
 from radrm import __version__
 from radrm.daemon.answers.commands import COMMANDS
 from radrm.daemon.answers.questions import QUESTIONS
+from radrm.daemon.answers.selection import take_in
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Pace, Work
@@ -113,11 +114,15 @@ def _words(line: bytes) -> Words:
     return words
 
 
+_MORE_LOOKS = 20
+"""A client learns at once of the jobs that it has submitted, but not of an array without end."""
+
+
 def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[Document | None]]:
     """Take in the spool now. Returns the jobs of these tickets of user `uid`; null for a ticket
     that was not taken in."""
     tickets = references(words, MAX_TICKETS)
-    loop.scan([f"{ticket}{SUFFIX}" for ticket in tickets], first=uid)
+    yield from take_in(loop, [f"{ticket}{SUFFIX}" for ticket in tickets], uid, _MORE_LOOKS)
     documents, now, pace = JobDocuments(loop.scheduler, loop.store), loop.clock.now(), Pace()
     found: list[Document | None] = []
     for ticket in tickets:

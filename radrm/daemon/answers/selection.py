@@ -7,7 +7,7 @@ filter of a request are skipped.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from radrm.core.records import Job
@@ -17,6 +17,9 @@ from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_FINISHED, Words, filters, references, states
 from radrm.daemon.views.references import Found, References, check_count
 from radrm.errors import RadrmError, Refused
+
+_MORE_LOOKS = 1_000_000
+"""A command waits until arrays are taken in; the time of a request is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,23 @@ class Selection:
         return Refused(f"job {job.label} is {job.spec.user}'s, not yours")
 
 
+def take_in(loop: Loop, names: Iterable[str], uid: int, most: int) -> Work[None]:
+    """Take in these files, and the rest of a user's arrays (root: of all), by `most` more looks."""
+    loop.scan(names, first=uid)
+    while most > 0 and loop.intake.fills(uid or None):
+        yield
+        loop.scan(first=uid)
+        most -= 1
+
+
 def select_jobs(loop: Loop, request: Request, by_filter: bool) -> Work[Selection]:
     """The jobs that the request names, or those that it selects by user and state.
 
     Raises `Refused` for more jobs than one command can be about.
     """
     words, uid = request.words, request.client.uid
+    # Else elements would come that the command is about, and would never hear of it.
+    yield from take_in(loop, (), uid, _MORE_LOOKS)
     keep = filters(words) if by_filter else None
     if keep is None or words.get("jobs"):
         look_up = References(

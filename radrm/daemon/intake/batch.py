@@ -6,12 +6,12 @@ job that says why. An array becomes one job per element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from radrm.config import NO_LIMITS, LimitsConfig
-from radrm.core.events import JobSubmitted
+from radrm.core.events import Event, JobSubmitted
 from radrm.core.lifecycle.others.dependencies import unmet
 from radrm.core.records import (
     DECLARED,
@@ -24,6 +24,7 @@ from radrm.core.records import (
     JobSpec,
     OuterJob,
 )
+from radrm.core.scheduler import Scheduler
 from radrm.core.words import Condition, Quantity
 from radrm.daemon.intake.admission import environment_bytes, refuse_job
 from radrm.daemon.intake.envelopes import group_name, group_of, too_large_to_start, user_name
@@ -31,8 +32,10 @@ from radrm.daemon.intake.estimation import NOTHING_KNOWN, Knowledge
 from radrm.daemon.views.references import Removed, Target
 from radrm.errors import RadrmError, Refused, StoreError
 from radrm.estimators.learning.fingerprint import NEUTRAL
+from radrm.host.clock import Clock
 from radrm.host.storage.spool import Arrival, Envelope
-from radrm.host.storage.submitted import parse_envelope
+from radrm.host.storage.store import Store
+from radrm.host.storage.submitted import Submission, parse_envelope
 from radrm.jobfile.radfile import JobFile, name_from
 from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.sweeps import Sweep, array_of, filled_name, sweep_of, with_values
@@ -42,6 +45,22 @@ class Knows(Protocol):
     """What intake calls on `Estimation`."""
 
     def known_at_once(self, job_file: JobFile, envelope: Envelope, uid: int) -> Knowledge: ...
+
+
+class Taker(Protocol):
+    """What intake calls on the loop."""
+
+    clock: Clock
+    scheduler: Scheduler
+    store: Store
+
+    @property
+    def broken(self) -> bool: ...
+
+    @property
+    def unsaved(self) -> bool: ...
+
+    def process(self, events: Iterable[Event], submissions: Iterable[Submission] = ()) -> None: ...
 
 
 MOST_AT_ONCE = 1000

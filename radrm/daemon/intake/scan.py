@@ -1,75 +1,53 @@
 """Look into the spool: envelopes become jobs, and are removed once the jobs are saved.
 
-Theory of operation. A look has a budget of time, bytes and array elements, so that the loop
-answers questions between two looks. An envelope stays in the spool until its jobs are
-committed, so a kill at any moment loses nothing. An envelope that is read again finds its ticket
-in the store and makes only the missing jobs. Wrong content is refused with a reason. An error of
-the machine leaves the envelope for a later look, after a pause that doubles. So no content of
-the spool ends the daemon. All memory here is a cache of the folder; a restart lists it again.
+Theory of operation. A look has a budget of time and bytes, so that the loop answers questions
+between two looks. Few jobs share a transaction, and its time counts. An envelope stays in the spool
+until its jobs are committed, so a kill at any moment loses nothing. An envelope that is read again
+finds its ticket in the store and makes only the missing jobs. Wrong content is refused with a
+reason. An error of the machine leaves the envelope for a later look, after a pause that doubles. So
+no content of the spool ends the daemon. All memory here is a cache of the folder; a restart lists
+it again.
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Protocol
 
 from radrm.config import NOBODY, UserLimits
 from radrm.core import events as ev
-from radrm.core.scheduler import Scheduler
 from radrm.daemon.intake import adoption
 from radrm.daemon.intake.admission import Admission
-from radrm.daemon.intake.batch import Batch, Knows, refused_batch, take_in
+from radrm.daemon.intake.batch import Batch, Knows, Taker, refused_batch, take_in
 from radrm.daemon.intake.envelopes import group_of
-from radrm.daemon.intake.pause import Pause
+from radrm.daemon.intake.pause import MACHINE, Pause, in_short
 from radrm.daemon.outer.steps import Steps
 from radrm.daemon.views.references import References, Target
-from radrm.errors import RadrmError, StoreError, plain
-from radrm.host.clock import Clock
+from radrm.errors import StoreError
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.database import DamagedRow
 from radrm.host.storage.spool import SUFFIX, Arrival, Envelope
-from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.radfile import JobFile
 
 log = logging.getLogger("radrm")
 
-ELEMENTS_AT_ONCE = 1000
-"""Elements of a long array that are taken in before other envelopes have their turn again."""
+AT_ONCE = 50
+"""Jobs that are taken in with one transaction. The time is looked at between two of these."""
+TURN_S = 0.05
+"""Seconds for a long array before other envelopes have their turn again."""
 LOOK_S = 0.25
-"""Seconds of one look, to answer questions in a second. The last envelope may take as long."""
+"""Seconds of one look, to answer questions in a second. The last `AT_ONCE` jobs, or the last
+envelope, may take longer."""
 LOOK_BYTES = 1024 * 1024
 """Bytes after which a look reads no more: 200 usual envelopes, or one of the largest (0.1 s)."""
 RELIST_S = 60.0
 """Seconds between two lists of the spool: notices may be lost (network file systems, overflow)."""
 RESTS_S = 1.0
 """Pause until the next look, while users rest (`admission`)."""
-LONGEST_REASON = 300
-MACHINE = (sqlite3.Error, StoreError, OSError, MemoryError)
-"""Errors of the machine, not of an envelope's content: the next look may succeed."""
-
-
-class Taker(Protocol):
-    """What intake calls on the loop."""
-
-    clock: Clock
-    scheduler: Scheduler
-    store: Store
-
-    @property
-    def broken(self) -> bool: ...
-
-    @property
-    def unsaved(self) -> bool: ...
-
-    def process(
-        self, events: Iterable[ev.Event], submissions: Iterable[Submission] = ()
-    ) -> None: ...
 
 
 class _Held:
@@ -108,13 +86,12 @@ class Scan:
         self._has_followers = self._has_saved = False
         self._error = Pause()
         """After an error of the spool or the store: all envelopes wait."""
-        self._filling: dict[str, int] = {}
-        """Arrays that lack elements: the array's id, by file."""
+        self._filling: dict[str, tuple[int, int]] = {}
+        """Arrays that lack elements: the array's id and its user, by file."""
         self._later: list[tuple[str, int]] = []
         """Envelopes that the next look reads again, with their users."""
         self._held = _Held()
         self._next_id = 0
-        self._room = 0
         self._read = 0
 
     def notice(self, names: Iterable[str]) -> None:
@@ -131,6 +108,14 @@ class Scan:
         waits = self._paused or self._later or self._filling or self._arrivals.turns
         return not waits and not self._arrivals.listing and self._list_at_s > float("-inf")
 
+    def fills(self, uid: int | None) -> bool:
+        """Return whether the next looks take in more elements of an array of a user; None: of any
+        user."""
+        return not self._loop.unsaved and any(
+            name not in self._paused and uid in (None, of) and not self._admission.rests(of)
+            for name, (_, of) in self._filling.items()
+        )
+
     def list_soon(self) -> None:
         """Have the next look list the whole folder."""
         self._list_at_s = float("-inf")
@@ -144,7 +129,7 @@ class Scan:
         now_s = self._tick()
         if now_s < self._error.until_s:
             return self._error.until_s - now_s
-        self._room, self._read, self._paused_now = ELEMENTS_AT_ONCE, 0, 0
+        self._read, self._paused_now = 0, 0
         self._has_followers = self._has_saved = False
         try:
             more = self._look(now_s, first)
@@ -179,6 +164,8 @@ class Scan:
             turns.first(first)
         while (turn := turns.take(rests := self._admission.rests)) is not None:
             self._take_turn(*turn)
+            if len(self._held.events) >= AT_ONCE:
+                self._save()
             spent = self._tick() - now_s >= LOOK_S or self._read >= LOOK_BYTES
             if self._loop.unsaved or spent:
                 break
@@ -223,7 +210,7 @@ class Scan:
             except Exception as error:
                 if self._loop.broken:
                     raise
-                wrong = f"it cannot be taken in: {_in_short(error)}"
+                wrong = f"it cannot be taken in: {in_short(error)}"
         if wrong is not None:
             log.error("the spool's file %r is refused: %s", arrival.name, wrong)
             self._arrivals.refuse(arrival)
@@ -241,14 +228,14 @@ class Scan:
         self._paused[name] = uid
         self._paused_now += 1
         if self._paused_now == 1:  # the others of this look mostly have the same error
-            wait_s, why = pause.length_s, _in_short(error)
+            wait_s, why = pause.length_s, in_short(error)
             log.error("the spool's file %r has to wait %.0f s: %s", name, wait_s, why)
 
     def _pause_all(self, error: Exception) -> None:
         """Let all envelopes wait after an error of the spool or the store."""
         self._error.grow(self._tick())
         wait_s = self._error.length_s
-        log.error("no job can be taken in for the next %.0f s: %s", wait_s, _in_short(error))
+        log.error("no job can be taken in for the next %.0f s: %s", wait_s, in_short(error))
 
     def _next_look_s(self, more: bool) -> float:
         now_s = self._tick()
@@ -265,7 +252,8 @@ class Scan:
     # ------------------------------------------------------------- one envelope
 
     def _take(self, arrival: Arrival, envelope: Envelope) -> None:
-        """Make the jobs of an envelope; of a long array, the next elements."""
+        """Make the jobs of an envelope; of a long array, as many elements as its turn has time."""
+        until_s = self._tick() + TURN_S
         taken = self._loop.store.taken(envelope.ticket)
         parsed = None
         if taken is not None:
@@ -283,26 +271,35 @@ class Scan:
             return
         made = taken.jobs if taken else 0
         first_id = taken.first_id if taken else self._next_id
-        room = 1 - min(made, 1)
-        if batch.array is not None:
-            admitted = self._admission.room(arrival.uid)
-            room = max(0, min(self._room, batch.size - made))
-            room = room if admitted is None else min(room, admitted)
-            self._room -= room
-        at = self._loop.clock.now()
-        events = list(islice(batch.events(made, first_id, self._next_id, at), room))
+        room = self._room(arrival.uid, batch, made)
         if taken is None and room:
             gid = group_of(arrival.uid, arrival.gid)
             envelope = self._admission.kept(arrival.uid, envelope)
             self._held.submissions.append(Submission(arrival.uid, gid, envelope, batch.parsed))
-        self._held.events += events
-        self._admission.note(arrival.uid, events, batch.refused is not None)
-        self._next_id += room
-        if made + room >= batch.size:
+        while room:
+            at = self._loop.clock.now()
+            events = list(islice(batch.events(made, first_id, self._next_id, at), room))
+            self._held.events += events
+            self._admission.note(arrival.uid, events, batch.refused is not None)
+            self._next_id, made = self._next_id + room, made + room
+            if made >= batch.size:
+                break
+            self._save()
+            ends = self._loop.unsaved or self._tick() >= until_s
+            room = 0 if ends else self._room(arrival.uid, batch, made)
+        if made >= batch.size:
             self._finish(arrival)
         else:
-            self._filling[arrival.name] = first_id
+            self._filling[arrival.name] = first_id, arrival.uid
             self._later.append((arrival.name, arrival.uid))
+
+    def _room(self, uid: int, batch: Batch, made: int) -> int:
+        """Return how many more jobs of a batch are taken in with the next transaction."""
+        if batch.array is None:
+            return 1 - min(made, 1)
+        admitted = self._admission.room(uid)
+        room = min(AT_ONCE - len(self._held.events), batch.size - made)
+        return max(0, room if admitted is None else min(room, admitted))
 
     def _batch(self, arrival: Arrival, envelope: Envelope, parsed: JobFile | None) -> Batch:
         """The jobs of an envelope. Content that raises becomes a FAILED job with the reason."""
@@ -323,7 +320,7 @@ class Scan:
             if self._loop.broken:
                 raise
             return refused_batch(
-                arrival, envelope, f"it cannot be read as a job: {_in_short(error)}"
+                arrival, envelope, f"it cannot be read as a job: {in_short(error)}"
             )
 
     def _finish(self, arrival: Arrival) -> None:
@@ -342,7 +339,8 @@ class Scan:
         if self._loop.unsaved:
             raise _NotYet
         number = word.partition("_")[0]
-        if number.isascii() and number.isdigit() and int(number) in self._filling.values():
+        filling = {array_id for array_id, _ in self._filling.values()}
+        if number.isascii() and number.isdigit() and int(number) in filling:
             raise _NotYet  # the array lacks elements
         return References(self._loop.scheduler, self._loop.store).target(word)
 
@@ -366,7 +364,7 @@ class Scan:
             self._later += [(arrival.name, arrival.uid) for arrival in held.done]
             if self._loop.broken or isinstance(error, MACHINE):
                 raise
-            raise StoreError(f"what was read could not be saved: {_in_short(error)}") from error
+            raise StoreError(f"what was read could not be saved: {in_short(error)}") from error
         for arrival in held.done:
             if self._loop.unsaved:
                 self._later.append((arrival.name, arrival.uid))
@@ -386,9 +384,3 @@ class Scan:
 
 class _NotYet(Exception):
     """This envelope stays in the spool until the next look."""
-
-
-def _in_short(error: Exception) -> str:
-    """An error as a short plain line, because it may contain users' text."""
-    text = str(error) if isinstance(error, (RadrmError, OSError)) else repr(error)
-    return plain(text[:LONGEST_REASON])

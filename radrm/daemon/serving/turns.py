@@ -18,7 +18,7 @@ from radrm.daemon.serving.server import Request
 ROUND_S = 0.05
 """Seconds of work on requests in one round of the loop. A piece that has begun is finished."""
 PIECE_S = 0.005
-MOST_EVENTS = 100
+MOST_EVENTS = 50
 """Events of one piece of a command: one transaction."""
 AT_ONCE = 4
 """Requests of one user that are worked on at a time; others wait. More than one, so that quick

@@ -49,10 +49,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """An answer, and the jobs that it is for."""
+    """An answer, and the jobs that it is for. `goes_on`: the first jobs have had it."""
 
     job_ids: tuple[int, ...]
     answer: Answer
+    goes_on: bool = False
 
 
 class EstimationService:

@@ -160,10 +160,16 @@ class Carrying:
             del memory.tried[job_id]
 
     def _gpuless(self, nodes: _Nodes) -> Iterator[Proposal]:
-        """Start the jobs without GPUs in their order, as far as the server has room."""
-        live = sum(not job.spec.gpus for job, _ in self.snapshot.running)
-        free = self.snapshot.settings.gpuless_at_once - live
-        for job in self.snapshot.lines[1][: max(0, free)]:
+        """Start the jobs without GPUs in their order, as far as the server has room.
+
+        A user who runs none may start one beyond the limit (`core/state/queue/gpuless.py`).
+        """
+        users = [job.spec.uid for job, _ in self.snapshot.running if not job.spec.gpus]
+        most = self.snapshot.settings.gpuless_at_once
+        for job in self.snapshot.lines[1]:
+            if len(users) >= most and (job.spec.uid in users or not most):
+                continue
+            users.append(job.spec.uid)
             placement = placement_of(job, (), self.snapshot)
             if placement is None or not nodes.book(placement):
                 return

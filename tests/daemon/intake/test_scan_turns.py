@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from radrm.core import events as ev
+from radrm.core.decision import Decision
 from radrm.core.words import JobState
 from radrm.daemon.intake import scan as scans
 from radrm.host.storage.spool import Arrival
@@ -57,6 +59,45 @@ def test_a_look_ends_when_its_time_is_over(place: Place, monkeypatch: pytest.Mon
     monkeypatch.setattr(place.arrivals, "read", slow)
     assert place.scan.run() == 0.0
     assert sum(1 for e in mine if place.state(e.ticket) is not None) == 2
+
+
+def test_the_time_of_a_transaction_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long array and of many envelopes a look takes in what its time allows, not more."""
+    array = place.put(options={"array": "0-2999"})
+    small = [place.put() for _ in range(200)]
+    step = place.scheduler.step
+
+    def slow(event: ev.Event) -> Decision:
+        place.now_s += 0.004
+        return step(event)
+
+    monkeypatch.setattr(place.scheduler, "step", slow)
+    looks, before = 0, 0.0
+    while place.scan.run() == 0.0:
+        looks, took_s, before = looks + 1, place.now_s - before, place.now_s
+        assert took_s <= scans.LOOK_S + scans.AT_ONCE * 0.004 + 1e-6
+    assert len(place.made(array.ticket)) == 3000 and looks > 10
+    assert all(place.state(each.ticket) == "PENDING" for each in small)
+
+
+def test_a_long_array_leaves_the_look_to_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays, other = [new_ticket() for _ in range(4)], new_ticket()
+    owners = {ticket: 1001 + number for number, ticket in enumerate([*arrays, other])}
+    place.owned_by(monkeypatch, owners)
+    for ticket in arrays:
+        place.put(ticket=ticket, options={"array": "0-2999"})
+    place.put(ticket=other)
+    step = place.scheduler.step
+
+    def slow(event: ev.Event) -> Decision:
+        place.now_s += 0.001
+        return step(event)
+
+    monkeypatch.setattr(place.scheduler, "step", slow)
+    place.scan.run()
+    assert place.state(other) == "PENDING", "four users' arrays have not used up the look"
 
 
 def test_a_flood_of_one_user_delays_nobody_else(
@@ -146,7 +187,8 @@ def test_who_follows_himself_or_in_a_circle_is_told(place: Place) -> None:
 def test_an_array_whose_envelope_is_taken_away_holds_nobody(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scans, "ELEMENTS_AT_ONCE", 2)
+    monkeypatch.setattr(scans, "AT_ONCE", 2)
+    monkeypatch.setattr(scans, "TURN_S", 0.0)
     array = place.put(options={"array": "0-9"})
     assert place.scan.run() == 0.0
     os.unlink(place.folder / "spool" / f"{array.ticket}.job")

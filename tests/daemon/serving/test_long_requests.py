@@ -45,6 +45,8 @@ class Server:
         self.world = World(gpus(1))
         self.store = Store(str(path / "radrm.sqlite"))
         self.batches: list[int] = []
+        self.filling: list[bool] = []
+        """Whether the next looks at the spool leave elements of an array there, the last first."""
         self.save(self.world.submit(39_000))
         self.loop: Any = SimpleNamespace(
             scheduler=self.world.scheduler,
@@ -52,6 +54,8 @@ class Server:
             clock=Clock(),
             process=self.process,
             broken=False,
+            scan=lambda names=(), first=None: None,
+            intake=SimpleNamespace(fills=lambda uid: self.filling.pop() if self.filling else False),
             tables=Tables(),
             reports=None,
             parts=SimpleNamespace(
@@ -102,6 +106,23 @@ def server(tmp_path: Path) -> Server:
 def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces end by their counts alone, however slow the machine is."""
     monkeypatch.setattr(Pace, "spent", property(lambda self: False))
+
+
+def test_a_command_waits_until_an_array_is_taken_in(server: Server) -> None:
+    ids = server.array(2)
+    server.filling = [False, True, True]
+    looks: list[int | None] = []
+
+    def scan(names: object = (), first: int | None = None) -> None:
+        looks.append(first)
+        if len(looks) == 3:
+            late = replace(server.world.jobs[1000], id=1002, array=ArrayElement(1000, 2))
+            server.process([ev.JobSubmitted(at=server.world.now, job=late)])
+
+    server.loop.scan = scan
+    server.ask(op="cancel", jobs=["1000"])
+    ended = [server.world.jobs[i].state for i in [*ids, 1002]]
+    assert ended == [JobState.CANCELLED] * 3 and looks == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,6 @@ def is_first(job: Job, role: str, task: int) -> bool:
 
 def _somebody_waits(state: State) -> bool:
     """Return whether the head of a line waits for host memory."""
-    heads = [head for line in state.waiting.lines if (head := line.head()) is not None]
-    lacks = [refuse_size(state, state.jobs[job_id]) for job_id in heads]
+    heads = state.waiting.gpu.head(), state.queue.gpuless.head()
+    lacks = [refuse_size(state, state.jobs[job_id]) for job_id in heads if job_id is not None]
     return any(refusal is not None and refusal.rule == MEMORY for refusal in lacks)

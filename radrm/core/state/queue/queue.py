@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Set
 
 from radrm.core.records import Job
 from radrm.core.state.queue.arrays import Array
+from radrm.core.state.queue.gpuless import Gpuless
 from radrm.core.state.queue.line import key_of
 from radrm.core.state.queue.ranked import Ranks, with_rank
 from radrm.core.state.queue.safe_order import SafeOrder
@@ -28,9 +29,11 @@ class JobQueue:
         jobs: Mapping[int, Job],
         wake: Callable[[Timer], None],
         ranks: Ranks,
+        gpuless_at_once: int,
     ) -> None:
         self.order = order
         self.lines = Lines(jobs, order.key, ranks if order.ranks else None)
+        self.gpuless = Gpuless(gpuless_at_once, self.lines)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
         self._fails: dict[int, int] = {}
@@ -129,7 +132,7 @@ class JobQueue:
             return False
         del self._changes_s[timer.job_id]
         self.update(self._jobs[timer.job_id])
-        return any(line.head() == timer.job_id for line in self.lines.lines)
+        return timer.job_id in (self.lines.gpu.head(), self.gpuless.head())
 
     def is_wanted(self, timer: Timer) -> bool:
         """Return whether a timer tells when a key changes. Old ones stay when that is put off."""

@@ -17,9 +17,9 @@ A user with a limit (`state/users.py`) has places in the lines, for each number 
 many jobs as could start at once. The user's other jobs stand aside until there is room.
 
 Invariants:
-- A job is in exactly one of `gpu`, `gpuless` and `aside`, or has no place; one in `gpu` is also in
-  its user's line (`of_user`, for turns on MPS servers). A job that is held, paused, being estimated
-  or waiting for other jobs is in none of them; `State` ensures that.
+- A job is in exactly one of `gpu`, `gpuless` and `aside`, or has no place; one in a line is also in
+  its user's (`of_user`, for turns on MPS servers; `gpuless_of_user`). A job that is held, paused,
+  being estimated or waiting for other jobs is in none of them; `State` ensures that.
 - All jobs of one need are on the same side.
 - An event costs the logarithm of the queue's length; a change of the devices costs the needs; a
   start or an end of a user with a limit costs the numbers of GPUs for which the user's jobs ask.
@@ -87,6 +87,8 @@ class Lines:
         self.aside = WaitingQueue()
         self.of_user: dict[int, WaitingQueue] = {}
         """The jobs of each user in the line for GPUs."""
+        self.gpuless_of_user: dict[int, WaitingQueue] = {}
+        """The jobs of each user in the line for jobs without."""
         self.judge: Callable[[Job], Aside | None] = lambda job: None
         self.never_on_nodes: Callable[[Job], str | None] = lambda job: None
         """Returns why the nodes can never give a job its CPUs and host memory."""
@@ -195,20 +197,19 @@ class Lines:
         """Put a job into its line."""
         line = self.line_of_job(job)
         line.put(job, key)
-        if line is self.gpu:
-            self._line_of_user(job.spec.uid).put(job, key)
-            if self._by_due is not None:
-                self._by_due.put(job, key)
+        self._of_user(line).setdefault(job.spec.uid, WaitingQueue()).put(job, key)
+        if line is self.gpu and self._by_due is not None:
+            self._by_due.put(job, key)
 
     def _leave(self, line: Line, job_id: int) -> None:
         """Remove a job from its line, if it is there."""
         line.discard(job_id)
         if self._by_due is not None:
             self._by_due.discard(job_id)
-        uid = self._uid_of[job_id]
-        if uid in self.of_user:
-            self.of_user[uid].discard(job_id)
-            self._drop_empty(uid)
+        uid, of_user = self._uid_of[job_id], self._of_user(line)
+        if uid in of_user:
+            of_user[uid].discard(job_id)
+            _drop_empty(of_user, uid)
 
     def use_changed(self, uid: int) -> None:
         """Give a user's places on after a change of what the user runs."""
@@ -308,16 +309,16 @@ class Lines:
         source, target = (self.aside, line) if into_line else (line, self.aside)
         keys = source.take(job_ids)
         target.add(keys)
-        uid_of = self._uid_of
-        if line is not self.gpu:
-            return
-        self._by_due = None  # made again when it is asked for
+        uid_of, of_user = self._uid_of, self._of_user(line)
+        if line is self.gpu:
+            self._by_due = None  # made again when it is asked for
         for uid in {uid_of[key[ID]] for key in keys}:
             if into_line:
-                self._line_of_user(uid).add([key for key in keys if uid_of[key[ID]] == uid])
+                mine = [key for key in keys if uid_of[key[ID]] == uid]
+                of_user.setdefault(uid, WaitingQueue()).add(mine)
             else:
-                self.of_user[uid].take(job_ids)
-                self._drop_empty(uid)
+                of_user[uid].take(job_ids)
+                _drop_empty(of_user, uid)
 
     def _move_limited(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of users with limits, for which only those with a place are in the line."""
@@ -346,15 +347,17 @@ class Lines:
             found.setdefault(self._uid_of[job_id], set()).add(job_id)
         return found
 
-    def _line_of_user(self, uid: int) -> WaitingQueue:
-        return self.of_user.setdefault(uid, WaitingQueue())
-
-    def _drop_empty(self, uid: int) -> None:
-        if not len(self.of_user[uid]):
-            del self.of_user[uid]
+    def _of_user(self, line: Line) -> dict[int, WaitingQueue]:
+        """Return the jobs of each user in a line."""
+        return self.of_user if line is self.gpu else self.gpuless_of_user
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self.gpu or job_id in self.gpuless
 
     def __len__(self) -> int:
         return len(self.gpu) + len(self.gpuless)
+
+
+def _drop_empty(of_user: dict[int, WaitingQueue], uid: int) -> None:
+    if not len(of_user[uid]):
+        del of_user[uid]
