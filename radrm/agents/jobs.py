@@ -21,7 +21,7 @@ from radrm.agents.bounded import (
     texts,
 )
 from radrm.client.connection import Client
-from radrm.client.tail import last_lines
+from radrm.client.tail import last_lines, owner_of
 from radrm.client.text import Document, label, next_steps
 
 State = Literal[
@@ -122,9 +122,9 @@ def tail_log(
 
 
 def log_of(client: Client, job: str, stream: str, lines: int, attempt: int | None = None) -> Log:
-    """The end of one log. Raises `Refused` for a job that has not started."""
+    """The end of one log. Raises `Refused` for a job that has not started, or another's file."""
     place = client.ask("logs", jobs=[job], attempt=attempt)
-    found = last_lines(place[stream], lines + 1)
+    found = last_lines(place[stream], owner_of(place), lines + 1) or []
     kept = last_that_fit(found[-lines:])
     cut = len(kept) < len(found)
     return Log(

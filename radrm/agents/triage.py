@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from radrm.agents.answers import Log, Refusal, Triage
 from radrm.agents.asking import daemon
 from radrm.agents.bounded import maybe, text, texts
@@ -74,8 +76,9 @@ def _logs(client: Client, job: Document) -> list[Log]:
     """The ends of both logs that hold text; none of a job that never started."""
     if not job["attempts"]:
         return []
-    try:
-        found = [log_of(client, label(job), each, _LINES) for each in ("stderr", "stdout")]
-    except Refused:
-        return []  # the daemon no longer knows the paths: the other facts still help
+    found = []
+    for each in ("stderr", "stdout"):
+        # The daemon no longer knows the paths, or it is another's file: the other facts still help.
+        with suppress(Refused):
+            found.append(log_of(client, label(job), each, _LINES))
     return [each for each in found if each.untrusted_log_lines]

@@ -36,7 +36,7 @@ from radrm.client.connection import Client as Connection
 from radrm.client.connection import every_job
 from radrm.client.exits import wait_for
 from radrm.client.follow import Patient, changes
-from radrm.client.tail import Tail
+from radrm.client.tail import Tail, owner_of
 from radrm.errors import Refused, UsageError, plain
 from radrm.host.storage.paths import paths_for
 from radrm.host.storage.submission import here
@@ -235,7 +235,7 @@ class Client:
         Raises `Refused` if the job has no such attempt or log.
         """
         place = self.connection.ask("logs", jobs=[reference_of(job)], attempt=attempt)
-        tail = Tail(_path(place, stream), log.info)
+        tail = Tail(_path(place, stream), owner_of(place), log.info)
         most, kept = max(0, max_bytes), bytearray()
 
         def keep(data: bytes) -> None:  # the log may grow meanwhile, or be replaced

@@ -13,7 +13,7 @@ import time
 
 from radrm.client.connection import every_job
 from radrm.client.states import FINAL, WAITING
-from radrm.client.tail import Tail
+from radrm.client.tail import Tail, owner_of
 from radrm.client.text import label
 from radrm.errors import Refused, Unreachable, plain
 
@@ -196,7 +196,8 @@ class LogFollower:
         writes: dict[str, Write] = {}
         for which, write in self._outputs.items():
             writes.setdefault(place[which], write)
-        tails = opened = [(Tail(path, self._say), write) for path, write in writes.items()]
+        uid = owner_of(place)
+        tails = opened = [(Tail(path, uid, self._say), write) for path, write in writes.items()]
         try:
             if lines is not None:
                 tails = [each for each in tails if self._read(each[0].skip_to_last, lines)]

@@ -1,9 +1,11 @@
-"""Read one log file as it grows, with the caller's own rights.
+"""Open a job's log for a reader, with the reader's own rights, and read it as it grows.
 
 Theory of operation. The job writes while this reads. It may cut the file (logrotate), replace it,
-or not have made it yet; each case is noticed at the next read. A path may lead through links,
-because the caller gets only what the caller could read anyway. But only a regular file is
-opened: opening a pipe or a device can block or have effects.
+or not have made it yet; each case is noticed at the next read. The job's user can make the path
+lead to any file, also to one that only the reader can read. So another user's log is read only if
+the file belongs to that user; one's own may be a link to anything. Only a regular file is opened,
+because opening a pipe or a device can block or have effects, and only as many bytes are read as it
+says to have. All that opens logs for readers calls `open_log`.
 """
 
 from __future__ import annotations
@@ -18,19 +20,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from radrm.client.text import Document
+
     Write = Callable[[bytes], object]
 
 _CHUNK = 64 * 1024
 
 
 class Tail:
-    """Copies what is new in a file. The file may not exist yet, be cut, or be replaced.
+    """Copies what is new in the log of a job of user `uid`. It may not exist yet, be cut, or be
+    replaced.
 
     `notice` gets one line when the file was cut or replaced.
     """
 
-    def __init__(self, path: str, notice: Callable[[str], object]) -> None:
+    def __init__(self, path: str, uid: int, notice: Callable[[str], object]) -> None:
         self.path = path
+        self._uid = uid
         self._notice = notice
         self._fd: int | None = None
         self._at = 0
@@ -87,7 +93,7 @@ class Tail:
 
     def _opened(self) -> bool:
         if self._fd is None:
-            self._fd = open_regular(self.path)
+            self._fd = open_log(self.path, self._uid)
         return self._fd is not None
 
     def _replaced(self, found: os.stat_result) -> bool:
@@ -99,21 +105,22 @@ class Tail:
         return (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino)
 
 
-def last_lines(path: str, most: int) -> list[str]:
-    """The last lines of a log that hold text, made plain; [] if it cannot be read.
+def last_lines(path: str, uid: int, most: int) -> list[str] | None:
+    """The last lines of the log of a job of `uid` that hold text, made plain; None without a file.
 
     Of a line that was overwritten (progress bars), the last text counts. It reads 64 KiB at most.
+    Raises `Refused` for a log that cannot be read.
     """
+    fd = open_log(path, uid)
+    if fd is None:
+        return None
     try:
-        fd = open_regular(path)
-        if fd is None:
-            return []
-        try:
-            data = os.pread(fd, _CHUNK, max(0, os.fstat(fd).st_size - _CHUNK))
-        finally:
-            os.close(fd)
-    except (OSError, Refused):
-        return []
+        size = os.fstat(fd).st_size
+        data = os.pread(fd, min(_CHUNK, size), max(0, size - _CHUNK))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    finally:
+        os.close(fd)
     return text_lines(data)[-most:] if most else []
 
 
@@ -127,8 +134,13 @@ def text_lines(data: bytes) -> list[str]:
     return [line for line in shown if line]
 
 
-def open_regular(path: str) -> int | None:
-    """Open a regular file; None if there is no file. Raises `Refused` for anything else."""
+def owner_of(place: Document) -> int:
+    """The user of a job, from the daemon's answer about its logs; an older daemon names none."""
+    return int(place.get("uid", os.geteuid()))
+
+
+def open_log(path: str, uid: int) -> int | None:
+    """Open the log of a job of user `uid`; None if there is no file. Raises `Refused`."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -136,9 +148,15 @@ def open_regular(path: str) -> int | None:
     except OSError as error:
         raise _unreadable(path, error) from None
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
             raise Refused(
                 f"the log {plain(path)} is not a regular file, so there is nothing to read"
+            )
+        if uid not in (found.st_uid, os.geteuid()):
+            raise Refused(
+                f"the log {plain(path)} belongs to uid {found.st_uid}, not to the job's user "
+                f"(uid {uid}), so it is not shown; ask that user for the log"
             )
         # Through the handle, so that the file that was checked is the file that is opened.
         return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     transient   which failures the server causes and may pass
     arenas      how many heaps the threads of the daemon have
     notify      tells systemd how the daemon is doing
+    connections the connections of a server whose clients may be slow or hostile
     sockets     AF_UNIX sockets at any path depth; the process at the other end
     folders     names in a folder, and nothing that users mount over them
     storage     files of radrm on disk (a folder)

@@ -1,10 +1,9 @@
 """/metrics alone, over HTTP.
 
 Theory of operation. One thread of asyncio serves all connections: one request each, then it is
-closed. A connection has `LIMIT_S` in all, so neither a slow sender nor a slow reader stays. At
-most `MOST` are open: then the one that has been idle for the longest, before its request or after
-its answer, gives way, else the new one. The daemon is asked by one thread, at most once a second,
-and all that ask meanwhile get the same text. So many scrapes cost the daemon as much as one.
+closed. `Connections` bounds how many there are, and how long each waits for its client. The daemon
+is asked by one thread, at most once a second, and all that ask meanwhile get the same text. So many
+scrapes cost the daemon as much as one.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from typing import Any
 
+from radrm.host.connections import Connections
 from radrm.metrics.exposition import CONTENT_TYPE
 
 LIMIT_S = 10.0
-"""The time of a connection, from its beginning to its end."""
+"""How long a connection waits for its client: for a request, and until the answer is read."""
 MOST = 64
 """Connections at a time."""
 GOOD_S = 1.0
@@ -54,73 +54,73 @@ class Fresh:
 
 
 class MetricsServer:
-    """Serves `make()` at /metrics. `open` counts the connections."""
+    """Serves `make()` at /metrics. `connections` are those that are open."""
 
     def __init__(self, make: Callable[[], bytes], limit_s: float = LIMIT_S) -> None:
         self._fresh = Fresh(make)
-        self._limit_s = limit_s
-        self._idle: dict[asyncio.StreamWriter, None] = {}
-        """The connections that wait for their client, the first one for the longest."""
-        self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
-
-    @property
-    def open(self) -> int:
-        """The number of open connections."""
-        return len(self._open)
+        self.connections = Connections(MOST, limit_s)
 
     async def serve(self, host: str, port: int, ready: Callable[[str, int], None]) -> None:
         """Serve until TERM or INT. `ready` hears the address. Raises OSError."""
-        server = await asyncio.start_server(self._accept, host, port, limit=_MOST_BYTES)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: _Connection(self.connections, self._fresh), host, port
+        )
         over = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, over.set)
+            loop.add_signal_handler(number, over.set)
         async with server:
             address = server.sockets[0].getsockname()
             ready(address[0], address[1])
             await over.wait()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= MOST and not self._make_room():
-            writer.transport.abort()
-            return
-        self._idle[writer] = None
-        self._open[writer] = asyncio.create_task(self._connection(reader, writer))
 
-    def _make_room(self) -> bool:
-        """End the connection that is idle for the longest. False if none is."""
-        oldest = next(iter(self._idle), None)
-        if oldest is None:
-            return False
-        self._forget(oldest)
-        oldest.transport.abort()  # its task sees that and ends
-        return True
+class _Connection(asyncio.Protocol):
+    """Reads one request and writes its answer."""
 
-    def _forget(self, writer: asyncio.StreamWriter) -> None:
-        self._idle.pop(writer, None)
-        self._open.pop(writer, None)
+    _transport: asyncio.Transport
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, connections: Connections, fresh: Fresh) -> None:
+        self._connections = connections
+        self._fresh = fresh
+        self._request = b""
+        self._answering: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._connections.opened(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answering is not None:
+            return  # it has asked, and the rest is not for us
+        self._request += data
+        if b"\r\n\r\n" in self._request[:_MOST_BYTES]:
+            self._connections.arrived(self._transport)
+            self._answering = asyncio.create_task(self._send_answer())
+        elif len(self._request) > _MOST_BYTES:
+            self._transport.abort()
+
+    def eof_received(self) -> bool:
+        """Return whether the answer may still be sent: the client has only ended its own part."""
+        return self._answering is not None
+
+    def pause_writing(self) -> None:
+        self._connections.blocked(self._transport)
+
+    def resume_writing(self) -> None:
+        self._connections.unblocked(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.lost(self._transport)
+
+    async def _send_answer(self) -> None:
         try:
-            # The client may leave, send too much, or be too slow: that is its own affair.
-            with suppress(OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError):
-                await asyncio.wait_for(self._exchange(reader, writer), self._limit_s)
+            self._transport.write(await self._answer())
         finally:
-            self._forget(writer)
-            writer.transport.abort()  # all is sent, or shall not be
+            self._transport.close()  # when all is sent
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read one request and write its answer."""
-        request = await reader.readuntil(b"\r\n\r\n")
-        self._idle.pop(writer, None)
-        writer.transport.set_write_buffer_limits(high=0)  # `drain` waits until all is sent
-        writer.write(await self._answer(request))
-        await writer.drain()
-        self._idle[writer] = None
-        writer.write_eof()
-        await reader.read(1)  # until the client has read all: an abort could overtake it
-
-    async def _answer(self, request: bytes) -> bytes:
-        words = request.partition(b"\r\n")[0].split(b" ")
+    async def _answer(self) -> bytes:
+        words = self._request.partition(b"\r\n")[0].split(b" ")
         method, path = words[0], words[1].partition(b"?")[0] if len(words) == 3 else b""
         if method not in (b"GET", b"HEAD"):
             return _answer("405 Method Not Allowed", b"only GET\n", head=False)

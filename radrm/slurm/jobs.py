@@ -148,10 +148,13 @@ def the_job(job_id: str) -> dict[str, str]:
         raise
 
 
-def log_of(job_id: str, stderr: bool) -> str:
-    """Return the path of a job's log. Raises `Refused`."""
+def log_of(job_id: str, stderr: bool) -> tuple[str, int]:
+    """Return the path of a job's log, and the job's user. Raises `Refused`."""
     found = the_job(job_id)
     path = found.get("StdErr" if stderr else "StdOut", "")
     if not path.startswith("/"):
         raise Refused(f"Slurm names no log of job {job_id}")
-    return path
+    owner = re.search(r"\(([0-9]{1,10})\)$", found.get("UserId", ""))  # alice(1000)
+    if owner is None:
+        raise Refused(f"Slurm names no user of job {job_id}, so its log is not shown: {path}")
+    return path, int(owner[1])

@@ -3,7 +3,7 @@
 Theory of operation. A `Watch` runs while it has viewers. It gathers and draws its fragments every
 `EVERY_S`, or less often if that takes long, and wakes its viewers if one has changed. A viewer is
 sent the fragments that differ from those it has, and has no queue: one that reads slowly gets the
-latest later, and one that does not read for `_SEND_S` is disconnected.
+latest later, and `serving.py` disconnects one that does not read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ EVERY_S = 0.5
 _REST = 4.0
 """Rests are at least this many times as long as the gathering before."""
 _BEAT_S = 15.0
-_SEND_S = 15.0
 _STREAM_S = 3600.0
 """A stream ends then; the browser connects again."""
 MOST_STREAMS = 64
@@ -132,8 +131,8 @@ class Stream:
         gone = asyncio.create_task(_disconnected(receive))
         try:
             await self._send_all(watch, send, gone)
-        except (asyncio.TimeoutError, OSError):
-            return  # it does not read, or has left
+        except OSError:
+            return  # it has left
         finally:
             gone.cancel()
             if self._session is not None:
@@ -164,7 +163,7 @@ class Stream:
 
 async def _put(send: Send, text: str, more: bool = True) -> None:
     body = {"type": "http.response.body", "body": text.encode("utf-8", "replace")}
-    await asyncio.wait_for(send({**body, "more_body": more}), _SEND_S)
+    await send({**body, "more_body": more})
 
 
 async def _disconnected(receive: Receive) -> None:

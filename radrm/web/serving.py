@@ -1,8 +1,8 @@
 """Listen, print the link, serve until TERM or INT.
 
-Theory of operation. Other users of the server can open connections to the port. There are at most
-`MOST_CONNECTIONS`: then the silent one that came first gives way. One that has no request under way
-is closed after `_IDLE_S`; a request has to arrive within that time. SIGUSR1 prints another link.
+Theory of operation. Other users of the server can open connections to the port. A connection has
+one request; `Connections` bounds how many there are, and how long each waits for its client.
+A stream (`live.py`) waits only while it is unread. SIGUSR1 prints another link.
 """
 
 from __future__ import annotations
@@ -21,52 +21,42 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from radrm.errors import Refused
+from radrm.host.connections import Connections
 from radrm.web.app import Page
 
 MOST_CONNECTIONS = 256
-_IDLE_S = 15.0
+_LIMIT_S = 15.0
+"""How long a connection waits for its client: for a request, and until an answer is read."""
 _HEADERS = 16 * 1024
 _LEAVE_S = 2.0
 
 
-class BoundedConnection(H11Protocol):
-    """A connection that ends if it asks nothing for `_IDLE_S`, or if others need its place."""
+def _bounded(places: Connections) -> type[asyncio.Protocol]:
+    """Uvicorn's protocol, with the bounds of these connections."""
 
-    _looks: asyncio.TimerHandle | None = None
-    _began_s = 0.0
+    class Bounded(H11Protocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            places.opened(transport)
 
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._began_s = self.loop.time()
-        if len(self.connections) > MOST_CONNECTIONS:
-            self._make_room()
-        self._look_later()
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+                places.arrived(self.transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._looks is not None:
-            self._looks.cancel()
-        super().connection_lost(exc)
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            places.blocked(self.transport)
 
-    @property
-    def _is_silent(self) -> bool:
-        """No request is under way, or one that does not arrive."""
-        return self.conn.our_state is h11.IDLE or self.conn.their_state is h11.SEND_BODY
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            places.unblocked(self.transport)
 
-    def _make_room(self) -> None:
-        """End the silent connection that came first; this one, if it is the only one."""
-        here = [each for each in self.connections if isinstance(each, BoundedConnection)]
-        first = min((each for each in here if each._is_silent), key=lambda each: each._began_s)
-        self.connections.discard(first)
-        first.transport.abort()
+        def connection_lost(self, exc: Exception | None) -> None:
+            places.lost(self.transport)
+            super().connection_lost(exc)
 
-    def _look_later(self) -> None:
-        self._looks = self.loop.call_later(_IDLE_S, self._look)
-
-    def _look(self) -> None:
-        if self._is_silent:
-            self.transport.abort()
-        elif not self.transport.is_closing():
-            self._look_later()
+    return Bounded
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:
@@ -146,7 +136,8 @@ class _Server(uvicorn.Server):
 async def _serve(page: Page, listener: socket.socket, ready: Callable[[], None]) -> None:
     config = uvicorn.Config(
         page.app,
-        http=BoundedConnection,
+        http=_bounded(Connections(MOST_CONNECTIONS, _LIMIT_S)),
+        headers=[("connection", "close")],
         ws="none",
         lifespan="off",
         log_config=None,
@@ -154,7 +145,6 @@ async def _serve(page: Page, listener: socket.socket, ready: Callable[[], None])
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=int(_IDLE_S),
         timeout_graceful_shutdown=int(_LEAVE_S),
         h11_max_incomplete_event_size=_HEADERS,
     )

@@ -16,6 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from radrm.client.states import FINAL
+from radrm.client.tail import owner_of
 from radrm.client.text import Document, label, next_steps
 from radrm.client.words.facts import facts
 from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
@@ -162,7 +163,7 @@ class Views:
             return [], "The job has not started, so it has no log.", ""
         try:
             paths = await self._asking.ask("logs", {"jobs": [label(job)]})
-            lines = await self._logs.end(paths[which], job["user"])
+            lines = await self._logs.end(paths[which], owner_of(paths))
         except RadrmError as error:
             return [], trouble_of(error), ""
         return lines, "" if lines else "Nothing in it so far.", paths[which]

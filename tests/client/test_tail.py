@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 from radrm.client.tail import Tail, harmless, last_lines
 from radrm.errors import Refused
 
+ME = os.geteuid()
+OTHER = ME + 1
 PER_TEST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Reader:
     """A tail, all it has written, and all it has remarked."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, uid: int = ME) -> None:
         self.written: list[bytes] = []
         self.said: list[str] = []
-        self.tail = Tail(str(path), self.said.append)
+        self.tail = Tail(str(path), uid, self.said.append)
 
     def read(self) -> bytes | None:
         self.written.clear()
@@ -183,9 +185,62 @@ def test_the_last_lines_are_plain_and_bounded(
     tmp_path: Path, data: bytes, most: int, expected: list[str]
 ) -> None:
     (tmp_path / "log").write_bytes(data)
-    assert last_lines(str(tmp_path / "log"), most) == expected
+    assert (last_lines(str(tmp_path / "log"), ME, most) or []) == expected
 
 
-def test_a_log_that_cannot_be_read_has_no_last_lines(tmp_path: Path) -> None:
+def test_a_log_that_is_missing_or_cannot_be_read(tmp_path: Path) -> None:
+    assert last_lines(str(tmp_path / "none"), ME, 5) is None
     os.mkfifo(tmp_path / "pipe")
-    assert last_lines(str(tmp_path / "pipe"), 5) == last_lines(str(tmp_path / "none"), 5) == []
+    with pytest.raises(Refused, match="not a regular file"):
+        last_lines(str(tmp_path / "pipe"), ME, 5)
+
+
+def test_ones_own_log_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "file").write_text("mine\n")
+    (tmp_path / "folder").symlink_to(tmp_path / "scratch")
+    (tmp_path / "folder" / "log").symlink_to("file")
+    assert last_lines(str(tmp_path / "folder" / "log"), ME, 5) == ["mine"]
+
+
+@pytest.mark.parametrize("leads", ["to the file", "by a link", "by a folder", "to a hard link"])
+def test_the_log_of_another_user_leads_to_no_file_but_his(tmp_path: Path, leads: str) -> None:
+    """His path may lead to what the reader alone can read."""
+    secret = tmp_path / "mine" / "log"
+    secret.parent.mkdir()
+    secret.write_text("secret\n")
+    log = tmp_path / "his" / "log"
+    if leads == "by a folder":
+        (tmp_path / "his").symlink_to("mine")
+    else:
+        log.parent.mkdir()
+    if leads == "by a link":
+        log.symlink_to(secret)
+    elif leads == "to a hard link":
+        os.link(secret, log)
+    elif leads == "to the file":
+        log = secret
+    reader = Reader(log, OTHER)
+    for read in (reader.read, lambda: last_lines(str(log), OTHER, 5)):
+        with pytest.raises(Refused, match=f"belongs to uid {ME}, not to the job's user"):
+            read()
+    assert not reader.written
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_the_log_of_another_user_is_read_if_it_is_his(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("his\n")
+    os.chown(log, OTHER, -1)
+    reader = Reader(log, OTHER)
+    assert last_lines(str(log), OTHER, 5) == ["his"] and reader.read() == b"his\n"
+    log.unlink()
+    log.write_text("secret\n")  # replaced, while it is followed
+    with pytest.raises(Refused, match="belongs to uid 0"):
+        reader.read()
+    assert not reader.written
+
+
+def test_a_file_that_says_to_be_empty_is_not_read() -> None:
+    """To read a file of /proc can block for ever."""
+    assert last_lines(f"/proc/{os.getpid()}/environ", ME, 5) == []

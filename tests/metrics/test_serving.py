@@ -68,7 +68,7 @@ def test_a_scrape_gets_the_text_and_its_type() -> None:
         assert head.startswith(b"HTTP/1.1 200 OK\r\n") and body == TEXT
         assert b"\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n" in head
         assert b"\r\nContent-Length: %d\r\n" % len(TEXT) in head
-        await until(lambda: server.open == 0)
+        await until(lambda: len(server.connections) == 0)
 
     serve(talk)
 
@@ -97,7 +97,7 @@ def test_only_metrics_is_served(request_: bytes, status: bytes, has_body: bool) 
 def test_a_request_is_bounded_in_size_and_in_time(request_: bytes) -> None:
     async def talk(server: MetricsServer, port: int) -> None:
         assert await answer(port, request_) == b""
-        await until(lambda: server.open == 0)
+        await until(lambda: len(server.connections) == 0)
 
     serve(talk, limit_s=0.2)
 
@@ -106,8 +106,8 @@ def test_a_reader_that_never_reads_is_given_up() -> None:
     async def talk(server: MetricsServer, port: int) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET)
-        await until(lambda: server.open == 1)
-        await until(lambda: server.open == 0)
+        await until(lambda: len(server.connections) == 1)
+        await until(lambda: len(server.connections) == 0)
         writer.close()
 
     serve(talk, make=lambda: b"x" * 50_000_000, limit_s=0.2)
@@ -118,9 +118,9 @@ def test_silent_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def talk(server: MetricsServer, port: int) -> None:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
-        await until(lambda: server.open == 5)
+        await until(lambda: len(server.connections) == 5)
         assert (await answer(port, GET)).endswith(TEXT)
-        assert server.open <= 5
+        assert len(server.connections) <= 5
         for reader, _ in silent[:15]:
             with suppress(ConnectionError):
                 assert await reader.read() == b""
@@ -142,7 +142,7 @@ def test_many_scrapes_at_once_are_one_question(monkeypatch: pytest.MonkeyPatch) 
     async def talk(server: MetricsServer, port: int) -> None:
         scrapes = [asyncio.create_task(answer(port, GET)) for _ in range(40)]
         leaves = asyncio.create_task(answer(port, GET))
-        await until(lambda: server.open == 41)
+        await until(lambda: len(server.connections) == 41)
         leaves.cancel()
         go.set()
         assert all(each.endswith(TEXT) for each in await asyncio.gather(*scrapes))
@@ -164,7 +164,7 @@ def test_beyond_the_most_that_wait_for_an_answer_new_ones_are_refused(
 
     async def talk(server: MetricsServer, port: int) -> None:
         scrapes = [asyncio.create_task(answer(port, GET)) for _ in range(3)]
-        await until(lambda: server.open == 3 and not server._idle)
+        await until(lambda: len(server.connections) == 3 and not server.connections.waiting)
         assert await answer(port, GET) == b""
         go.set()
         assert all(each.endswith(TEXT) for each in await asyncio.gather(*scrapes))

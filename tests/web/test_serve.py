@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import socket
 from collections.abc import Iterator
 from html import unescape
@@ -17,7 +18,7 @@ pytest.importorskip("uvicorn", reason="the page needs: pip install 'radrm[web]'"
 
 from radrm.web.guard import POLICY
 from tests.daemon.harness import DaemonHome
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from tests.web.served import HOSTILE, Served
 
 LONG = "x" * 2**20
@@ -311,6 +312,26 @@ def test_silent_connections_give_way(served: Served) -> None:
             each.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
     assert served.get("/").status == 200
     for each in silent:
+        each.close()
+
+
+def test_readers_that_never_read_give_way(served: Served) -> None:
+    """They ask for more than the kernel holds for them, so their answers wait for them."""
+    asked = b"GET /static/page.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
+    slow = []
+    for _ in range(256):
+        each = socket.socket()
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        each.connect(("127.0.0.1", served.port))
+        each.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            each.send(asked)
+        slow.append(each)
+    for each in slow:  # each has got a first piece
+        select.select([each], [], [], PATIENCE_S)
+    for _ in range(3):
+        assert served.get("/").status == 200
+    for each in slow:
         each.close()
 
 

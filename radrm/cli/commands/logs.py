@@ -9,7 +9,7 @@ from contextlib import suppress
 from radrm.cli.parameters import CLUSTER, FLAG, JOB, NUMBER, Parameter
 from radrm.cli.show.log import log_writer
 from radrm.client.connection import Client
-from radrm.client.tail import Tail
+from radrm.client.tail import Tail, owner_of
 from radrm.client.text import label, warn
 from radrm.errors import RadrmError, Refused, UsageError, plain
 from radrm.host.storage.paths import client_paths
@@ -58,7 +58,7 @@ def logs(
             return
         place = client.ask("logs", jobs=[job], attempt=attempt)
         user = the_job(client.ask, job)["user"] if sys.stdout.isatty() else None
-    tail = Tail(place[which], warn)
+    tail = Tail(place[which], owner_of(place), warn)
     if lines is not None:
         tail.skip_to_last(lines)
     if not tail.copy_new(log_writer(user)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from radrm.cli.parameters import (
     CLUSTER,
     FLAG,
@@ -151,7 +153,6 @@ def _show_rows(
 
 def _show_card(client: Client, job: Document, page: Document) -> None:
     from radrm.cli.show.card import card
-    from radrm.client.tail import last_lines
 
     attempts: list[Document] = []
     logs = None
@@ -162,12 +163,18 @@ def _show_card(client: Client, job: Document, page: Document) -> None:
             logs = client.ask("logs", jobs=[label(job)])
     except Refused:
         pass  # the daemon no longer has the job; the page still describes it
-    tails = (
-        {which: last_lines(logs[which], _LAST_LINES) for which in ("stdout", "stderr")}
-        if logs
-        else {}
-    )
-    show(*card(job, page["now"], page["devices"], attempts, logs, tails))
+    show(*card(job, page["now"], page["devices"], attempts, logs, _tails(logs) if logs else {}))
+
+
+def _tails(logs: Document) -> dict[str, list[str]]:
+    """The last lines of a job's logs that can be read."""
+    from radrm.client.tail import last_lines, owner_of
+
+    found: dict[str, list[str]] = {}
+    for which in ("stdout", "stderr"):
+        with suppress(Refused):
+            found[which] = last_lines(logs[which], owner_of(logs), _LAST_LINES) or []
+    return found
 
 
 def _show_hosts(hosts: str, words: Document, most: int | None, as_json: bool) -> None:

@@ -163,8 +163,8 @@ def show_explanation(job_id: str, as_json: bool) -> None:
 
 def show_log(job_id: str, stderr: bool, lines: int | None) -> None:
     """Print the log of a Slurm job, with this user's own rights."""
-    path = of_slurm.log_of(job_id, stderr)
-    tail = Tail(path, warn)
+    path, uid = of_slurm.log_of(job_id, stderr)
+    tail = Tail(path, uid, warn)
     if lines is not None:
         tail.skip_to_last(lines)
     if not tail.copy_new(log_writer(None)):

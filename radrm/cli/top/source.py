@@ -11,7 +11,7 @@ from typing import Any
 
 from radrm.client.commands import batches
 from radrm.client.connection import Client
-from radrm.client.tail import last_lines
+from radrm.client.tail import last_lines, owner_of
 from radrm.client.text import Document, label
 from radrm.client.words.tables import names_of
 from radrm.errors import RadrmError, Unreachable, plain
@@ -82,7 +82,7 @@ class Source:
         if not explained["job"]["attempts"]:
             return explained, ["The job has not started, so it has no log."]
         paths = self._client.ask("logs", jobs=[question.job])
-        lines = last_lines(paths[question.pane], _LOG_LINES)
+        lines = last_lines(paths[question.pane], owner_of(paths), _LOG_LINES)
         return explained, lines or [f"Nothing in {plain(paths[question.pane])} so far."]
 
     def give(self, command: str, job: Document) -> str:

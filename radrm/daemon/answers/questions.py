@@ -73,7 +73,8 @@ def not_sent(store: Store, job: Job, uid: int) -> list[Document]:
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
-    """The paths of an attempt's logs. The client opens them itself, with its own rights."""
+    """The paths of an attempt's logs, and the job's user. The client opens them itself, with its
+    own rights (`client/tail.py`)."""
     job = yield from _one_job(loop, words, uid)
     if job.attempts == 0 and job.state.final:
         raise Refused(f"job {job.label} never started ({job.state.value}: {job.reason})")
@@ -88,6 +89,7 @@ def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
     stdout, stderr = log_paths(job, number, options, cwd)
     return {
         "id": job.id,
+        "uid": job.spec.uid,
         "stdout": stdout,
         "stderr": stderr,
         "attempt": number,

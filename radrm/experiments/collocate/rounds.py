@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -191,7 +192,7 @@ class _Watch:
     def __post_init__(self) -> None:
         if self.pattern is not None:
             self._steps = [Steps(self.pattern) for _ in range(self.copies)]
-            self._tails = [Tail(log, lambda _: None) for log in self.logs]
+            self._tails = [Tail(log, os.geteuid(), lambda _: None) for log in self.logs]
 
     def look(
         self, documents: Sequence[Document], devices: Sequence[Document], now_s: float
