@@ -70,6 +70,10 @@ class Pauses(Generic[K]):
         """Forget the failures of a key: it works now."""
         self._failed.pop(key, None)
 
+    def recall(self, key: K, failed: Failed) -> None:
+        """Take over a failure as it is."""
+        self._failed[key] = failed
+
     def all(self) -> Iterator[tuple[K, Failed]]:
         """Yield all failures that are not forgotten, with their keys."""
         yield from self._failed.items()
