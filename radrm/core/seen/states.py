@@ -18,10 +18,10 @@ were in the lines, in the same order; it has no jobs aside, and no places of use
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
-from heapq import merge
+from typing import Any
 
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Attempt, Device, Instant, Job, Node, RuleState, UserReservation
@@ -82,12 +82,15 @@ def state_data(state: State) -> StateData:
     )
 
 
-def _in_order(lines: Lines) -> Iterable[int]:
+def _in_order(lines: Lines) -> list[int]:
     """Return the jobs of both lines in the order of service."""
-    if not len(lines.gpu) or not len(lines.gpuless):
-        return [*lines.gpu, *lines.gpuless]
-    keyed = ([(line.key_of(job_id), job_id) for job_id in line] for line in lines.lines)
-    return [job_id for _, job_id in merge(*keyed)]
+    short, long = sorted(lines.lines, key=len)
+    found = list(long)
+    key_of: Any = long.key_of
+    places = [bisect_left(found, short.key_of(i), key=key_of) for i in short]
+    for place, job_id in zip(reversed(places), reversed(list(short)), strict=True):
+        found.insert(place, job_id)
+    return found
 
 
 def state_of(data: StateData, order: Order) -> State:
