@@ -223,7 +223,6 @@ def _nearest(word: str, names: list[str]) -> str:
 def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     """Return the rules that a configuration names. `zone`: that of local times."""
     config = resolved(config)
-    order: Order = _make("orders", config.order, config.orders)
     policy, costs = _make_policy(config), make_costs(config, zone)
     planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)
@@ -234,7 +233,14 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
             find_rule(kind, name)  # raises for a table of a missing rule
     alone: Any = Exclusive()
     fallback = OrderPolicy(alone, alone, name=FALLBACK)
-    return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
+    return Rules(order=make_order(config), planners=planners, recovery=recovery, fallback=fallback)
+
+
+def make_order(config: Config) -> Order:
+    """Return the order of a configuration. Raises `BadConfig`."""
+    config = resolved(config)
+    order: Order = _make("orders", config.order, config.orders)
+    return order
 
 
 def make_planner(config: Config, name: str, zone: Zone = UTC) -> Planner | SlowPlanner:

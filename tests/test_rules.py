@@ -27,8 +27,7 @@ INTERNAL = {
     "Isolation",
     "RankedQueue",
     "WaitingQueue",
-    "_SentLine",
-    "SnapshotData",
+    "StateData",
 }
 
 

@@ -12,9 +12,10 @@ Events go in, decisions come out. The files, in the order in which they may impo
     settings     the settings of the table `[core]`
     state        what `step` remembers (a folder)
     reservations  devices that are reserved for users, or for nobody (a folder)
-    snapshot     what code outside the core can see of the state
     constraints  what a placement or proposal must satisfy (a folder)
+    seen         what can be seen of the state, as records and as plain data (a folder)
     view         what a rule can see of the state
+    snapshot     what code outside the core can see of the state, also in another process
     rules        the interfaces of the rules
     lifecycle    how jobs and attempts start, change and end (a folder)
     planning     how the core calls rules (a folder)

@@ -165,9 +165,13 @@ _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
 def request(state: State, proposal: Proposal, by: str) -> None:
     """Carry out what a user asks for about a running job, if that is possible now.
 
-    Unlike a planner's, it does not wait after a failure: the user sees that.
+    Unlike a planner's, it does not wait after a failure: the user sees that. What a reservation
+    asks for in vain is in the log.
     """
-    if check(state, proposal) is not None:
+    refusal = check(state, proposal)
+    if refusal is not None:
+        why = replace(refusal, message=f"{refusal.message}; asked for by {by}")
+        state.step.rejections.append((proposal, why))
         return
     _CARRIERS[type(proposal)](state, state.jobs[proposal.job_id], proposal)
     attempt = state.attempts[proposal.job_id]

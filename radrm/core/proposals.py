@@ -107,3 +107,18 @@ class Hopeless(Proposal):
     """Fail a waiting job that can never run here, for this reason."""
 
     reason: str
+
+
+NAMES: dict[type[Proposal], str] = {
+    Start: "start",
+    Hopeless: "failure",
+    Reserve: "reservation",
+    Preempt: "preemption",
+    Cancel: "cancellation",
+    Warn: "warning",
+    TakeCheckpointNow: "checkpoint",
+    Migrate: "migration",
+    ResizeTo: "resize",
+    SetShares: "change of shares",
+}
+"""What users read: a planner proposes a start."""

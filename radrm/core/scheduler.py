@@ -202,9 +202,11 @@ class Scheduler:
         with self._limit:
             return why_size(self.state, self._planners, job_id, now)
 
-    def errors(self, now: Instant) -> tuple[str, ...]:
-        """Return one line for each rule that rests after a failure."""
-        return self.state.isolation.errors(now.boot_s)
+    def errors(self, now: Instant, refused: bool = False) -> tuple[str, ...]:
+        """Return one line for each rule that rests, or with `refused` proposes in vain for long."""
+        found = self.state.proposals.refused.lasting(now.boot_s) if refused else ()
+        lines = (f"job {each.job_id}: {each.message(now.boot_s)}" for each in found)
+        return (*self.state.isolation.errors(now.boot_s), *lines)
 
     def refuse_edit(self, event: ev.EditRequested) -> str | None:
         """Return why a job cannot be changed like this; None if it can."""

@@ -15,7 +15,7 @@ event does not grow with the jobs, unless code holds a snapshot from one event t
 What may interleave: only the loop's thread takes steps and snapshots. Long work that yields to
 other events may hold a snapshot, which then shows the past. Before you pass a snapshot to
 another thread, call `detach`: then it shares nothing mutable with the scheduler. For another
-process, `data` returns it as plain records.
+process, `data` returns the state as plain data, and `of` makes the same snapshot there.
 
 What a restart sees: nothing. Snapshots are never stored.
 """
@@ -23,128 +23,28 @@ What a restart sees: nothing. Snapshots are never stored.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from types import MappingProxyType
 
 from radrm.core.records import (
     Attempt,
-    Device,
-    Instant,
     Job,
     NodeUse,
-    Reading,
     RecentUses,
-    Reservation,
-    Usage,
     UserReservation,
 )
+from radrm.core.seen.devices import DeviceSnapshot as DeviceSnapshot
+from radrm.core.seen.devices import Occupant as Occupant
+from radrm.core.seen.devices import device_snapshot, in_order
+from radrm.core.seen.states import StateData, state_data, state_of
 from radrm.core.settings import CoreSettings
-from radrm.core.state.holding import Holding, merged
-from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.holding import merged
 from radrm.core.state.nodes import Nodes
+from radrm.core.state.queue.order import Order
 from radrm.core.state.queue.waiting import Line
-from radrm.core.state.readings import why_unreadable
 from radrm.core.state.state import State
 from radrm.core.state.use import Uses
-from radrm.core.words import Collocation
-
-
-@dataclass(frozen=True, slots=True)
-class Occupant:
-    """A live attempt on one device, and its measured use there."""
-
-    job_id: int
-    serial: int
-    collocation: Collocation
-    since_s: float
-    """Boot-time second at which it came."""
-    settled: bool
-    """Its memory has stopped growing."""
-    usage: Usage
-
-    def unused_for(self, now_s: float) -> float | None:
-        """Return the seconds since it came, if it has used no memory of the device.
-
-        None if it has used some, or if that is unknown.
-        """
-        return now_s - self.since_s if self.usage.peak_mib == 0 else None
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceSnapshot:
-    """One device: its record, last reading, occupants and reservations."""
-
-    device: Device
-    vanished: bool
-    """It is no longer listed, but attempts are still on it."""
-    drained: str | None
-    """Why it is drained; None if it is not."""
-    reading: Reading | None
-    unmanaged_mib: int | None
-    """Memory of unmanaged processes; None while it is unknown."""
-    reserved_mib: int
-    free_mib: int | None
-    """Memory that can be reserved; None while unmanaged memory is unknown."""
-    smact: float | None
-    """The SM activity that a policy uses, 0..1; None while it is unknown."""
-    smact_refusal: str | None
-    """Why `smact` is None."""
-    warm_from_s: float
-    """Boot-time second from which readings of SM activity count again."""
-    occupants: Mapping[int, Occupant]
-    """By job."""
-    reservations: tuple[Reservation, ...]
-    fresh_from_s: float
-    """Boot-time second of the last leave. Earlier readings may still count the job that left."""
-    stale_after_s: float
-
-    def unreadable(self, now_s: float) -> str | None:
-        """Return why the last reading is not usable at this time; None if it is."""
-        return why_unreadable(self.reading, self.fresh_from_s, self.stale_after_s, now_s)
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotData:
-    """A snapshot as plain records, to send it to another process. `gpu`, `gpuless`: job ids."""
-
-    version: int
-    jobs_version: int
-    now: Instant
-    settings: CoreSettings
-    jobs: tuple[Job, ...]
-    attempts: tuple[Attempt, ...]
-    gpu: tuple[int, ...]
-    gpuless: tuple[int, ...]
-    devices: tuple[DeviceSnapshot, ...]
-    nodes: tuple[NodeUse, ...]
-    uses: RecentUses
-
-
-class _SentLine:
-    """A line of waiting jobs of a snapshot that another process has sent."""
-
-    def __init__(self, ids: tuple[int, ...]) -> None:
-        self._at = {job_id: at for at, job_id in enumerate(ids)}
-
-    def position(self, job_id: int) -> int | None:
-        return self._at.get(job_id)
-
-    def head(self) -> int | None:
-        return next(iter(self._at), None)
-
-    def copy(self) -> _SentLine:
-        return self
-
-    def __contains__(self, job_id: int) -> bool:
-        return job_id in self._at
-
-    def __len__(self) -> int:
-        return len(self._at)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._at)
+from radrm.core.view import View
 
 
 class Snapshot:
@@ -152,7 +52,7 @@ class Snapshot:
 
     __slots__ = (
         *("version", "jobs_version", "now", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
-        *("_gpuless", "_nodes", "_uses", "_devices", "_in_order", "_every_job", "_detached"),
+        *("_gpuless", "_nodes", "_uses", "_devices", "_in_order", "_every_job", "_state", "_view"),
         "for_users",
         "__weakref__",
     )
@@ -169,20 +69,22 @@ class Snapshot:
         self._jobs = state.jobs
         self._attempts = state.attempts
         self._ledgers = state.ledgers
-        self._gpu: Line | _SentLine = state.waiting.gpu
-        self._gpuless: Line | _SentLine = state.waiting.gpuless
+        self._gpu: Line = state.waiting.gpu
+        self._gpuless: Line = state.waiting.gpuless
         self._nodes: Nodes | tuple[NodeUse, ...] = state.nodes
         self._uses: Uses | RecentUses = state.uses
         self._devices: dict[str, DeviceSnapshot] = {}
         self._in_order: tuple[DeviceSnapshot, ...] | None = None
         self._every_job: tuple[Job, ...] | None = None
-        self._detached = False
+        self._state: State | None = state
+        """None once it is detached."""
+        self._view: View | None = None
 
     def detach(self) -> None:
         """Copy all that is shared with the scheduler, which is about to change."""
-        if self._detached:
+        if self._state is None:
             return
-        self._detached = True
+        self._state = self._view = None
         _ = self.devices  # copies of the ledgers, which are made on first use
         self._nodes = self.nodes
         self._uses = self.uses
@@ -192,41 +94,31 @@ class Snapshot:
         self._gpu = self._gpu.copy()
         self._gpuless = self._gpuless.copy()
 
-    # ------------------------------------------------------------- for another process
+    # ------------------------------------------------------------- for rules
 
-    def data(self) -> SnapshotData:
-        """Return the snapshot as plain records."""
-        return SnapshotData(
-            version=self.version,
-            jobs_version=self.jobs_version,
-            now=self.now,
-            settings=self.settings,
-            jobs=tuple(self._jobs.values()),
-            attempts=tuple(self._attempts.values()),
-            gpu=tuple(self._gpu),
-            gpuless=tuple(self._gpuless),
-            devices=self.devices,
-            nodes=self.nodes,
-            uses=self.uses,
-        )
+    @property
+    def view(self) -> View:
+        """What fast planners ask: all that a rule may know, as it was at this moment.
+
+        Only until the next step: after that, `RuntimeError`.
+        """
+        if self._view is None:
+            self._view = View(self._live_state())
+        return self._view
+
+    def data(self) -> StateData:
+        """Return all of it as plain data, before the next step."""
+        return state_data(self._live_state())
 
     @classmethod
-    def of(cls, data: SnapshotData) -> Snapshot:
-        """Return the snapshot that `data` was made from."""
-        found = cls.__new__(cls)
-        found.version, found.jobs_version = data.version, data.jobs_version
-        found.now, found.settings = data.now, data.settings
-        found._jobs = {job.id: job for job in data.jobs}
-        found._attempts = {attempt.job_id: attempt for attempt in data.attempts}
-        found.for_users = ()  # planners ask the scheduler's own view
-        found._ledgers = {}
-        found._gpu, found._gpuless = _SentLine(data.gpu), _SentLine(data.gpuless)
-        found._devices = {each.device.uuid: each for each in data.devices}
-        found._nodes = data.nodes
-        found._uses = data.uses
-        found._in_order, found._every_job = data.devices, None
-        found._detached = True
-        return found
+    def of(cls, data: StateData, order: Order) -> Snapshot:
+        """Return the snapshot that `data` was made from. `order`: the one in force."""
+        return cls(state_of(data, order))
+
+    def _live_state(self) -> State:
+        if self._state is None:
+            raise RuntimeError("the scheduler has made a step since this snapshot")
+        return self._state
 
     # ------------------------------------------------------------- jobs
 
@@ -301,7 +193,7 @@ class Snapshot:
         first = line.head()
         return self._jobs[first] if first is not None and job.id in line else None
 
-    def _line(self, job: Job) -> Line | _SentLine:
+    def _line(self, job: Job) -> Line:
         return self._gpu if job.spec.gpus else self._gpuless
 
     @property
@@ -317,9 +209,7 @@ class Snapshot:
         if self._in_order is None:
             found = (self.device(uuid) for uuid in tuple(self._ledgers))
             known = (device for device in found if device is not None)
-            self._in_order = tuple(
-                sorted(known, key=lambda each: (each.device.node, each.device.index))
-            )
+            self._in_order = in_order(known)
         return self._in_order
 
     @property
@@ -331,7 +221,7 @@ class Snapshot:
         """Return a device; None if it is unknown."""
         found = self._devices.get(uuid)
         if found is None and uuid in self._ledgers:
-            found = self._devices[uuid] = _frozen(self._ledgers[uuid], self.settings)
+            found = self._devices[uuid] = device_snapshot(self._ledgers[uuid], self.settings)
         return found
 
 
@@ -357,35 +247,3 @@ class Snapshots:
             still = held()
             if still is not None:
                 still.detach()
-
-
-def _frozen(ledger: DeviceLedger, settings: CoreSettings) -> DeviceSnapshot:
-    uuid = ledger.device.uuid
-    occupants = {job_id: _occupant(held, uuid) for job_id, held in ledger.holdings.items()}
-    return DeviceSnapshot(
-        device=ledger.device,
-        vanished=ledger.vanished,
-        drained=ledger.drained,
-        reading=ledger.reading,
-        unmanaged_mib=ledger.unmanaged_mib,
-        reserved_mib=ledger.reserved_mib,
-        free_mib=ledger.free_now_mib,
-        smact=ledger.smact,
-        smact_refusal=ledger.smact_refusal,
-        warm_from_s=ledger.warm_from_s,
-        occupants=MappingProxyType(occupants),
-        reservations=ledger.reserved.every(),
-        fresh_from_s=ledger.fresh_from_s,
-        stale_after_s=settings.stale_after_s,
-    )
-
-
-def _occupant(holding: Holding, uuid: str) -> Occupant:
-    return Occupant(
-        job_id=holding.job_id,
-        serial=holding.serial,
-        collocation=holding.collocation,
-        since_s=holding.since_s,
-        settled=holding.settled,
-        usage=holding.usage(uuid),
-    )

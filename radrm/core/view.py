@@ -2,6 +2,8 @@
 
 After a proposal is carried out, the view shows the change. The queue is read lazily, so a rule
 pays only for the jobs that it looks at.
+
+It has all that a rule may know. Slow planners get it with their snapshot (`Snapshot.view`).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from radrm.core.records import (
     Job,
     NodeUse,
     Placement,
+    RecentUses,
     Refusal,
     Reservation,
     Role,
@@ -37,6 +40,7 @@ from radrm.core.records import (
 )
 from radrm.core.reservations.barred import free_from_s
 from radrm.core.reservations.course import current, first_of
+from radrm.core.seen.devices import DeviceSnapshot, device_snapshot, in_order
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.queue.by_due import ByDue
@@ -169,9 +173,26 @@ class View:
         """Return an unfinished job; None if there is none with this id."""
         return self._state.jobs.get(job_id)
 
+    def jobs(self) -> Iterator[Job]:
+        """Yield the unfinished jobs, in no order that matters."""
+        yield from self._state.jobs.values()
+
+    def position(self, job: Job) -> int | None:
+        """Return a job's place in its line, 0 for the head; None if it is in none."""
+        return self._state.waiting.line_of_job(job).position(job.id)
+
+    def uses(self) -> RecentUses:
+        """Return the recent GPU time of users and groups."""
+        return self._state.uses.recent()
+
     def devices(self) -> tuple[Device, ...]:
         """Return the devices that have not vanished, by index."""
         return tuple(self._state.listed)
+
+    def every_device(self) -> tuple[DeviceSnapshot, ...]:
+        """Return what is known of each device, also of one that has vanished under its jobs."""
+        settings = self._state.settings
+        return in_order(device_snapshot(each, settings) for each in self._state.ledgers.values())
 
     def warm_from_s(self, device: str) -> float:
         """Return the boot time from which readings of SM activity show the jobs that are there."""
@@ -240,6 +261,10 @@ class View:
         return earliest_free_s(self._state, self._state.ledgers[device], job, mib, length_s)
 
     # ------------------------------------------------------------- reservations for users
+
+    def every_reserved(self) -> tuple[UserReservation, ...]:
+        """Return all reservations for users and for maintenance, also later ones."""
+        return tuple(self._state.for_users.every.values())
 
     def reserved_for_users(self) -> Sequence[UserReservation]:
         """Return the reservations of devices for users that count now."""

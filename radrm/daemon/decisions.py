@@ -24,6 +24,8 @@ from typing import Any
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
+from radrm.core.proposals import NAMES, Proposal
+from radrm.core.records import Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.counting.counts import Counts
 from radrm.daemon.effects import Effects, ServerReady
@@ -40,6 +42,9 @@ RETRY_S = 5.0
 """Real seconds between two tries to write a store that cannot be written."""
 VOLATILE_S = 30.0
 """Real seconds after which volatile records are on disk. A kill loses at most these."""
+
+MOST_REFUSED = 256
+"""So many kinds of refused proposals are logged."""
 
 
 @dataclass(slots=True)
@@ -76,6 +81,8 @@ class Decisions:
         self._edits: list[tuple[int, dict[str, Any]]] = []
         self._unsaved: Unsaved | None = None
         self._volatile_s = 0.0
+        self._refused: set[tuple[str | None, type[Proposal], str]] = set()
+        """What the log has of refused proposals: planner, kind and rule."""
 
     @property
     def unsaved(self) -> bool:
@@ -109,12 +116,27 @@ class Decisions:
         self.wake_at = decisions[-1].wake_at
         for line in (line for decision in decisions for line in decision.log_lines):
             log.error("%s", line)
+        for decision in decisions:
+            for proposal, refusal in decision.rejections:
+                self._log_refusal(proposal, refusal)
         for warned in (each for decision in decisions for each in decision.warned):
             log.warning("job %d: %s", warned.job_id, plain(warned.text))
         now = self._scheduler.snapshot
         runs = [run for decision in decisions for run in runs_of(decision, now, self._driver)]
         took_s = self.counts.tick() - began_s
         self._unsaved = Unsaved(events, decisions, submissions, edits, runs, took_s)
+
+    def _log_refusal(self, proposal: Proposal, refusal: Refusal) -> None:
+        """Log the first refusal of each kind. `radrm explain` has the others."""
+        key = (refusal.planner, type(proposal), refusal.rule)
+        if key in self._refused or len(self._refused) >= MOST_REFUSED or refusal.timely:
+            return
+        self._refused.add(key)
+        what = f"a {NAMES[type(proposal)]} of job {proposal.job_id}"
+        why = plain(f"{refusal.message} ({refusal.rule})")
+        if refusal.planner is not None:
+            what = f"planner {refusal.planner} proposed {what}, which"
+        log.warning("%s was refused: %s", what, why)
 
     def commit(self) -> bool:
         """Save and act until no event is left. False while the store cannot be written."""

@@ -13,9 +13,10 @@ import pytest
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
+from radrm.core.proposals import Preempt
 from radrm.core.records import Job, Placement, Share
 from radrm.core.words import Collocation, JobState, Resizing
-from radrm.daemon.decisions import Decisions, Unsaved
+from radrm.daemon.decisions import MOST_REFUSED, Decisions, Unsaved
 from radrm.daemon.effects import Effects
 from radrm.daemon.launches.amounts import cpus_of, memory_of, weight_of
 from radrm.daemon.launching import client_environment
@@ -282,3 +283,24 @@ def test_a_weight_reaches_the_launcher_and_is_the_sum_over_tasks() -> None:
     (applied,) = effects.carry_out(shares_of(job, weighed))
     effects._launcher.set_shares.assert_called_once_with(1, None, 2.0)
     assert isinstance(applied, ev.SharesApplied)
+
+
+def test_the_log_names_each_kind_of_refused_proposal_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(gpus(3))
+    jobs = [world.submit(GIB) for _ in range(3)]
+    decisions = Decisions(world.scheduler, Mock(), effects_of(world), None)
+    version = world.scheduler.snapshot.version
+    for job in (*jobs, jobs[0]):
+        wish = Preempt(job_id=job.id)
+        event = ev.PlanReady(at=world.now, planner="toy", version=version, proposals=(wish,))
+        decisions.process([event])
+    (line,) = [each.getMessage() for each in caplog.records if "toy" in each.getMessage()]
+    assert "toy" in line and "preemption" in line and "checkpoint" in line
+    for number in range(300):
+        planner = f"toy{number}"
+        wishes = (Preempt(job_id=jobs[0].id),)
+        event = ev.PlanReady(at=world.now, planner=planner, version=version, proposals=wishes)
+        decisions.process([event])
+    assert sum("toy" in each.getMessage() for each in caplog.records) <= MOST_REFUSED

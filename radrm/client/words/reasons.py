@@ -51,16 +51,20 @@ def _general(answer: Document) -> Iterator[str]:
 
 
 def _size(answer: Document) -> Iterator[str]:
-    """The size of a running job with a range, and why it does not grow."""
-    job = answer["job"]
+    """The size of a running job with a range, why it does not grow, and what is refused for it."""
+    job, reasons = answer["job"], answer.get("size") or ()
+    if job["state"] not in LIVE:
+        return
+    yield from (reason["message"] for reason in reasons if reason["rule"] == "refused")
     size = size_text(job)
-    if not size or job["state"] not in LIVE:
+    if not size:
         return
     yield size
     if job.get("resize_error"):
         yield f"not resized: {job['resize_error']}"
-    for reason in answer.get("size") or ():
-        yield f"does not grow: {whose(reason)}{reason['message']}"
+    for reason in reasons:
+        if reason["rule"] != "refused":
+            yield f"does not grow: {whose(reason)}{reason['message']}"
 
 
 def shows_devices(answer: Document) -> bool:

@@ -29,6 +29,7 @@ from radrm.core.planning.asking import bounded, explanation, is_wanted, proposal
 from radrm.core.planning.reserving import Renewal
 from radrm.core.planning.thoughts import Thoughts
 from radrm.core.proposals import (
+    NAMES,
     Migrate,
     Preempt,
     Proposal,
@@ -44,10 +45,7 @@ from radrm.core.units import show_seconds
 from radrm.core.view import View
 
 REQUESTS: dict[type[Proposal], str] = {
-    Preempt: "a preemption",
-    TakeCheckpointNow: "a checkpoint",
-    Migrate: "a migration",
-    ResizeTo: "a resize",
+    kind: f"a {NAMES[kind]}" for kind in (Preempt, TakeCheckpointNow, Migrate, ResizeTo)
 }
 """What a planner or user asks for by a proposal about a running job. New caps are not noted: a
 controller sets them at every interval."""
@@ -168,8 +166,12 @@ class Planners:
         state.step.planner = name
         self._apply(state, proposal)
         state.step.planner = None
+        if len(state.step.rejections) > rejected:
+            self._note_refusal(name)
+            return
+        state.proposals.refused.forget(name, proposal)
         kind, attempt = REQUESTS.get(type(proposal)), state.attempts.get(proposal.job_id)
-        if kind is None or attempt is None or len(state.step.rejections) > rejected:
+        if kind is None or attempt is None:
             return
         if state.jobs[proposal.job_id].target is not None and type(proposal) not in _ENDS:
             return  # the stop that follows is the migration's
@@ -177,6 +179,14 @@ class Planners:
         requested = PlannerRequest(kind, name, why=why)
         if attempt.requested != requested:
             state.put_attempt(replace(attempt, requested=requested))
+
+    def _note_refusal(self, name: str) -> None:
+        """Note whose proposal was refused just now: users and the log read that."""
+        state = self._state
+        proposal, refusal = state.step.rejections[-1]
+        refusal = replace(refusal, planner=name)
+        state.step.rejections[-1] = (proposal, refusal)
+        state.proposals.refused.note(name, proposal, refusal, state.step.now.boot_s)
 
     # ------------------------------------------------------------- slow planners
 
@@ -209,6 +219,7 @@ class Planners:
                 if is_stale:
                     why = Refusal("stale", "the job has changed since the planner looked")
                     self._state.step.rejections.append((proposal, why))
+                    self._note_refusal(event.planner)
                 else:
                     self._carry_out(event.planner, proposal)
         if planner is not None and self._thoughts.is_due(event.planner):

@@ -27,19 +27,24 @@ def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tup
     if nowhere is not None:
         return (nowhere,)
     errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
-    found = (*planners.explain(job), *errors)
+    refused = state.proposals.refused.of(job.id, now.boot_s)
+    found = (*planners.explain(job), *refused, *errors)
     found = found or (Refusal("next", "it starts with the next event"),)
     bound = state.queue.order.bound(job) if planners.keeps_order() else None
     return found if bound is None else (*found, Refusal("bound", bound))
 
 
 def why_size(state: State, planners: Planners, job_id: int, now: Instant) -> tuple[Refusal, ...]:
-    """Return the planners' reasons for the present size of a running job that could get another."""
+    """Return the planners' reasons for the present size of a running job that could get another,
+    and what they propose for a running job and is refused."""
     job = state.jobs.get(job_id)
-    if job is None or job.state is not JobState.RUNNING or job.spec.resizing is Resizing.NONE:
+    if job is None or job.state is not JobState.RUNNING:
         return ()
+    refused = state.proposals.refused.of(job_id, now.boot_s)
+    if job.spec.resizing is Resizing.NONE:
+        return refused
     state.begin(now)
-    return tuple(planners.explain_size(job))
+    return (*planners.explain_size(job), *refused)
 
 
 def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:

@@ -109,4 +109,9 @@ class Refusal:
     needed: float | None = None
     available: float | None = None
     planner: str | None = None
-    """The planner that gives this reason, where several planners run."""
+    """The planner that gives this reason, where several planners run; whose proposal it refuses."""
+
+    @property
+    def timely(self) -> bool:
+        """Whether it refuses, for a moment, a proposal that was right a moment before."""
+        return self.rule in ("stale", "pause", "pace", "pending", "moving")

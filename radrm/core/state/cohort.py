@@ -7,9 +7,19 @@ a restart a cohort is as old as its oldest live client, and earlier turns are fo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from radrm.core.state.holding import Holding
 from radrm.core.words import Collocation
+
+
+@dataclass(frozen=True, slots=True)
+class CohortData:
+    """A `Cohort` as plain data, without the clients themselves."""
+
+    since_s: float
+    last_turn_s: dict[int, float]
+    had_turn: int | None
 
 
 class Cohort:
@@ -54,3 +64,13 @@ class Cohort:
         if uid is None:
             return self._had_turn
         return uid if now_s - self.since_s >= turn_s else None
+
+    def data(self) -> CohortData:
+        """Return the cohort as plain data, for another process."""
+        return CohortData(self.since_s, self.last_turn_s.copy(), self._had_turn)
+
+    def recall(self, data: CohortData) -> None:
+        """Take over what `data` says, after its clients have been entered."""
+        self._find_user()
+        self.since_s, self._had_turn = data.since_s, data.had_turn
+        self.last_turn_s = data.last_turn_s.copy()

@@ -23,10 +23,11 @@ state is stored as it was before the failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from radrm.core.settings import CoreSettings
-from radrm.core.state.pauses import Pauses
+from radrm.core.state.pauses import Failed, Pauses
 from radrm.core.units import show_seconds
 from radrm.errors import message_of, one_line
 
@@ -68,6 +69,16 @@ def call_rule(call: Callable[P, T], *args: P.args, **words: P.kwargs) -> T:
         return call(*args, **words)
     except RULE_ERRORS as error:
         raise RuleFailed(error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """A rule that failed, as plain data."""
+
+    kind: str
+    name: str
+    failed: Failed
+    meanwhile: str
 
 
 class Isolation:
@@ -124,3 +135,18 @@ class Isolation:
         """Return when the rules that failed since the last call end their rest."""
         again, self._retry_times = self._retry_times, []
         return again
+
+    # ------------------------------------------------------------- for another process
+
+    def data(self) -> tuple[Resting, ...]:
+        """Return the rules that failed, as plain data."""
+        known = self._pauses.all() if self._failed else ()
+        return tuple(Resting(*key, failed, self._meanwhile[key]) for key, failed in known)
+
+    def recall(self, data: Sequence[Resting]) -> None:
+        """Take over what `data` says."""
+        self._failed = bool(data)
+        for each in data:
+            key = (each.kind, each.name)
+            self._pauses.recall(key, each.failed)
+            self._meanwhile[key] = each.meanwhile

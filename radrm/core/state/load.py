@@ -22,11 +22,42 @@ device with old jobs is warm with its first reading.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from radrm.core.records import Reading
 from radrm.core.settings import CoreSettings
 from radrm.core.state.window import Window
 from radrm.core.units import show_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWindow:
+    """A window of SM activity that gets no more readings."""
+
+    last_s: float
+    mean: float | None
+
+    def add(self, boot_s: float, smact: float) -> None:
+        """Refuse: there is no later reading."""
+        raise NotImplementedError
+
+    def forget(self, now_s: float) -> None:
+        """Refuse: there is no later reading."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """Refuse: the jobs of the device do not change."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class LoadData:
+    """A `SmactLoad` as plain data."""
+
+    window: KnownWindow
+    warm_from_s: float
+    expected: float | None
+    error: str | None
 
 
 class SmactLoad:
@@ -95,3 +126,14 @@ class SmactLoad:
         self.warm_from_s = max(
             latest_s + self._settings.smact_warm_s, left_s + self._settings.smact_after_exit_s
         )
+
+    # ------------------------------------------------------------- for another process
+
+    def data(self) -> LoadData:
+        """Return the load as plain data."""
+        window = KnownWindow(self._window.last_s, self._window.mean)
+        return LoadData(window, self.warm_from_s, self._expected, self.error)
+
+    def recall(self, data: LoadData) -> None:
+        """Take over what `data` says. The window is the one of `data`."""
+        self.warm_from_s, self._expected, self.error = data.warm_from_s, data.expected, data.error

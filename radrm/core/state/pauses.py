@@ -1,4 +1,4 @@
-"""Growing pauses after failures of rules, launches and proposals.
+"""Growing pauses after failures of rules, launches and proposals, and what the core has refused.
 
 They are kept in memory only: after a restart everything is tried at once. A job's own pause
 is in its record (`records.Pause`).
@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from radrm.core.proposals import NAMES, Proposal, Start
+from radrm.core.records import Refusal
+from radrm.core.units import show_seconds
 
 SHORTEST_S = 1.0
 """The shortest pause under any setting. Without it, a failure could repeat without end."""
@@ -70,6 +74,10 @@ class Pauses(Generic[K]):
         """Forget the failures of a key: it works now."""
         self._failed.pop(key, None)
 
+    def recall(self, key: K, failed: Failed) -> None:
+        """Take over a failure as it is."""
+        self._failed[key] = failed
+
     def all(self) -> Iterator[tuple[K, Failed]]:
         """Yield all failures that are not forgotten, with their keys."""
         yield from self._failed.items()
@@ -77,6 +85,87 @@ class Pauses(Generic[K]):
     @staticmethod
     def _stale(failed: Failed, now_s: float) -> bool:
         return now_s > failed.until_s + (failed.until_s - failed.since_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The proposals of one kind of one planner for one job, which the core refuses."""
+
+    planner: str
+    kind: type[Proposal]
+    job_id: int
+    since_s: float
+    last_s: float
+    """Boot-time seconds of the first and the last of them."""
+    why: Refusal
+
+    def message(self, now_s: float) -> str:
+        """Return, for users, what was proposed and why it is refused."""
+        ago = show_seconds(max(0.0, now_s - self.last_s))
+        what = f"planner {self.planner} proposed a {NAMES[self.kind]} {ago} ago"
+        return f"{what}, which was refused: {self.why.message} ({self.why.rule})"
+
+
+class RefusedProposals:
+    """The last refusal of each kind of proposal of each planner for each job.
+
+    One is forgotten when such a proposal is carried out, when the job starts, and when it ends.
+    """
+
+    MOST = 10_000
+    """Beyond that the oldest job is forgotten."""
+    LASTING_S = 10.0
+    """Shorter than this it may be that another planner was first."""
+
+    def __init__(self) -> None:
+        self._of_job: dict[int, dict[tuple[str, type[Proposal]], Refused]] = {}
+
+    def note(self, planner: str, proposal: Proposal, why: Refusal, now_s: float) -> None:
+        """Note a refusal."""
+        job_id, kind = proposal.job_id, type(proposal)
+        of_job = self._of_job.setdefault(job_id, {})
+        before = of_job.get((planner, kind))
+        since_s = now_s if before is None else before.since_s
+        of_job[planner, kind] = Refused(planner, kind, job_id, since_s, now_s, why)
+        if len(self._of_job) > self.MOST:
+            del self._of_job[next(iter(self._of_job))]
+
+    def forget(self, planner: str, proposal: Proposal) -> None:
+        """Forget such proposals: one is carried out. A start is anybody's."""
+        of_job = self._of_job.get(proposal.job_id)
+        if of_job is None:
+            return
+        if isinstance(proposal, Start):
+            self._of_job.pop(proposal.job_id)
+            return
+        of_job.pop((planner, type(proposal)), None)
+        if not of_job:
+            del self._of_job[proposal.job_id]
+
+    def forget_job(self, job_id: int) -> None:
+        """Forget a job that has ended."""
+        self._of_job.pop(job_id, None)
+
+    def of(self, job_id: int, now_s: float) -> tuple[Refusal, ...]:
+        """Return what was refused for a job, as reasons."""
+        found = self._of_job.get(job_id, {}).values()
+        return tuple(
+            Refusal("refused", each.message(now_s), None, each.why.needed, each.why.available)
+            for each in found
+        )
+
+    def lasting(self, now_s: float) -> list[Refused]:
+        """Return the last one for each planner, kind and rule that is refused for long.
+
+        A start that was refused once keeps its job waiting; others count if they are repeated.
+        """
+        found: dict[tuple[str, type[Proposal], str], Refused] = {}
+        for of_job in self._of_job.values():
+            for each in of_job.values():
+                until_s = now_s if each.kind is Start else each.last_s
+                if not each.why.timely and until_s - each.since_s >= self.LASTING_S:
+                    found[each.planner, each.kind, each.why.rule] = each
+        return list(found.values())
 
 
 class Proposals:
@@ -93,6 +182,7 @@ class Proposals:
         self._pauses: Pauses[tuple[int, str]] = Pauses(SHORTEST_S, self.LONGEST_S)
         self._done: dict[int, dict[str, tuple[float, int]]] = {}
         self._kinds: dict[int, set[str]] = {}
+        self.refused = RefusedProposals()
 
     def fail(self, job_id: int, kind: str, now_s: float, why: str) -> Failed:
         """Note that a proposal failed. Returns the failure with its pause."""
@@ -125,3 +215,4 @@ class Proposals:
         """Forget a job that has ended."""
         self.forget_failures(job_id)
         self._done.pop(job_id, None)
+        self.refused.forget_job(job_id)

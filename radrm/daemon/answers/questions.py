@@ -170,7 +170,7 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
         "unmanaged": loop.parts.unmanaged.action,
         "uid": os.getuid(),
         "clock_moved_s": _clock_moved_s(loop.clock),
-        "rules": list(loop.scheduler.errors(loop.clock.now())),
+        "rules": list(loop.scheduler.errors(loop.clock.now(), refused=True)),
         "unknown_gpus": unknown_gpus(
             loop.scheduler.snapshot, loop.scheduler.snapshot.settings.gpu_order
         ),

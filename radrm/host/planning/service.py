@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from radrm.config import Config
 from radrm.core.actions import Think
 from radrm.core.planning.thinking import Thought
-from radrm.core.snapshot import Snapshot, SnapshotData
+from radrm.core.seen.states import StateData
+from radrm.core.snapshot import Snapshot
 from radrm.deadlines.costs import UTC, Zone
 from radrm.errors import plain
 from radrm.host.planning.worker import First, Question, thought_of
@@ -83,7 +84,7 @@ class PlanningService:
             thread.shutdown(wait=True, cancel_futures=True)
             self._workers[name].end()
 
-    def _think(self, worker: Worker, action: Think, data: SnapshotData, limit_s: float) -> None:
+    def _think(self, worker: Worker, action: Think, data: StateData, limit_s: float) -> None:
         try:
             question = packed(Question(data, action.state, limit_s))
             if len(question) > MAX_MESSAGE:

@@ -18,12 +18,13 @@ import msgspec
 from radrm.config import parse_table
 from radrm.core import proposals
 from radrm.core.planning.thinking import Thought, think
-from radrm.core.snapshot import Snapshot, SnapshotData
+from radrm.core.seen.states import StateData
+from radrm.core.snapshot import Snapshot
 from radrm.deadlines.costs import UTC, Zone
 from radrm.errors import RadrmError, one_line
 from radrm.host.workers.child import end_after, give_up_rights, take_pipes
 from radrm.host.workers.messages import packed, read, write
-from radrm.wiring import make_planner
+from radrm.wiring import make_order, make_planner
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Libraries take address space for each thread, which is limited here."""
@@ -46,9 +47,12 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a planner looks at. The process ends after twice `limit_s` (real seconds)."""
+    """What a planner may know, and its own state.
 
-    snapshot: SnapshotData
+    The process ends after twice `limit_s` (real seconds).
+    """
+
+    known: StateData
     state: Any
     limit_s: float
 
@@ -95,6 +99,7 @@ def main() -> int:
         os.environ.setdefault(name, "1")
     try:
         config = parse_table(first.config, "the daemon's configuration")
+        order = make_order(config)
         planner: Any = make_planner(config, first.planner, first.zone)
         if hasattr(planner, "get_ready"):
             planner.get_ready()
@@ -109,7 +114,7 @@ def main() -> int:
     while (question := read(source, Question)) is not None:
         # The daemon ends this process earlier. If the daemon is dead, SIGALRM ends it.
         end_after(2 * question.limit_s)
-        thought = think(planner, Snapshot.of(question.snapshot), question.state)
+        thought = think(planner, Snapshot.of(question.known, order), question.state)
         if os.getpid() != own:
             os._exit(0)  # a child that the planner forked, and that came back here
         end_after(0)

@@ -6,6 +6,7 @@ The files, in the order in which they may import one another:
     randomized   many constructions at once, with numpy; the cheapest counts
     durations    a job's run time in each configuration
     memory       what the planner keeps between two calls
+    barred       GPUs that not each job may use
     situation    a snapshot as a problem
     settling     which server and which GPUs each job of a plan gets
     carrying     from the plan to proposals

@@ -5,8 +5,10 @@ A live job is one of these:
     leaving   it is being stopped: its GPUs are given away, and it counts as waiting
     fixed     all others: it stays, and its GPUs are not given away
 
-GPUs are dedicated. One can be given away if it is in service, is not reserved for anything else,
-and holds none but movable and leaving jobs.
+GPUs are dedicated. One can be given away if it is in service, no planner has reserved it, and it
+holds none but movable and leaving jobs.
+
+GPUs that not each job may use (`barred.py`) are a kind of their own.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from radrm.core.words import (
     StopReason,
 )
 from radrm.deadlines.costs import Costs
+from radrm.planners.capacity.barred import Barred, Part
 from radrm.planners.capacity.durations import run_times
 from radrm.planners.capacity.memory import Memory
 from radrm.planners.capacity.problem import (
@@ -56,8 +59,9 @@ class Assumptions:
     default_due_s: float
     rho: float
     moves: bool = True
-    profile: bool = False
     """False: no live job is movable."""
+    profile: bool = False
+    """Prefer the kinds on which a job's program has not run yet."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ def digest(snapshot: Snapshot, memory: Memory) -> str:
         for each in snapshot.devices
     ]
     parts += [sorted(memory.kept), sorted(memory.resting)]
+    parts += Barred(snapshot).of(job for _, job in sorted(jobs.items()))
     return hashlib.blake2s(repr(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -131,15 +136,26 @@ class _Reader:
     def __init__(self, snapshot: Snapshot, rules: Assumptions, memory: Memory) -> None:
         self._snapshot, self._rules, self._memory = snapshot, rules, memory
         self._now = snapshot.now
-        known: dict[tuple[object, ...], int] = {}
+        self._barred = Barred(snapshot)
         self._of_kind: list[list[Device]] = []
         self._of_device: dict[str, int] = {}
-        for each in snapshot.devices:
+        self._alike: list[tuple[object, ...]] = []
+        self._parts: list[Part] = []
+
+    def _find_kinds(self, given: list[DeviceSnapshot]) -> None:
+        """Find the kinds of device. `given`: those that can be given away."""
+        resting = self._memory.resting
+        lined_up = (job for job in self._snapshot.lines[0] if job.id not in resting)
+        parts = self._barred.parts_of(lined_up, [each.device for each in given])
+        known: dict[tuple[object, ...], int] = {}
+        for each in self._snapshot.devices:
             device = each.device
-            key = (device.name, device.kind, device.profile, device.total_mib, device.mps)
-            kind = known.setdefault(key, len(known))
+            alike = (device.name, device.kind, device.profile, device.total_mib, device.mps)
+            kind = known.setdefault((alike, parts[device.uuid]), len(known))
             if kind == len(self._of_kind):
                 self._of_kind.append([])
+                self._alike.append(alike)
+                self._parts.append(parts[device.uuid])
             self._of_kind[kind].append(device)
             self._of_device[device.uuid] = kind
         self._names = [devices[0].name for devices in self._of_kind]
@@ -153,6 +169,7 @@ class _Reader:
         stopping = {job.id for job, _ in snapshot.running if job.state is JobState.STOPPING}
         gives_way = movable.keys() | leaving | stopping
         given = [each for each in snapshot.devices if self._can_give(each, gives_way)]
+        self._find_kinds(given)
         watts = tuple(self._watts(kind) for kind in range(len(self._names)))
         servers, devices = self._servers(given, gives_way)
         most: dict[int, int] = {}
@@ -267,7 +284,7 @@ class _Reader:
     def _times(
         self, job: Job, live: Attempt | None, most: Mapping[int, int]
     ) -> dict[tuple[int, int], float]:
-        kinds = {kind: self._names[kind] for kind in most if self._allows(job, kind)}
+        kinds = {kind: self._names[kind] for kind in most if self._allows(job, kind, live)}
         unknown_s = self._rules.unknown_duration_s
         # A job that runs is not moved to learn, and without a fingerprint no run teaches anything.
         learns = self._rules.profile and live is None and job.fingerprint is not None
@@ -276,9 +293,12 @@ class _Reader:
         limit = self._snapshot.settings.most_gpus(job.spec.uid)
         return {pair: s for pair, s in times.items() if pair[1] <= min(limit, most[pair[0]])}
 
-    def _allows(self, job: Job, kind: int) -> bool:
-        """Return whether a job can run on a kind of device."""
-        sample = self._of_kind[kind][0]
+    def _allows(self, job: Job, kind: int, live: Attempt | None) -> bool:
+        """Return whether a job can run on a kind of device. It may stay where it is."""
+        sample, here = self._of_kind[kind][0], () if live is None else live.placement.devices
+        others = [device for device in self._of_kind[kind] if device.uuid not in here]
+        if any(self._barred.keeps_out(job, self._barred.part_of(each)) for each in others):
+            return False
         return self._is_of_kind(job, sample) and self._need_mib(job) <= sample.capacity_mib
 
     def _is_of_kind(self, job: Job, device: Device) -> bool:
@@ -327,12 +347,16 @@ class _Reader:
         )
 
     def _tiers(self, job: Job, kinds: set[int]) -> dict[int, int]:
-        """Return the place of each kind in the lists of GPUs of a job."""
-        if not (job.spec.avoid_gpus or job.spec.prefer_gpus or job.use_last):
+        """Return the place of each kind in the lists of GPUs of a job. Where it may use GPUs that
+        others may not, it leaves them the GPUs of this kind that all may use."""
+        few = {self._alike[kind] for kind in kinds if self._parts[kind]}
+        lists = job.spec.avoid_gpus or job.spec.prefer_gpus or job.use_last
+        if not (few or lists):
             return dict.fromkeys(kinds, 0)
         ranks = {}
         for kind in kinds:
-            ranks[kind] = min(rank(device, job, ()) for device in self._of_kind[kind])
+            listed = min(rank(device, job, ()) for device in self._of_kind[kind]) if lists else None
+            ranks[kind] = (listed, not self._parts[kind] and self._alike[kind] in few)
         order = sorted(set(ranks.values()))
         return {kind: order.index(each) for kind, each in ranks.items()}
 

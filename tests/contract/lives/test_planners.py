@@ -100,7 +100,7 @@ class Thinking(Watched):
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, act.Think):
-            seen = Snapshot.of(self.scheduler.snapshot.data())
+            seen = Snapshot.of(self.scheduler.snapshot.data(), self.order)
             answer = think_in_place(self.rules.planners, action, seen, self.now)
             self.__dict__.setdefault("looked", []).append(answer)
         else:

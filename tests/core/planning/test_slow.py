@@ -38,7 +38,7 @@ class Later(Watched):
 
     def look(self) -> Snapshot:
         """What a planner sees that begins now. It may be held, and sent."""
-        return Snapshot.of(self.scheduler.snapshot.data())
+        return Snapshot.of(self.scheduler.snapshot.data(), self.order)
 
     def answer(self, thought: act.Think, snapshot: Snapshot | None = None) -> Any:
         found = snapshot or self.look()
@@ -236,7 +236,7 @@ def test_what_another_process_sees_is_the_same(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(4):
         world.submit(30 * GIB)
     here = world.scheduler.snapshot
-    there = Snapshot.of(here.data())
+    there = Snapshot.of(here.data(), world.order)
 
     def facts(found: Snapshot) -> Any:
         jobs: list[Job] = sorted(found.jobs, key=lambda job: job.id)
