@@ -146,7 +146,8 @@ def _parameters(command: Any) -> Iterator[Declared]:
             continue
         choices = getattr(each.type, "choices", None)
         metavar = each.metavar or ("|".join(map(str, choices)) if choices else "N")
-        flags = sorted({*each.opts, *each.secondary_opts}, key=lambda flag: -len(flag))
+        names = dict.fromkeys((*each.opts, *each.secondary_opts))  # in their order, not by chance
+        flags = sorted(names, key=lambda flag: -len(flag))
         yield Declared(
             tuple(flags), None if each.is_flag else metavar, help_text, bool(each.multiple)
         )

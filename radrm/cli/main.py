@@ -16,7 +16,12 @@ EXIT_USAGE, EXIT_INTERRUPTED, EXIT_NO_READER = 2, 130, 141
 
 
 def main() -> None:
-    """`radrm`: answers help, version, mistakes and everyday commands without typer."""
+    """`radrm`: prints every error as one line, also what ends the import of a command."""
+    end(_command)
+
+
+def _command() -> int:
+    """Answer help, version, mistakes and everyday commands without typer."""
     from radrm.cli.listing import ALIASES, COMMANDS, EVERYDAY
 
     words = sys.argv[1:]
@@ -25,14 +30,14 @@ def main() -> None:
     if words and words[0] in ALIASES:
         sys.argv[1] = words[0] = ALIASES[words[0]]
     if words[:1] in (["-H"], ["--host"]):
-        end(_on_host)
+        _on_host()
     if words[:1] in (["submit"], ["run"]):
-        end(_of_the_option_table)
+        _of_the_option_table()
     if words[:1] == ["slurm-step"] and len(words) > 1 and not words[1].startswith("-"):
         sys.argv.insert(2, "--")  # what stands behind the file belongs to the job
     if words and words[0] in EVERYDAY:
-        end(_everyday)
-    end(_others if words and words[0] in COMMANDS else _no_command)
+        return _everyday()
+    return _others() if words and words[0] in COMMANDS else _no_command()
 
 
 def daemon() -> None:

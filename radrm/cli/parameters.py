@@ -73,6 +73,7 @@ NO_HEADER = Parameter(
     "no_header", FLAG, "With --format: without the line of headings.", flags=("--no-header",)
 )
 DEVICES = Parameter("devices", WORDS, "GPU indices or UUIDs; all GPUs by default.", "DEVICE...")
+YES = Parameter("yes", FLAG, "All GPUs, without asking.", flags=("--yes", "-y", "--all"))
 
 
 # ------------------------------------------------------------------ reading a command line

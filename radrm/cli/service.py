@@ -27,6 +27,7 @@ from radrm.host.service.steps import (
     uninstall_commands,
     write,
 )
+from radrm.host.storage.paths import refuse_second
 
 Root = Annotated[
     str | None,
@@ -103,9 +104,11 @@ def install_own(
 ) -> None:
     """Make the daemon a service of this user alone. `gpus`: simulated ones.
 
-    Raises `Refused` for root, without a systemd of the user, and for a unit that was changed.
+    Raises `Refused` for root, without a systemd of the user, and for a unit that was changed;
+    `UsageError` on a server that has a radrm for all.
     """
     where, files = _own(gpus)
+    refuse_second(os.environ, os.geteuid(), private=False)
     with one_line("cannot look at"):
         ((file, state),) = states = states_of(files, where)
         commands = install_commands(where, start)

@@ -14,7 +14,7 @@ import os
 
 from radrm.client.states import LIVE
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError
-from radrm.host.storage.paths import Paths, client_paths, prepare
+from radrm.host.storage.paths import Paths, client_paths, prepare, servers_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,17 +133,20 @@ class Client:
 
 
 def find_spool(client: Client) -> tuple[Paths, bool]:
-    """The paths of the daemon to submit to, and whether it answers. A user without an own daemon
-    gets the system's paths if they exist."""
+    """The paths of the daemon to submit to, and whether it answers.
+
+    If none answers, jobs wait for the server's, if it has one. Raises `Unreachable` if that has
+    never run.
+    """
     try:
         return client.connect(patient=False), True
     except Unreachable:
         pass
-    own = client.candidates[0]
-    if not os.path.exists(own.database):
-        for paths in client.candidates[1:]:
-            if os.path.isdir(paths.spool):
-                return paths, False  # jobs wait there for the system's daemon
+    own, server = client.candidates[0], servers_own()
+    if server is not None and server in client.candidates[1:]:
+        if not os.path.isdir(server.spool):
+            return client.connect(patient=False), True
+        return server, False
     prepare(own, own in client_paths({}, 0))
     return own, False
 

@@ -11,7 +11,7 @@ import stat
 import time
 
 from radrm.errors import StoreError, Unreachable
-from radrm.host.storage.paths import paths_for
+from radrm.host.storage.paths import not_running, paths_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _age_s(place: str) -> float:
         return float(file.read(64).split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
 
 
-def not_reached(candidates: Sequence[Paths], own_home: bool) -> Unreachable:
+def not_reached(candidates: Sequence[Paths], own_home: bool = False) -> Unreachable:
     """Return the error about daemons that could not be reached, with what to do.
 
     `own_home`: RADRM_HOME names the only place.
@@ -106,8 +106,7 @@ def not_reached(candidates: Sequence[Paths], own_home: bool) -> Unreachable:
         if closed is not None:
             step = "unset RADRM_HOME" if own_home else f"look at its rights: ls -ld {closed}"
             return Unreachable(f"{closed} belongs to {_owner(closed, me)}; {step}")
-    places = " or ".join(paths.run for paths in candidates)
-    return Unreachable(f"no radrm daemon answers in {places}; start one: radrm daemon")
+    return Unreachable("; ".join(not_running(candidates)))
 
 
 def _closed(paths: Paths) -> str | None:

@@ -70,4 +70,6 @@ def next_steps(job: Document) -> list[str]:
         return [f"radrm logs {name}"]
     if not job["attempts"]:
         return [f"radrm explain {name}"]  # a requeued job would fail for the same reason
+    if job.get("outcome") == "oom":
+        return [f"radrm logs {name} --stderr"]  # the same: it must ask for something else
     return [f"radrm logs {name} --stderr", f"radrm requeue {name}"]

@@ -171,9 +171,10 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Fail the job, for this reason."""
+    """Fail the job, for this reason. `memory_floor_mib`: as in `Again`."""
 
     reason: str
+    memory_floor_mib: int | None = None
 
 
 class Recovery(Protocol):

@@ -32,7 +32,7 @@ from radrm.core.reservations.barred import RULE, reserved_for_others
 from radrm.core.state.queue.waiting import Aside
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation
+from radrm.core.words import Collocation, Unit
 
 
 def update(state: State, force: bool) -> None:
@@ -89,7 +89,7 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
     reserved = reserved_for_others(state, job) if state.for_users.every else ""
     if reserved:
         why = f"{reserved}; needs {what}, {available} {are} left{more}"
-        return Aside(Refusal(RULE, why, None, wanted, available))
+        return Aside(Refusal(RULE, why, None, wanted, available, unit=Unit.GPUS))
     why = f"needs {what}, {available} {are} in service{more}"
     return Aside(Refusal("service", why, None, wanted, available))
 

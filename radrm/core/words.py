@@ -175,3 +175,18 @@ class ReservationKind(str, Enum):
 
 
 _PLANNED = frozenset({ReservationKind.BACKFILL, ReservationKind.MAINTENANCE})
+
+
+class Unit(str, Enum):
+    """What the numbers of a refusal count."""
+
+    MIB = "MiB"
+    SECONDS = "s"
+    GPUS = "GPUs"
+    CPUS = "CPUs"
+    JOBS = "jobs"
+    TASKS = "tasks"
+    RESERVATIONS = "reservations"
+    SM_ACTIVITY = "SM activity"
+    FRACTION = "fraction"
+    TIMES = "times"

@@ -28,11 +28,12 @@ class IdleDevice:
     ) -> Again | GiveUp:
         floor = lower_bound_mib(job, attempt, evidence)
         if job.oom_count - job.victim_count > self.max_recoveries:
-            return GiveUp(f"recovery limit ({self.max_recoveries}) reached")
+            return GiveUp(f"recovery limit ({self.max_recoveries}) reached", floor)
         if floor is not None and largest_mib and floor > largest_mib:
             return GiveUp(
                 f"it needs at least {show_mib(floor)} and "
-                f"the largest device has {show_mib(largest_mib)}"
+                f"the largest device has {show_mib(largest_mib)}",
+                floor,
             )
         return self.again(job, attempt, evidence, floor, largest_mib)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from radrm.config import Config, SlurmConfig, load_config
-from radrm.host.storage.paths import Paths, client_paths
+from radrm.host.storage.paths import Paths, client_paths, servers_own
 
 MARGIN_MIB = 2048
 """What the policies keep free beside a job's need (`margin_mib`)."""
@@ -29,7 +29,5 @@ def daemon_paths(config: SlurmConfig, environ: Mapping[str, str], uid: int) -> t
         home = config.home.replace("%n", environ.get("SLURMD_NODENAME", ""))
         return client_paths({**environ, "RADRM_HOME": home}, uid)
     # A job's environment is that of its submission: RADRM_HOME may name another daemon.
-    server = client_paths({}, 0)
-    if any(os.path.exists(paths.state) for paths in server):
-        return server
-    return client_paths(environ, uid)
+    server = servers_own()
+    return client_paths(environ, uid) if server is None else (server,)

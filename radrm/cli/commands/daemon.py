@@ -5,28 +5,31 @@ from __future__ import annotations
 import gc
 import os
 
-from radrm.cli.parameters import TEXT, TEXTS, Parameter
+from radrm.cli.parameters import FLAG, TEXT, TEXTS, Parameter
 from radrm.errors import UsageError
+from radrm.host.storage.paths import paths_for, refuse_second
 
 _GPUS = "Use simulated GPUs, as sim:4xA100-40GB."
 _SCALE = "Run the clock of simulated GPUs N times as fast."
 _SET = "Change a setting, as policy=exclusive."
+_PRIVATE = "Serve you alone, on a server that has a radrm for all users."
 PARAMETERS = (
     Parameter("gpus", TEXTS, _GPUS, "sim:SPEC", ("--gpus",)),
     Parameter("time_scale", TEXT, _SCALE, "N", ("--time-scale",)),
+    Parameter("private", FLAG, _PRIVATE, flags=("--private",)),
     Parameter("settings", TEXTS, _SET, "KEY=VALUE", ("--set",)),
 )
 
 
-def daemon(gpus: list[str], time_scale: str, settings: list[str]) -> None:
+def daemon(gpus: list[str], time_scale: str, private: bool, settings: list[str]) -> None:
     """Run the daemon until Ctrl-C or TERM; jobs go on without it."""
     scale = _scale_of(time_scale)
+    refuse_second(os.environ, os.getuid(), private)
     # Imported here, so that the imports for the help text stay few. What they make stays: to look
     # for garbage in it would be a tenth of the start, and part of each later search.
     gc.disable()
     from radrm.daemon.main import run, set_up_logging
     from radrm.host.storage.database import damage_told
-    from radrm.host.storage.paths import paths_for
 
     gc.freeze()
     gc.enable()

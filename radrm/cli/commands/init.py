@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from radrm.cli.commands.completion import SHELLS
-from radrm.cli.commands.drain import on_terminal
 from radrm.cli.service import DryRun, install_own, one_line, show
+from radrm.cli.show.question import on_terminal
 from radrm.client.connection import Client
 from radrm.config import GOALS, ReadingsConfig, config_path
 from radrm.errors import BadConfig, DeviceError, RadrmError, Refused, UsageError, plain

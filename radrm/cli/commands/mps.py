@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from radrm.cli.commands.drain import confirm, on_terminal
 from radrm.cli.options import Devices, Json
+from radrm.cli.parameters import YES
 from radrm.cli.results import show_results
+from radrm.cli.show.question import be_sure
 from radrm.client.connection import Client
 from radrm.client.text import Document, print_json
 from radrm.core.units import gpus_named
-from radrm.errors import plain
+from radrm.errors import UsageError, plain
 
 mps = typer.Typer(
     name="mps",
@@ -76,21 +77,24 @@ def start(devices: Devices = None, as_json: Json = False) -> None:
 def stop(
     devices: Devices = None,
     force: Annotated[bool, typer.Option("--force", help="End the jobs that use MPS.")] = False,
-    yes: Annotated[bool, typer.Option("--all", help="All GPUs, without asking.")] = False,
+    yes: Annotated[bool, typer.Option(*YES.flags, help=YES.help)] = False,
     as_json: Json = False,
 ) -> None:
     """Stop MPS on GPUs; jobs then share them by time-slicing.
 
     Only root and the user of the daemon may do this. It holds until the daemon restarts.
-    While jobs use MPS, this is refused without --force.
+    While jobs use MPS, this is refused without --force. Without DEVICE, MPS stops on all GPUs:
+    on a terminal you are asked first, elsewhere it needs --yes.
 
     \b
     Examples:
       radrm mps stop 2
-      radrm mps stop --all --force
+      radrm mps stop --yes --force
     """
-    if not devices and not yes and on_terminal():
-        confirm("Stop MPS on all GPUs of this server?")
+    if yes and devices:
+        raise UsageError("--yes means all GPUs; leave it out, or the named ones")
+    if not devices and not yes:
+        be_sure("Stop MPS on all GPUs of this server?", "name GPUs, or add --yes")
     _command("mps-stop", devices or [], False, as_json, force=force)
 
 

@@ -13,6 +13,7 @@ import sys
 from radrm.client.connection import Client
 from radrm.client.submitting import check, count_of, put
 from radrm.errors import UsageError
+from radrm.host.storage.paths import not_running
 from radrm.jobfile.command_line import HOSTS, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import notes_on, understood
 from radrm.jobfile.radfile import FOR_SLURM
@@ -152,10 +153,8 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
     waiting = sum(1 for r in results if r["ticket"])
     if unserved is not None and waiting and not request.json:
         they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
-        print(
-            f"radrm: no daemon is running; {they} in {unserved.state} until one is: radrm daemon",
-            file=sys.stderr,
-        )
+        cause, step = not_running((unserved,))
+        print(f"radrm: {cause}; {they} in {unserved.state}; {step}", file=sys.stderr)
     print(end="", flush=True)
 
 

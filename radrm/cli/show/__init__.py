@@ -16,6 +16,7 @@ The files, in the order in which they may import one another:
     live         the live picture of `radrm status --follow`
     follow       `radrm status --follow`
     findings     the findings of `radrm doctor`
+    question     the question before a command touches everything
     progress     a progress bar for long work
     experiments  the results of experiments (a folder)
 """

@@ -80,8 +80,10 @@ def _devices(devices: list[Document]) -> Rows:
         table.add(
             str(device["index"]),
             plain(device["name"]),
-            plain(device["rule"]) if refused else Styled("nothing", "green"),
+            plain(device["rule"]) if refused else "-",
             *(amounts if measured else ()),
-            whose(device) + plain(device["message"] or "") if refused else "it could take the job",
+            whose(device) + plain(device["message"] or "")
+            if refused
+            else Styled("it could take the job", "green"),
         )
     return table

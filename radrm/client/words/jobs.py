@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from radrm.client.amounts import clock, number, starts_in
-from radrm.client.states import FINAL, WAITING
+from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.words.sizes import size_text
 from radrm.core.units import show_seconds
 from radrm.errors import plain
@@ -37,10 +37,17 @@ def why(job: Document, short: bool = False, now: float | None = None) -> str:
     elif job.get("warnings") and short:
         reason = warned(job["warnings"][0], now, True)
     if job["oom_count"] and job["state"] != "FAILED":
-        times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
-        recovered = f"recovered from out-of-memory {times}"
-        reason = f"{recovered}; {reason}" if reason else recovered
+        reason = "; ".join(filter(None, (_out_of_memory(job), reason)))
     return plain(reason)
+
+
+def _out_of_memory(job: Document) -> str:
+    """That a job ran out of GPU memory before. Only one that completed has recovered."""
+    times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
+    if job["state"] == "COMPLETED":
+        return f"recovered from out-of-memory {times}"
+    again = ", runs again" if job["state"] in LIVE else ""
+    return f"ran out of GPU memory {times}{again}"
 
 
 def warned(warning: Document, now: float | None, short: bool = False) -> str:

@@ -11,7 +11,7 @@ from radrm.errors import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from radrm.client.text import Document
 
@@ -39,8 +39,9 @@ def _general(answer: Document) -> Iterator[str]:
         numbers = ""
         if reason["needed"] is not None and reason["available"] is not None:
             needed, there = (amount(reason[key], reason["unit"]) for key in ("needed", "available"))
-            if not {needed, there} <= {word.strip("(),;") for word in reason["message"].split()}:
-                numbers = f": {there} of {needed}"
+            said = {word.strip("(),;") for word in reason["message"].split()}
+            if not {needed.split()[0], there.split()[0]} <= said:
+                numbers = f" (needs {needed}, {there} available)"
         if numbers or reason["message"] != answer["summary"]:
             yield f"{whose(reason)}{reason['message']}{numbers}"
     if answer["ahead"]:
@@ -126,11 +127,21 @@ def amount(value: float | None, unit: str | None) -> str:
     """A number of a rule with its unit; `-` if the rule has none."""
     if value is None:
         return "-"
-    if unit and unit.lower() == "mib":
-        return show_mib(value)
-    if unit == "s":
-        return show_seconds(value)
-    return f"{value:.4g} {plain(unit)}" if unit else f"{value:.4g}"
+    if unit in _SHOWN:
+        return _SHOWN[unit](value)
+    number = f"{value:,.2f}"
+    number = number.rstrip("0").rstrip(".")
+    one = unit is not None and number == "1" and unit.endswith("s")
+    return f"{number} {plain(unit[:-1] if one else unit)}" if unit else number
+
+
+_SHOWN: dict[str | None, Callable[[float], str]] = {
+    "MiB": show_mib,
+    "s": show_seconds,
+    "fraction": "{:.0%}".format,
+    "SM activity": "{:.2f}".format,
+    "times": "{:.2f} times".format,
+}
 
 
 def whose(reason: Document) -> str:

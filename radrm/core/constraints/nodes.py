@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from radrm.core.records import Job, Node, Placement, Refusal, Role, Share
+from radrm.core.records import USUAL_UNITS, Job, Node, Placement, Refusal, Role, Share
 from radrm.core.state.nodes import NOTHING, Amount, booked_by
 from radrm.core.state.state import State
 from radrm.core.units import milli, show_mib
@@ -96,7 +96,7 @@ def refuse_amounts(job: Job, role: Role, share: Share) -> Refusal | None:
     ):
         if there < needed:
             why = f"needs {_show(rule, needed)}, {_show_number(rule, there)} would be booked"
-            return Refusal("reservation", why, None, _number(rule, needed), _number(rule, there))
+            return _not_booked(rule, why, needed, there)
     most, span = role.needs.cpus_max, job.spec.memory_range_mib
     if span is not None and mib and not least_mib:
         return refuse_booker(job)
@@ -106,7 +106,7 @@ def refuse_amounts(job: Job, role: Role, share: Share) -> Refusal | None:
     ):
         if limit is not None and there > limit:
             why = f"may have {_show(rule, limit)}, {_show_number(rule, there)} would be booked"
-            return Refusal("reservation", why, None, _number(rule, limit), _number(rule, there))
+            return _not_booked(rule, why, limit, there)
     return None
 
 
@@ -163,6 +163,11 @@ def _milli(node: Node) -> int | None:
 def _refusal(rule: str, needed: int, there: int) -> Refusal:
     why = f"needs {_show(rule, needed)}, {_show_number(rule, there)} free"
     return Refusal(rule, why, None, _number(rule, needed), _number(rule, there))
+
+
+def _not_booked(rule: str, why: str, needed: int, there: int) -> Refusal:
+    numbers = _number(rule, needed), _number(rule, there)
+    return Refusal("reservation", why, None, *numbers, unit=USUAL_UNITS[rule])
 
 
 def _number(rule: str, amount: int) -> float:

@@ -20,7 +20,7 @@ from radrm.core.records import Job, OuterJob, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.units import show_mib, show_seconds
-from radrm.core.words import Collocation
+from radrm.core.words import Collocation, Unit
 
 TaskId: TypeAlias = tuple[str, int]
 """A task's role and number."""
@@ -162,7 +162,7 @@ def _check_shape(roles: Mapping[str, Role], placement: Placement) -> Refusal | N
         if not role.allows(counts.get(name, 0)):
             span = f"{role.count_min}..{role.count_max}"
             why = f"role {name} runs with {span} tasks"
-            return Refusal("count", why, None, role.count_min, counts.get(name))
+            return Refusal("count", why, None, role.count_min, counts.get(name), unit=Unit.TASKS)
     for (name, task), shares in shares_by_task(placement).items():
         if name not in roles:
             return Refusal("role", f"the job has no role {name}")

@@ -30,7 +30,7 @@ from radrm.core.proposals import (
 from radrm.core.records import Attempt, Job, Placement, Refusal, Share
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
-from radrm.core.words import ActionKind, CheckpointKind, JobState, Resizing
+from radrm.core.words import ActionKind, CheckpointKind, JobState, Resizing, Unit
 
 
 def check(state: State, proposal: Proposal) -> Refusal | None:
@@ -200,5 +200,5 @@ def _refuse_memory(job: Job, attempt: Attempt, shares: Sequence[Share]) -> Refus
     if not had < wanted <= span[1]:
         shown = [show_mib(mib) for mib in (had, span[1], wanted)]
         why = "its host memory can grow from {} to {}, not to {}".format(*shown)
-        return Refusal("shares", why, None, wanted, span[1])
+        return Refusal("shares", why, None, wanted, span[1], unit=Unit.MIB)
     return None

@@ -13,6 +13,7 @@ from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved.claims import peak_mib
 from radrm.core.state.state import State, owner_of
 from radrm.core.units import show_mib, show_seconds
+from radrm.core.words import Unit
 
 MOST_AHEAD_S = 30 * 86400.0
 """A reservation ends within this time, as the longest `bf_window` of Slurm."""
@@ -66,7 +67,7 @@ def _check_owner(state: State, proposal: Reserve) -> Refusal | None:
     owners = state.planned.owners_of[planner]
     if owners >= MOST_OWNERS and owner not in state.planned.owners:
         why = f"it has reserved for {owners} jobs and maintenances already"
-        return Refusal("count", why, None, MOST_OWNERS, owners)
+        return Refusal("count", why, None, MOST_OWNERS, owners, unit=Unit.RESERVATIONS)
     return None
 
 

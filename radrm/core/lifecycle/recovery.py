@@ -58,12 +58,13 @@ def recover(
     job = _with_death(job, attempt, evidence)
     largest = max((le.device.capacity_mib for le in state.ledgers.values()), default=0)
     verdict = _verdict(state, job, attempt, evidence, largest, rule)
+    proven = replace(job, memory_floor_mib=verdict.memory_floor_mib or job.memory_floor_mib)
     if isinstance(verdict, GiveUp):
-        _give_up(state, job, attempt, verdict.reason)
+        _give_up(state, proven, attempt, verdict.reason)
         return
     never = hopeless(state, replace(job, memory_floor_mib=verdict.memory_floor_mib))
     if never is not None:
-        _give_up(state, job, attempt, never)
+        _give_up(state, proven, attempt, never)
         return
     slow_down = None
     if job.oom_count > _RECOVERIES_AT_ONCE:
@@ -121,7 +122,11 @@ def _verdict(
 
 def _checked(verdict: object) -> Again | GiveUp:
     """Return a rule's answer. Raises `RuleFailed` if it has the wrong shape."""
-    if type(verdict) is GiveUp and type(verdict.reason) is str:
+    if (
+        type(verdict) is GiveUp
+        and type(verdict.reason) is str
+        and _is_size(verdict.memory_floor_mib)
+    ):
         return replace(verdict, reason=" ".join(verdict.reason.split())[:_LONGEST_REASON])
     if type(verdict) is Again and _is_sound(verdict):
         return verdict
@@ -132,13 +137,17 @@ def _checked(verdict: object) -> Again | GiveUp:
 
 def _is_sound(verdict: Again) -> bool:
     flags = (verdict.own_device, verdict.idle_device)
-    amounts = (verdict.memory_floor_mib, verdict.ask_mib)
     return (
         all(type(flag) is bool for flag in flags)
-        and all(mib is None or (type(mib) is int and 0 <= mib < 2**40) for mib in amounts)
+        and _is_size(verdict.memory_floor_mib)
+        and _is_size(verdict.ask_mib)
         and type(verdict.use_last) is tuple
         and all(type(uuid) is str for uuid in verdict.use_last)
     )
+
+
+def _is_size(mib: object) -> bool:
+    return mib is None or (type(mib) is int and 0 <= mib < 2**40)
 
 
 # ------------------------------------------------------------------ blame

@@ -155,7 +155,9 @@ def _find(
         choices.append((ask, eligible))
     short = _shortage(choices)
     if short is not None:
-        refusals.append(Refusal("count", "not enough devices can take it now", None, *short))
+        wanted, able = short
+        why = f"needs {wanted} GPU{'s' * (wanted != 1)}, {able} can take it now"
+        refusals.append(Refusal("count", why, None, wanted, able))
         return Found(None, tuple(refusals), policy_state, too_few=True)
     shares: list[Share] = []
     of_role, policy_state = _choose_all(_Ranked(view, policy, job), choices, policy_state)

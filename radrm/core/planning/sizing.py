@@ -15,7 +15,7 @@ from radrm.core.planning.hosts import put_on_nodes
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Policy
 from radrm.core.view import View
-from radrm.core.words import Resizing
+from radrm.core.words import Resizing, Unit
 
 
 def find_size(
@@ -49,7 +49,7 @@ def find_size(
         present = sorted({share.task for share in mine})
         wanted = counts.get(role.name, len(present))
         if not role.allows(wanted):
-            return Refusal("count", _range(role), None, wanted, role.count_max)
+            return Refusal("count", _range(role), None, wanted, role.count_max, unit=Unit.TASKS)
         kept = set(present[:wanted])
         shares += [_kept(job, role, share) for share in mine if share.task in kept]
         if wanted > len(present):

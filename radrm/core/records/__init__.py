@@ -61,6 +61,7 @@ from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
 from radrm.core.records.outer import OuterJob
 from radrm.core.records.placement import (
+    USUAL_UNITS,
     Placement,
     Refusal,
     Reservation,
@@ -76,6 +77,7 @@ __all__ = [
     "DECLARED",
     "LOCAL_NODE",
     "MEASURED",
+    "USUAL_UNITS",
     "Adopted",
     "ArrayElement",
     "Attempt",

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from radrm.core.records.devices import LOCAL_NODE
 from radrm.core.records.time import Instant
-from radrm.core.words import Collocation, ReservationKind
+from radrm.core.words import Collocation, ReservationKind, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,33 @@ class Refusal:
     available: float | None = None
     planner: str | None = None
     """The planner that gives this reason, where several planners run; whose proposal it refuses."""
+    unit: Unit | None = None
+    """That of both numbers, if it is not the usual one of the rule."""
 
     @property
     def timely(self) -> bool:
         """Whether it refuses, for a moment, a proposal that was right a moment before."""
         return self.rule in ("stale", "pause", "pace", "pending", "moving")
+
+    @property
+    def measured_in(self) -> Unit | None:
+        """The unit of both numbers. None: there are none, or a third party's rule has no unit."""
+        if self.needed is None and self.available is None:
+            return None
+        return self.unit or USUAL_UNITS.get(self.rule)
+
+
+USUAL_UNITS = {
+    **dict.fromkeys(
+        ("memory", "capacity", "reservation", "availability", "unmanaged"),
+        Unit.MIB,
+    ),
+    **dict.fromkeys(("backfill", "cost", "interval", "outer", "reserved"), Unit.SECONDS),
+    **dict.fromkeys(("count", "idle", "limits.gpus", "service"), Unit.GPUS),
+    **dict.fromkeys(("gpuless", "jobs", "limits.running_jobs"), Unit.JOBS),
+    **dict.fromkeys(("gain", "shares", "sm-share"), Unit.FRACTION),
+    **dict.fromkeys(("demand", "smact"), Unit.SM_ACTIVITY),
+    "cpus": Unit.CPUS,
+    "slowdown": Unit.TIMES,
+}
+"""The unit of a refusal's numbers by its rule. Where a rule has another, the refusal says so."""

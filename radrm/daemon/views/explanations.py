@@ -17,8 +17,6 @@ from radrm.daemon.views.sizes import cap_of
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
-_UNITS = {"memory": "MiB", "capacity": "MiB", "reservation": "MiB", "backfill": "s"}
-
 
 def explain(
     scheduler: Scheduler,
@@ -73,7 +71,7 @@ def _refusal(refusal: Refusal) -> Document:
         "message": refusal.message or None,
         "needed": refusal.needed,
         "available": refusal.available,
-        "unit": _UNITS.get(refusal.rule),
+        "unit": refusal.measured_in,
         "planner": refusal.planner,
     }
 

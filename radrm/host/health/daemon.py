@@ -11,7 +11,7 @@ from radrm import __version__
 from radrm.errors import Unreachable
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.sockets import connect
-from radrm.host.storage.paths import Paths, paths_for
+from radrm.host.storage.paths import Paths, not_running, paths_for
 
 _PATIENCE_S = 5.0
 _LONGEST_ANSWER = 1 << 20
@@ -54,8 +54,7 @@ def daemon(asked: Sequence[Asked]) -> Finding:
     kind = "the system's" if paths == paths_for({}, 0) else "your own"
     if isinstance(about, str):
         if about.startswith("no process answers"):
-            where = " or ".join(p.run for p, _ in asked)
-            return warn("daemon", f"no radrm daemon answers in {where}", "start one: radrm daemon")
+            return warn("daemon", *not_running([paths for paths, _ in asked]))
         stuck = f"{kind}, in {paths.run}: {about}"
         return fail("daemon", stuck, "see its log and restart it; running jobs continue")
     version, pid = about.get("version"), about.get("pid")

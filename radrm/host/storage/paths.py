@@ -20,12 +20,12 @@ from __future__ import annotations
 import os
 import stat
 
-from radrm.errors import StoreError
+from radrm.errors import StoreError, UsageError
 from radrm.host.storage.files import fsync_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _SYSTEM_STATE = "/var/lib/radrm"
 _SYSTEM_RUN = "/run/radrm"
@@ -134,11 +134,43 @@ def paths_for(environ: Mapping[str, str], uid: int) -> Paths:
 
 def client_paths(environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
     """Where a client looks for a daemon, best first: the user's own, then the system's."""
-    system = Paths(_SYSTEM_STATE, _SYSTEM_RUN)
     if environ.get("RADRM_HOME"):
         return (paths_for(environ, uid),)
+    system = Paths(_SYSTEM_STATE, _SYSTEM_RUN)
     own = _user_paths(environ, uid) if uid != 0 else None
     return (own, system) if own else (system,)
+
+
+def servers_own() -> Paths | None:
+    """The places of this server's radrm for all users; None if it has none.
+
+    The sign is its state folder: systemd, the package and the daemon make it, only root can, and
+    jobs wait in it while no daemon runs.
+    """
+    return Paths(_SYSTEM_STATE, _SYSTEM_RUN) if os.path.isdir(_SYSTEM_STATE) else None
+
+
+def refuse_second(environ: Mapping[str, str], uid: int, private: bool) -> None:
+    """Raise `UsageError` for a daemon that a user starts beside the server's, unless `private` or
+    RADRM_HOME says so: the two would use the same GPUs, and the user's commands would change."""
+    server = servers_own()
+    if server is None or uid == 0 or private or environ.get("RADRM_HOME"):
+        return
+    raise UsageError(
+        f"this server has a radrm for all users ({server.state}), and your commands use it; for a "
+        "second one of your own, which they then use instead: radrm daemon --private"
+    )
+
+
+def not_running(candidates: Sequence[Paths]) -> tuple[str, str]:
+    """What to say if no daemon answers in these places, and what to do."""
+    server = servers_own()
+    if server is None or server not in candidates:
+        places = " or ".join(paths.run for paths in candidates)
+        return f"no radrm daemon answers in {places}", "start one: radrm daemon"
+    start = "systemctl start radrmd"
+    step = f"start it: {start}" if os.geteuid() == 0 else f"ask the administrator ({start})"
+    return "the server's radrm is not running", step
 
 
 def own_state(paths: Paths, environ: Mapping[str, str]) -> str:

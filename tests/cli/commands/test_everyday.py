@@ -76,7 +76,7 @@ def test_pages(guest: DaemonHome) -> None:
 
 
 def test_a_drained_gpu_takes_nobody_until_it_is_resumed(guest: DaemonHome) -> None:
-    assert guest.radrm("drain", "--reason", "fan is loud").stdout.count("Drained") == 2
+    assert guest.radrm("drain", "--yes", "--reason", "fan is loud").stdout.count("Drained") == 2
     job = guest.submit("--gpu-memory=1G", "--", "true")
     assert guest.radrm("explain", str(job)).stdout.count("fan is loud") >= 2
     assert guest.radrm("resume", "1").returncode == 0

@@ -40,7 +40,7 @@ def test_each_device_says_what_is_needed_and_what_is_there() -> None:
             answer(
                 job(5),
                 summary="GPU 0: too little memory (and 1 more GPU)",
-                reasons=[reason("count", "not enough", needed=2, available=1, unit="GPUs")],
+                reasons=[reason("beds", "not enough", needed=2, available=1, unit="GPUs")],
                 devices=[
                     device(0, "memory", "too little memory", **FULL),
                     device(1, "smact", "too busy", needed=0.8, available=0.91234),
@@ -54,14 +54,14 @@ def test_each_device_says_what_is_needed_and_what_is_there() -> None:
     assert lines[:4] == [
         "Job 5  resnet50  PENDING for 1m40s",
         "  GPU 0: too little memory (and 1 more GPU)",
-        "  not enough: 1 GPUs of 2 GPUs",
+        "  not enough (needs 2 GPUs, 1 GPU available)",
         "  it is first in the queue",
     ]
     rows = [line.split() for line in lines[5:9]]
     assert rows[0] == ["GPU", "NAME", "REFUSED", "BY", "NEEDS", "AVAILABLE", "WHY"]
     assert rows[1] == ["0", "A100-40GB", "memory", "32.0G", "10.0G", "too", "little", "memory"]
-    assert rows[2][2:5] == ["smact", "0.8", "0.9123"]
-    assert rows[3][2:5] == ["nothing", "-", "-"]
+    assert rows[2][2:5] == ["smact", "0.8", "0.91"]
+    assert rows[3][2:5] == ["-", "-", "-"]
 
 
 def test_a_reason_that_has_both_numbers_is_not_said_twice() -> None:

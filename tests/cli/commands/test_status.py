@@ -126,7 +126,7 @@ def test_one_job_is_a_card(run: Any) -> None:
     for words in (
         "Job 5  resnet50",
         "RUNNING for 1m00s",
-        "recovered from out-of-memory once",
+        "ran out of GPU memory once, runs again",
         "baseline",
         "1 GPU, time limit 1h00m, priority 3, signal USR1@60",
         "6.0G per GPU (declared)",

@@ -57,7 +57,7 @@ def test_without_a_daemon_it_is_on_disk(home: Path, capsys: pytest.CaptureFixtur
     assert envelope.environment == dict(os.environ)
     said = capsys.readouterr()
     assert said.out == f"Submitted a b as {envelope.ticket}, GPU memory 8.0G, time limit 4h00m\n"
-    assert "no daemon is running" in said.err
+    assert "no radrm daemon answers" in said.err and "the job waits" in said.err
 
 
 # ------------------------------------------------------------------ the model summary

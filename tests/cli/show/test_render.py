@@ -172,8 +172,13 @@ def test_the_mark_of_a_whole_device_is_no_size() -> None:
     [
         ({}, ""),
         ({"reason": "behind job 1"}, "behind job 1"),
-        ({"oom_count": 1}, "recovered from out-of-memory once"),
-        ({"oom_count": 2, "reason": "x"}, "recovered from out-of-memory 2 times; x"),
+        ({"oom_count": 1, "state": "COMPLETED"}, "recovered from out-of-memory once"),
+        ({"oom_count": 1, "state": "RUNNING"}, "ran out of GPU memory once, runs again"),
+        (
+            {"oom_count": 1, "state": "RECOVERING", "reason": "GPU 0: job 1 is on it"},
+            "ran out of GPU memory once; GPU 0: job 1 is on it",
+        ),
+        ({"oom_count": 2, "state": "CANCELLED"}, "ran out of GPU memory 2 times"),
         ({"oom_count": 3, "reason": "gave up", "state": "FAILED"}, "gave up"),
     ],
 )

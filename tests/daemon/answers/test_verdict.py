@@ -88,7 +88,12 @@ TABLE = [
     (
         job(state=JobState.FAILED, oom_count=1),
         [DIED],
-        ["4.0G per GPU was not enough: use more GPUs, a smaller batch, or ask for more memory"],
+        ["4.0G per GPU was not enough: use a smaller batch, or ask for more memory"],
+    ),
+    (
+        job(state=JobState.FAILED, oom_count=1, memory_floor_mib=41 * GIB),
+        [DIED],
+        ["it needs 41.0G, the largest GPU has 39.9G: use a smaller batch"],
     ),
     (
         job(8 * GIB, oom_count=1),
@@ -103,7 +108,7 @@ TABLE = [
     (
         job(state=JobState.FAILED, oom_count=1),
         [BY_TOTAL, replace(attempt(used(500), reserved=40 * GIB, oom=True), fraction="--part")],
-        ["40.0G per GPU was not enough: use more GPUs, a smaller batch, or ask for more memory"],
+        ["it needs more than 40.0G, the largest GPU has 39.9G: use a smaller batch"],
     ),
     (job(12 * GIB, state=JobState.FAILED), [OK], []),
     (job(12 * GIB, state=JobState.CANCELLED), [OK], []),

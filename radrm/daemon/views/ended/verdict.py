@@ -48,7 +48,7 @@ def verdict(
         return ()
     last = attempts[-1]
     if job.state is not JobState.COMPLETED:
-        return tuple(_after_death(attempts, largest_mib))
+        return tuple(_after_death(attempts, job.memory_floor_mib, largest_mib))
     found = (
         *_memory(job, attempts, headroom_mib, largest_mib),
         *_unused(last),
@@ -58,7 +58,9 @@ def verdict(
     return found[:MOST_LINES]
 
 
-def _after_death(attempts: Sequence[Attempt], largest_mib: int | None) -> Iterator[str]:
+def _after_death(
+    attempts: Sequence[Attempt], floor_mib: int | None, largest_mib: int | None
+) -> Iterator[str]:
     """What is known of the need of a job whose last attempt died of GPU out-of-memory."""
     if attempts[-1].outcome is not Outcome.OOM:
         return
@@ -67,10 +69,16 @@ def _after_death(attempts: Sequence[Attempt], largest_mib: int | None) -> Iterat
     if by_total is not None:
         yield by_total
     elif tried is not None:
-        yield (
-            f"{show_mib(tried)} per GPU was not enough: use more GPUs, a smaller batch, or ask for "
-            "more memory"
-        )
+        yield _not_enough(tried, floor_mib, largest_mib)
+
+
+def _not_enough(tried: int, floor_mib: int | None, largest_mib: int | None) -> str:
+    """`floor_mib`: what its deaths have proven that it needs."""
+    least = max(tried, floor_mib or 0)
+    if largest_mib is not None and least >= largest_mib:
+        has = f"needs {'more than ' * (least == tried)}{show_mib(least)}"
+        return f"it {has}, the largest GPU has {show_mib(largest_mib)}: use a smaller batch"
+    return f"{show_mib(tried)} per GPU was not enough: use a smaller batch, or ask for more memory"
 
 
 def _memory(
