@@ -2,6 +2,8 @@
 
     RadrmError                  the request failed                      1
     ├── UsageError              the request is not valid                2
+    │   ├── NoProgram           the job's program does not exist        127
+    │   └── CannotRun           it is no program that can be run        126
     ├── Unreachable             no daemon answers                       3
     ├── Refused                 the request is valid but not allowed    1
     ├── BadFile                 a job file or envelope cannot be read   1
@@ -30,6 +32,14 @@ class RadrmError(Exception):
 
 class UsageError(RadrmError):
     exit_code = 2
+
+
+class NoProgram(UsageError):
+    exit_code = 127  # as shells do
+
+
+class CannotRun(UsageError):
+    exit_code = 126
 
 
 class Unreachable(RadrmError):

@@ -32,7 +32,8 @@ Other names: {aliases}.
 
 **Exit codes:** 0 success, 1 the request failed, 2 usage, 3 no daemon answers. `radrm wait`, `radrm
 attach` and `radrm submit --wait` end with the job's exit code: 124 at its time limit, 125 if it was
-lost or never started, 128+n after signal n.
+lost or never started, 127 if its program does not exist and 126 if that cannot be run (`submit` and
+`run` end so at once), 128+n after signal n.
 """
 _OF_A_JOB = {
     "submit": "All [options of a job](job-file.md#options), and:",

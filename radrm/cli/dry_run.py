@@ -42,7 +42,7 @@ def show_dry_run(results: Sequence[dict[str, Any]], client: Client | None, as_js
             print(*_lines(result, document), sep="\n")
     if not as_json:
         print(*_server(client), sep="\n")
-    return 1 if any(result["error"] is not None for result in results) else 0
+    return max((result["code"] for result in results), default=0)
 
 
 def _document(result: dict[str, Any], client: Client | None) -> dict[str, Any]:

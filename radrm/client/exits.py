@@ -23,14 +23,15 @@ _WATCHED = 100
 
 
 def exit_code(document: dict[str, Any]) -> int:
-    """The job's own code; 124 after its time limit, 125 if it was lost or never started.
+    """The job's own code; 124 after its time limit, 125 if it was lost or never started, but 127
+    or 126, as in a shell, if its program did not exist or could not be run.
 
     It is 1 for a job that exited with 0 and did not complete: it was cancelled, or the kernel
     killed some of its processes at its host memory limit.
     """
     if document["state"] == "TIMEOUT":
         return EXIT_TIME_LIMIT
-    if document["outcome"] == "lost" or document["started_at"] is None:
+    if document["outcome"] == "lost":
         return EXIT_NEVER_RAN
     code = document["exit_code"]
     if code is None:

@@ -4,7 +4,8 @@ Theory of operation. A job that has a ticket is on disk in the spool, so no cras
 Before that, a running daemon is asked whether the job can ever run; after that, it is asked for
 the job's id. If the daemon dies in between, the ticket still names the job.
 
-A job on its way is a `Submission`, a dictionary with `ticket`, `id`, `name`, `file` and `error`.
+A job on its way is a `Submission`, a dictionary with `ticket`, `id`, `name`, `file`, `error` and
+`code`, the exit code for its error.
 If the job can be read, it also has `job_file` and `envelope`. The environment and the working
 folder of the jobs are those of this process.
 """
@@ -15,6 +16,7 @@ import os
 
 from radrm.client.connection import find_spool
 from radrm.errors import RadrmError, Unreachable
+from radrm.host.mistakes import look_over, with_notes
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
 from radrm.jobfile.command_line import STDIN
@@ -39,11 +41,11 @@ _BATCH = 1000
 _NEEDS = frozenset(
     {
         *("gpus", "gpu-memory", "cpus", "memory", "role", "mig-profile", "gpu-type"),
-        *("collocation", "array", "priority"),
+        *("collocation", "array", "priority", "after", "notify"),
     }
 )
-"""The options that decide whether a job can ever run on a server, and whether its user may submit
-it."""
+"""The options that decide whether a job can ever run on a server, whether its user may submit it,
+and whether the user is told of it."""
 
 
 def check(client: Client, request: SubmitRequest) -> tuple[list[Submission], Paths, bool]:
@@ -103,6 +105,7 @@ def _result(
     name: str | None, load: Any, request: SubmitRequest, here_now: Any, all_copies: Any
 ) -> Submission:
     result: Submission = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
+    result["code"] = 0
     try:
         data = load(name) if load is not None else None
         if name == STDIN:
@@ -126,7 +129,9 @@ def _result(
             result["copies"] = all_copies()
             result["copy"] = result["copies"].of(job_file)
             raw = {**raw, "snapshot": result["copy"].run_folder(job_file)}
-        result["envelope"] = envelope_of(job_file, name, data, raw)
+        envelope = result["envelope"] = envelope_of(job_file, name, data, raw)
+        where = name or "command line"
+        result["job_file"] = look_over(job_file, envelope.cwd, envelope.environment, where)
     except RadrmError as error:
         result["error"] = str(error)
         result["code"] = error.exit_code
@@ -160,12 +165,15 @@ def _refuse_hopeless(client: Client, results: list[Submission]) -> None:
         size = sum(
             len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment
         )
-        found = client.ask("check", needs=needs, environment=size)
-        for result, why in zip(batch, found, strict=True):
+        found = client.ask("check", needs=needs, environment=size, notes=True)
+        for result, each in zip(batch, found, strict=True):
+            why, notes = each if isinstance(each, list) else (each, ())  # of an older daemon
+            result["job_file"] = with_notes(result["job_file"], notes)
             if why is not None:
-                if not why.startswith("limits."):
+                if not why.startswith(("limits.", "--")):
                     why = f"it can never run: {why}{_to_lower(result['job_file'])}"
                 result["error"] = f"{result['file'] or result['name']}: {why}"
+                result["code"] = 1
 
 
 def needs_of(job_file: JobFile) -> RawOptions:
@@ -227,6 +235,7 @@ def _note_id(result: Submission, document: dict[str, Any]) -> None:
     if document["state"] == "FAILED" and document["started_at"] is None:
         where = result["file"] or result["name"]
         result["error"] = f"{where}: job {document['id']} failed: {document['reason']}"
+        result["code"] = 1
 
 
 def _batches(results: list[Submission]) -> list[list[Submission]]:

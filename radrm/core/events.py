@@ -274,17 +274,17 @@ class LaunchVoided(AttemptEvent):
 class AttemptEnded(AttemptEvent):
     """All processes of the attempt have ended.
 
-    `exits` has one entry per task. `lost` is why the end is unknown. `never_started` is why
-    the command could not be started. `passing`: that reason lies with the server (a full
-    disk) and can be over soon. `failure`: the attempt has failed for this reason, whatever its
-    exit codes. That reason is never GPU out-of-memory. `saved` is the progress that the job has
-    proven to have saved; None: none. `saved_since_asked`: a file in its checkpoint folder is newer
-    than the last request to save. `host_oom`: the role of a task that died at the job's limit of
-    host memory; None: none did. `hint`: what its output says that its user can change. `unknown`:
-    it has ended, or is no job any more, and nobody can tell its exit status (`radrm adopt`).
-    `passes`: why a failure lies with the GPU's MPS server or driver, and can be over soon; None: it
-    does not, as far as is known. `fault`: that was a fault of the server, which one of its clients
-    caused; nobody knows which.
+    `exits` has one entry per task, or is empty. `lost` is why the end is unknown. `never_started`
+    is why the command could not be started; `exits` are then those of a shell, if its program could
+    not be run. `passing`: that reason lies with the server (a full disk) and can be over soon.
+    `failure`: the attempt has failed for this reason, whatever its exit codes. That reason is never
+    GPU out-of-memory. `saved` is the progress that the job has proven to have saved; None: none.
+    `saved_since_asked`: a file in its checkpoint folder is newer than the last request to save.
+    `host_oom`: the role of a task that died at the job's limit of host memory; None: none did.
+    `hint`: what its output says that its user can change. `unknown`: it has ended, or is no job any
+    more, and nobody can tell its exit status (`radrm adopt`). `passes`: why a failure lies with the
+    GPU's MPS server or driver, and can be over soon; None: it does not, as far as is known.
+    `fault`: that was a fault of the server, which one of its clients caused; nobody knows which.
     """
 
     exits: tuple[Exit, ...] = ()

@@ -209,7 +209,7 @@ class Attempts:
                 job_id=job_id,
                 serial=serial,
                 happened=found.at,
-                exits=exits_of(attempt, found) if found.never_started is None else (),
+                exits=exits_of(attempt, found),
                 oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
                 never_started=found.never_started,
                 passing=found.passing,

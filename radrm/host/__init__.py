@@ -11,6 +11,7 @@ The files, in the order in which they may import one another:
     sockets     AF_UNIX sockets at any path depth; the process at the other end
     folders     names in a folder, and nothing that users mount over them
     storage     files of radrm on disk (a folder)
+    mistakes    what a submission cannot mean, such as a program that does not exist
     snapshots   copies of the code that jobs run in (a folder)
     processes   the identity of processes, and how to end them (a folder)
     slurm       commands of Slurm, and what they say (a folder)

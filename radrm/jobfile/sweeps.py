@@ -62,6 +62,11 @@ class Sweep(Record):
             count *= len(axis.rows)
         return count
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the parameters."""
+        return [name for axis in self.axes for name in axis.names]
+
     def values(self, number: int) -> tuple[tuple[str, str], ...]:
         """Return the parameters of element `number` (0 is the first), with its values."""
         found: list[tuple[str, str]] = []
@@ -89,7 +94,7 @@ def sweep_of(job_file: JobFile) -> Sweep | None:
     except ValueError as cause:
         raise UsageError(f"{where}: --param: {cause}") from None
     sweep = Sweep(tuple(axes))
-    names = [name for axis in axes for name in axis.names]
+    names = sweep.names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"{where}: parameter {twice} is given twice; keep one of them")
@@ -273,3 +278,87 @@ def filled_path(text: str, values: Mapping[str, str]) -> str:
 def variables(values: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the variables by which a job gets its values."""
     return tuple((f"{PARAM_VARIABLE}{name}", value) for name, value in values)
+
+
+# ------------------------------------------------------------------ likely mistakes
+
+_PLACEHOLDER = re.compile(r"(?<![${])\{([A-Za-z_][A-Za-z0-9_]{0,31})\}")
+_ONLY = re.compile(r"(?:--?[A-Za-z0-9_.-]+=)?\{[A-Za-z0-9_]+\}")
+"""An argument that is a placeholder and nothing else, perhaps as the value of an option."""
+_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_NEARLY_RANGE = re.compile(rf"({_NUMBER}):({_NUMBER})(?::({_NUMBER}))?")
+_MOST_SHOWN = 10
+
+
+def likely_mistakes(job_file: JobFile, programs: str) -> list[str]:
+    """Return a note on each parameter that nothing uses, and on each `{NAME}` that none fills.
+
+    `programs`: the text of the job's own programs, which may read the variables. Raises
+    `UsageError` for what can only be a mistake.
+    """
+    sweep = sweep_of(job_file)
+    if sweep is None:
+        return []
+    for text in job_file.options.param:
+        _refuse_nearly_range(text, job_file.name)
+    asked = job_file.options
+    texts = [*job_file.argv, job_file.name, asked.output or "", asked.error or ""]
+    named = {name: None for text in texts for name in _PLACEHOLDER.findall(text)}
+    names = sweep.names
+    filled_in = {name for name in names if any(f"{{{name}}}" in text for text in texts)}
+    unused = [n for n in names if n not in filled_in and not _is_read(n, job_file, programs)]
+    notes = []
+    for word in (word for word in named if word not in names):
+        near = _nearest(word, names)
+        what = f"{{{word}}} stays as it is: the sweep has {', '.join(names)}"
+        if near is not None and near in unused:
+            raise UsageError(f"{job_file.name}: {what}, which nothing uses; write {{{near}}}")
+        if near is not None or any(
+            _ONLY.fullmatch(t) and f"{{{word}}}" in t for t in job_file.argv
+        ):
+            notes.append(what + (f"; did you mean {{{near}}}?" if near is not None else ""))
+    return [*(_unused(name, job_file) for name in unused), *notes]
+
+
+def _unused(name: str, job_file: JobFile) -> str:
+    variable = f"{PARAM_VARIABLE}{name}"
+    if job_file.script is None:
+        return (
+            f"parameter {name}: the command has no {{{name}}}, so the job gets it only as the "
+            f"variable {variable}"
+        )
+    if f"{{{name}}}" in job_file.script.replace(f"${{{name}}}", ""):
+        return f"parameter {name}: a script's {{{name}}} is not replaced; write ${variable} there"
+    return f"parameter {name}: the script has no ${variable}, so nothing in it depends on {name}"
+
+
+def _is_read(name: str, job_file: JobFile, programs: str) -> bool:
+    """Return whether a text of the job names the variable of a parameter, or of all of them."""
+    variable = re.compile(rf"{PARAM_VARIABLE}(?:{re.escape(name)}\b|(?![A-Za-z0-9_]))")
+    return any(map(variable.search, (*job_file.argv, job_file.script or "", programs)))
+
+
+def _nearest(word: str, names: Sequence[str]) -> str | None:
+    from difflib import get_close_matches  # only a mistake needs it
+
+    lowered = {name.lower(): name for name in names}
+    near = get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    return lowered[near[0]] if near else None
+
+
+def _refuse_nearly_range(text: str, where: str) -> None:
+    """Raise `UsageError` for `0.1:0.5:0.1`, which would be one value."""
+    name, _, words = text.partition("=")
+    for word in map(str.strip, words.split(",")):
+        found = _NEARLY_RANGE.fullmatch(word)
+        if found is None or re.fullmatch(_RANGE, word):
+            continue
+        first, last, step = float(found[1]), float(found[2]), float(found[3] or 1)
+        count = int((last - first) / step + 1e-9) + 1 if step else 0
+        shown_ones = range(min(count, _MOST_SHOWN) if count > 1 else 0)
+        values = ",".join(f"{first + i * step:.10g}" for i in shown_ones)
+        more = ",..." if count > _MOST_SHOWN else ""
+        raise UsageError(
+            f"{where}: --param: {shown(word)} is not a range of whole numbers; write "
+            f"{name}={values or 'VALUE,VALUE'}{more} (values with colons go into a --params file)"
+        )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from radrm.client.connection import every_job
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
@@ -152,20 +153,48 @@ def test_one_that_ignores_term_is_killed(home: DaemonHome) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, words",
+    "text, words, code",
     [
-        ("#!/no/such/interpreter\necho hi\n", "interpreter /no/such/interpreter"),
-        ("#!/bin/sh\n#RAD --output=/no/such/folder/log\necho hi\n", "/no/such/folder"),
-        ("#!/bin/sh\n#RAD --chdir=/no/such/folder\necho hi\n", "/no/such/folder"),
-        ("#!/bin/sh\n#RAD --error=/dev/full/x\necho hi\n", "/dev/full"),
+        ("#!/no/such/interpreter\necho hi\n", "interpreter /no/such/interpreter", 127),
+        ("#!/bin/sh\n#RAD --output=/no/such/folder/log\necho hi\n", "/no/such/folder", None),
+        ("#!/bin/sh\n#RAD --chdir=/no/such/folder\necho hi\n", "/no/such/folder", None),
+        ("#!/bin/sh\n#RAD --error=/dev/full/x\necho hi\n", "/dev/full", None),
     ],
 )
-def test_what_cannot_start_says_why(guest: DaemonHome, text: str, words: str) -> None:
+def test_what_cannot_start_says_why(
+    guest: DaemonHome, text: str, words: str, code: int | None
+) -> None:
     guest.file("bad.rad", text)
-    done = guest.wait_end(guest.submit("bad.rad"))
-    assert (done["state"], done["started_at"], done["exit_code"]) == ("FAILED", None, None)
+    job = guest.submit("--hold", "bad.rad")  # one that starts later may find all that it needs
+    guest.radrm("release", str(job))
+    done = guest.wait_end(job)
+    assert (done["state"], done["started_at"], done["exit_code"]) == ("FAILED", None, code)
     assert words in done["reason"] and "\n" not in done["reason"]
-    assert guest.radrm("wait", str(done["id"])).returncode == 125
+    assert guest.radrm("wait", str(done["id"])).returncode == (code or 125)
+
+
+def test_a_missing_program_has_the_code_of_shells(guest: DaemonHome) -> None:
+    for words in (["submit", "--wait"], ["run"], ["submit"], ["submit", "--dry-run"]):
+        done = guest.radrm(*words, "--", "no-such-program")
+        assert done.returncode == 127, done.stderr
+        assert "cannot run no-such-program" in done.stderr
+    assert "no-such-program" not in {job["name"] for job in every_job(guest.ask, all=True)}
+    later = guest.radrm("submit", "--wait", "--begin=+1s", "--", "no-such-program")
+    assert later.returncode == 127, later.stderr
+
+
+def test_a_job_that_never_was_and_notices_that_cannot_be_sent(guest: DaemonHome) -> None:
+    for words in ([], ["--dry-run"]):
+        done = guest.radrm("submit", *words, "--after=99999", "--", "true")
+        assert done.returncode == 1 and "--after=99999: there is no job 99999" in done.stderr
+    failed = guest.submit("--", "false")
+    guest.wait_end(failed)
+    done = guest.radrm("submit", f"--after={failed}", "--", "true")
+    assert done.returncode == 1 and "had to complete and is FAILED" in done.stderr
+    guest.submit(f"--after={failed}:any", f"--after={failed}:failed", "--", "true")
+    done = guest.radrm("submit", "--notify=mail", "--hold", "--", "true")
+    if not os.access("/usr/sbin/sendmail", os.X_OK):
+        assert done.returncode == 0 and "this server cannot send mail" in done.stderr
 
 
 def test_retries_and_a_log_for_each_attempt(guest: DaemonHome) -> None:

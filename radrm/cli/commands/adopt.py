@@ -85,7 +85,7 @@ def adopt(
         wanted = ("ticket", "id", "name", "file", "error")
         print_json([{key: result[key] for key in wanted}])
     if result["error"] is not None:
-        raise Refused(result["error"])
+        raise result.get("cause") or Refused(result["error"])
     if not as_json:
         print(plain(_told(number, found, result)))
     return 0

@@ -52,6 +52,11 @@ def history(
     """
     if (no_header and not layout) or (layout and as_json):
         raise UsageError("--no-header goes with --format, and --format does not go with --json")
+    parts = []
+    if layout:
+        from radrm.cli.show.formats.template import heading, read_format, row
+
+        parts = read_format(layout)
     times, size = period(since, until), limit or PAGE
     filters = {"user": user, "state": state.replace(" ", ""), "name": name, "gpu": gpu}
     asked = {key: value for key, value in filters.items() if value}
@@ -65,9 +70,6 @@ def history(
         print_json(answer)
         return
     if layout:
-        from radrm.cli.show.formats.template import heading, read_format, row
-
-        parts = read_format(layout)
         head = [] if no_header else [heading(parts)]
         rows = [row(parts, job, answer["devices"], end_s) for job in answer["jobs"]]
         print("".join(f"{line}\n" for line in (*head, *rows)), end="")

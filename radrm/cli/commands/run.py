@@ -59,7 +59,7 @@ def run(argv: list[str]) -> int:
         tell(asked, results, None if up else paths)
         (result,) = results
         if result["error"] is not None:
-            return int(result.get("code", 1))
+            return int(result["code"])
         job = str(result["id"] or result["ticket"])
         ask = Patient(client, warn, session.pause).ask
         try:

@@ -24,6 +24,7 @@ from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from radrm.cli.show.formats.template import Part
     from radrm.client.text import Document
 
 _JOBS = f"{REFERENCES}; all jobs that have not ended by default."
@@ -95,13 +96,18 @@ def status(
         _show_hosts(hosts, words, size if limit else None, as_json)
         return
     first = ((page or 1) - 1) * size
+    parts: list[Part] = []
+    if layout:
+        from radrm.cli.show.formats.template import read_format
+
+        parts = read_format(layout)
     with Client() as client:
         if follow:
             from radrm.cli.show.follow import follow_jobs
 
             follow_jobs(client, words, first, size, as_json)
         elif layout:
-            _show_rows(client, words, layout, not no_header, (first, size if limit else None))
+            _show_rows(client, words, parts, not no_header, (first, size if limit else None))
         elif as_json:
             found = every_job(client.ask, **words)
             print_json(found[first : first + size] if page or limit else found)
@@ -132,12 +138,11 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
 
 
 def _show_rows(
-    client: Client, words: Document, layout: str, header: bool, part: tuple[int, int | None]
+    client: Client, words: Document, parts: list[Part], header: bool, part: tuple[int, int | None]
 ) -> None:
     """Print a line for each row, laid out as the user asks: all rows, or those of a page."""
-    from radrm.cli.show.formats.template import heading, read_format, row
+    from radrm.cli.show.formats.template import heading, row
 
-    parts = read_format(layout)
     if header:
         print(heading(parts))
     at, most = part

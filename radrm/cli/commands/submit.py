@@ -73,10 +73,10 @@ def carry_out(request: SubmitRequest) -> int:
                 file=sys.stderr,
             )
             return 1
-        failed = any(r["error"] for r in results)
+        failed = max((result["code"] for result in results), default=0)
         if request.wait:
-            return max(_wait(client, request, results), 1 if failed else 0)
-    return 1 if failed else 0
+            return max(_wait(client, request, results), failed)
+    return failed
 
 
 def _refuse_program(files: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ def _wait(client: Client, request: SubmitRequest, results: list[Submission]) -> 
     """Wait for the jobs; of a single one, show the output. Returns the highest exit code."""
     tickets = [r["ticket"] for r in results if r["ticket"] is not None]
     if not tickets:
-        return 1
+        return 0
     if _streams(request, results):
         from radrm.cli.streaming import stream_and_leave
 
@@ -133,14 +133,14 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
             print(f"radrm: {result['error']}", file=sys.stderr)
             continue
         _warn_if_late(result)
+        for note in (*notes_on(result["job_file"]), *_unknown_gpus(result)):
+            if request.slurm and FOR_SLURM in note:
+                continue
+            where = result["file"] or result["name"]
+            print(f"radrm: note: {where}: {note}", file=sys.stderr)
         if request.parsable:
             print(result["ticket"])
         elif not request.json:
-            for note in (*notes_on(result["job_file"]), *_unknown_gpus(result)):
-                if request.slurm and FOR_SLURM in note:
-                    continue
-                where = result["file"] or result["name"]
-                print(f"radrm: note: {where}: {note}", file=sys.stderr)
             asked = understood(result["job_file"].options, result["job_file"].raw)
             if result["id"] is not None:
                 what = f"job {result['id']} ({result['name']})"

@@ -69,8 +69,6 @@ def summarize(
         raise UsageError(f"--{foreign[0]} does not describe a model; leave it out")
     options = typed(raw, "command line")
     target = output or Path(f"{factory.rpartition(':')[2].rpartition('.')[2]}.model")
-    if target.exists() and not force:
-        raise BadFile(f"{target} exists; name another file with --output, or add --force")
     config = load_config(os.environ, system_mode(os.environ, os.getuid()))
     request = TraceRequest(
         arguments=("--summary", *tracer_arguments(options)),
@@ -80,6 +78,8 @@ def summarize(
     )
     document = _read(trace(request, config.estimation, loud=True))
     traced = Traced.from_events(document)
+    if target.exists() and not force:  # only now: the model itself may not exist
+        raise BadFile(f"{target} exists; name another file with --output, or add --force")
     summary = document.get("summary")
     if not isinstance(summary, str) or len(summary) > MAX_SUMMARY:
         warn(f"{factory}: its layers cannot be shown; only the estimate is written")

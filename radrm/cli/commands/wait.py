@@ -14,7 +14,7 @@ def wait(jobs: list[str], as_json: bool) -> int:
     """Wait for jobs to end.
 
     The exit code is the highest of the jobs' own; 124 for a time limit, 125 for a job that
-    was lost or never started, 128+n for signal n.
+    was lost or never started, 127 without its program, 128+n for signal n.
 
     \b
     Examples:

@@ -124,7 +124,7 @@ def estimated(job: Document) -> Iterator[Fact]:
     for guess in job.get("estimate_guesses") or ():
         yield "assumed", plain(guess)
     for note in job.get("estimate_notes") or ():
-        yield "no estimate", plain(note)
+        yield ("no estimate" if job["estimate_source"] is None else "note"), plain(note)
     if job.get("estimate_smact") is not None:
         upper, source = job.get("estimate_smact_upper"), plain(job["estimate_smact_source"])
         about = f" on {plain(job['estimate_smact_on'])}" if job.get("estimate_smact_on") else ""

@@ -19,6 +19,7 @@ from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.adoption import adoptable, refuse_limit
+from radrm.daemon.intake.batch import dependencies
 from radrm.daemon.intake.estimation import SAME_RUNS
 from radrm.daemon.launches.logs import log_paths
 from radrm.daemon.loop import Loop
@@ -37,10 +38,12 @@ from radrm.host.clock import Clock
 from radrm.host.gpus.power_limit import PowerLimits
 from radrm.host.processes.identity import boot_id
 from radrm.host.storage.store import Store
+from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.options import Options
 from radrm.jobfile.parsing import typed
 from radrm.jobfile.relations import AdoptOption
 from radrm.jobfile.sizes import memory_range, roles_of
+from radrm.jobfile.targets import target_of
 
 Question: TypeAlias = Callable[[Loop, Words, int], Any]
 """Takes the request and the client's uid. Returns the answer, or the work that leads to it."""
@@ -247,29 +250,63 @@ def which_process(loop: Loop, words: Words, uid: int) -> Document:
     }
 
 
-def check(loop: Loop, words: Words, uid: int) -> Work[list[str | None]]:
+def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
     """Why each of these jobs can never run here, or exceeds a limit of its user; null if neither.
 
-    `environment`: the bytes of the environment that all of them have.
+    `environment`: the bytes of the environment that all of them have. With `notes`, each answer is
+    that and a list of lines for the submitter.
     """
     needs, environment = words.get("needs"), words.get("environment", 0)
     if not isinstance(needs, list) or len(needs) > MAX_REFERENCES or type(environment) is not int:
         raise UsageError("the request 'check' takes a list of needs")
     mine, queued = loop.parts.users.of(uid), loop.scheduler.use_of(uid).queued
-    found: list[str | None] = []
+    found: list[Any] = []
     pace, more = Pace(), 0
     for each in needs:
         asked = typed(each, "these needs")
         elements = 1 if asked.array is None else len(asked.array.indices)
         more += elements
-        found.append(
+        why = (
             refuse_job(mine, asked.priority or 0, elements, environment)
             or loop.scheduler.hopeless(_imagined(asked, uid))
+            or _never_after(loop, asked)
             or refuse_more(mine, queued, more)
         )
+        found.append([why, _not_notified(loop, asked)] if words.get("notes") is True else why)
         if pace.spent:
             yield from pace.rest()
     return found
+
+
+def _never_after(loop: Loop, asked: Options) -> str | None:
+    """Why a job can never start after the jobs that it names; None if it can. A ticket that the
+    store does not know may be in the spool."""
+    known = [
+        each
+        for each in asked.after
+        if not is_ticket(each.job) or loop.store.taken(each.job) is not None
+    ]
+    try:
+        dependencies(tuple(known), References(loop.scheduler, loop.store).target)
+    except Refused as error:
+        return str(error) if str(error).startswith("--after") else f"--after: {error}"
+    return None
+
+
+def _not_notified(loop: Loop, asked: Options) -> list[str]:
+    """A line for the kinds of notices that this server cannot send."""
+    site = loop.store.notices.site
+    notes = []
+    for kind in dict.fromkeys(target_of(each).kind for each in asked.notify):
+        if kind not in site.kinds:
+            allowed = ", ".join(site.kinds) or "none"
+            notes.append(f"--notify: this server sends no {kind} (notify.kinds: {allowed})")
+        elif kind == "mail" and not os.access(site.sendmail, os.X_OK):
+            notes.append(
+                f"--notify: this server cannot send mail, as it has no program {site.sendmail}; "
+                "name a URL or a program, or ask the administrator (notify.sendmail)"
+            )
+    return notes
 
 
 def _imagined(asked: Options, uid: int) -> Job:

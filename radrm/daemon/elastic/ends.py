@@ -12,7 +12,10 @@ from radrm.host.attempts.evidence import Ended
 
 
 def exits_of(attempt: Attempt, ended: Ended) -> tuple[Exit, ...]:
-    """Return one exit for each task of an attempt that has started, in their order."""
+    """Return one exit for each task of an attempt, in their order; none if it never started, but
+    for a program that cannot be run."""
+    if ended.never_started is not None and ended.exit.code is None:
+        return ()
     told = {(each.role, each.number): each.exit for each in ended.tasks}
     found = tuple(told.get((t.role, t.number), Exit()) for t in attempt.tasks)
     failed = any(each.shell_code for each in found)

@@ -96,8 +96,9 @@ class OuterEnd:
 class Ended:
     """The attempt's last process is gone.
 
-    `never_started` says why the command could not be run. `tails` are the ends of its logs
-    (standard error first), of an attempt that failed.
+    `never_started` says why the command could not be run; `exit` is then that of a shell which
+    cannot run it, if that is the reason. `tails` are the ends of its logs (standard error first),
+    of an attempt that failed.
     """
 
     at: Instant
@@ -153,7 +154,10 @@ class Evidence:
         if record is None:
             return None
         exceeded = record.get("exceeded_mib")
-        how = Exit(code=record["code"], signal=record["signal"])
+        code = record["code"]
+        if record["never_started"] is not None and record.get("shell_code") in (126, 127):
+            code = record["shell_code"]
+        how = Exit(code=code, signal=record["signal"])
         tails = tuple(filter(None, (record["stderr_tail"], record["stdout_tail"])))
         return Ended(
             self._instant(record),

@@ -133,12 +133,13 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
 """What each record must hold. Times are real, on both clocks; exactly one of `code`,
 `signal` and `never_started` is set; the tails are the ends of the logs of an attempt that
 ended badly, as far as its user can read them. `passing`, where it is there and true, says
-that what kept the attempt from starting lies with the server and may be over soon. Earlier
-releases wrote no `grace_s`, `limits` (`processes/limits.py`), `progress` (what `log_watcher.py`
-reads), `silent_s` (the real seconds of `--silent-limit`), `grouped` (no process of the job may run
-outside its group), `not_limited` (why a limit is not set), `cpu_list` and `binds_tasks` (`plan.py`;
-a start record has the CPUs that were set), `exceeded_mib` (the host memory limit at which the
-kernel killed processes) and `tasks` (`elastic/exits.py`)."""
+that what kept the attempt from starting lies with the server and may be over soon; `shell_code` is
+then the exit code of the job's process: 127 or 126, as of a shell, for a program that does not
+exist or cannot be run. Earlier releases wrote no `grace_s`, `limits` (`processes/limits.py`),
+`progress` (what `log_watcher.py` reads), `silent_s` (the real seconds of `--silent-limit`),
+`grouped` (no process of the job may run outside its group), `not_limited` (why a limit is not set),
+`cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were set), `exceeded_mib`
+(the host memory limit at which the kernel killed processes) and `tasks` (`elastic/exits.py`)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""

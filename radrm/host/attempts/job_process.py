@@ -20,13 +20,25 @@ if TYPE_CHECKING:
     from radrm.host.attempts.folder import Fields
 
 _DEFAULT_INTERPRETER = ["/bin/sh"]
-_NOT_STARTED = 127
+_NOT_STARTED = 125
+NO_PROGRAM, CANNOT_RUN = 127, 126
+"""The exit codes of shells for a command that they cannot run."""
 
 LOGS_BEGIN = b"logs begin at "
 
 
 class CannotStart(Exception):
     """One line: the thing, the cause, the next step."""
+
+    code = _NOT_STARTED
+
+
+class NotExecuted(CannotStart):
+    """The program itself cannot be run."""
+
+    def __init__(self, line: str, error: OSError) -> None:
+        super().__init__(line)
+        self.code = NO_PROGRAM if error.errno == errno.ENOENT else CANNOT_RUN
 
 
 def interpreter_of(script: str) -> list[str]:
@@ -47,6 +59,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
     what went wrong, if anything did.
     """
     log: int | None = None
+    code = _NOT_STARTED
     try:
         os.setsid()
         reset_signals()
@@ -73,7 +86,9 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         if os.read(go, 1):
             execute(launch, script)
     except Exception as error:
-        line = str(error) if isinstance(error, CannotStart) else f"the job cannot start: {error}"
+        line = f"the job cannot start: {error}"
+        if isinstance(error, CannotStart):
+            line, code = str(error), error.code
         line = line.replace("\n", " ")
         with contextlib.suppress(OSError):
             os.write(errors, _bytes(line)[:2000])
@@ -81,7 +96,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
             with contextlib.suppress(OSError):
                 os.write(log, b"radrm: " + _bytes(line) + b"\n")
     finally:
-        os._exit(_NOT_STARTED)
+        os._exit(code)
 
 
 def let_go_on(go: int) -> None:
@@ -177,7 +192,7 @@ def enter(folder: str, snapshot: bool = False) -> None:
 
 
 def execute(launch: Fields, script: str | None) -> NoReturn:
-    """Become the program that the record names. Raises `CannotStart`."""
+    """Become the program that the record names. Raises `NotExecuted`."""
     interpreter: list[str] = launch["interpreter"] or []
     if script is not None:
         interpreter = interpreter or interpreter_of(launch["script"])
@@ -196,8 +211,8 @@ def execute(launch: Fields, script: str | None) -> NoReturn:
         except PermissionError as error:  # as a shell does: another folder may have it
             denied = denied or error
         except OSError as error:
-            raise CannotStart(_not_executed(launch, argv[0], error)) from None
-    raise CannotStart(_not_executed(launch, argv[0], denied or missing))
+            raise _not_executed(launch, argv[0], error) from None
+    raise _not_executed(launch, argv[0], denied or missing)
 
 
 def _candidates(program: bytes, environment: dict[bytes, bytes]) -> list[bytes]:
@@ -209,18 +224,21 @@ def _candidates(program: bytes, environment: dict[bytes, bytes]) -> list[bytes]:
     return [os.path.join(folder, program) for folder in folders]
 
 
-def _not_executed(launch: Fields, program: str, error: OSError) -> str:
-    if error.errno == errno.ENOENT and "/" in program and os.path.exists(_bytes(program)):
-        return f"cannot run {program}: the interpreter in its first line does not exist; correct it"
-    if launch["script"] is None:
-        if error.errno == errno.ENOENT:
-            return f"cannot run {program}: there is no such program; correct its name or the PATH"
-        return f"cannot run {program}: {error.strerror}; check that it is an executable program"
-    where = "named in line 1 " if launch["interpreter"] is None else ""
-    cause = "does not exist" if error.errno == errno.ENOENT else f"cannot run: {error.strerror}"
-    # Quoted where it holds what the eye cannot see, as the \r of a file from Windows.
-    shown = program if program.isprintable() else repr(program)
-    return f"the interpreter {shown} {where}{cause}; correct the first line of the script"
+def _not_executed(launch: Fields, program: str, error: OSError) -> NotExecuted:
+    absent = error.errno == errno.ENOENT
+    if absent and "/" in program and os.path.exists(_bytes(program)):
+        line = f"cannot run {program}: the interpreter in its first line does not exist; correct it"
+    elif launch["script"] is not None:
+        where = "named in line 1 " if launch["interpreter"] is None else ""
+        cause = "does not exist" if absent else f"cannot run: {error.strerror}"
+        # Quoted where it holds what the eye cannot see, as the \r of a file from Windows.
+        shown = program if program.isprintable() else repr(program)
+        line = f"the interpreter {shown} {where}{cause}; correct the first line of the script"
+    elif absent:
+        line = f"cannot run {program}: there is no such program; correct its name or the PATH"
+    else:
+        line = f"cannot run {program}: {error.strerror}; check that it is an executable program"
+    return NotExecuted(line, error)
 
 
 def _bytes(text: str) -> bytes:

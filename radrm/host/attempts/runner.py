@@ -386,10 +386,10 @@ class Runner:
         except BlockingIOError:
             output = b""
         begins, wrong = job_process.parse_output(output)
-        if wrong:
-            return {"never_started": wrong}
         assert self._status is not None
         code = os.waitstatus_to_exitcode(self._status)
+        if wrong:
+            return {"never_started": wrong, "shell_code": code}
         end: Fields = {"signal": -code} if code < 0 else {"code": code}
         if end.get("code") != 0:
             end |= tails.read_tails(self._launch, begins)

@@ -10,13 +10,17 @@ import time
 from dataclasses import dataclass, field, replace
 
 from radrm.config import Config
-from radrm.core.records import Estimate
+from radrm.core.records import DECLARED, Estimate
+from radrm.core.units import WHOLE_DEVICE_MIB, show_mib
+from radrm.core.words import Quantity
 from radrm.errors import RadrmError, plain
 from radrm.estimators.interface import Description, Estimator
 from radrm.estimators.traces.traced import Traced
 from radrm.wiring import Estimating, make_estimating
 
 MAX_NOTE = 300
+LARGEST_GPU_MIB = 2**20
+"""More than any GPU has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,21 @@ class Asking:
         except Exception as error:  # a third party's estimator may raise anything
             self.notes.append(note_on(self.config.estimator, error))
             estimates = self.at_once(job)
-        return Answer(estimates, tuple(self.notes))
+        return Answer(tuple(map(self._clamped, estimates)), tuple(self.notes))
+
+    def _clamped(self, found: Estimate) -> Estimate:
+        """A prediction of memory beyond any GPU means a whole one, of any size."""
+        most = max(found.value, found.upper)
+        beyond = LARGEST_GPU_MIB < most < WHOLE_DEVICE_MIB
+        if found.quantity is not Quantity.MEMORY or found.source == DECLARED or not beyond:
+            return found
+        self.notes.append(
+            f"{found.source}: {show_mib(most)} is more than any GPU has, so the job gets a whole "
+            "GPU alone; check --batch-size, --input-shape and --sequence-length"
+        )
+        whole = float(WHOLE_DEVICE_MIB)
+        value = whole if found.value > LARGEST_GPU_MIB else found.value
+        return replace(found, value=value, upper=whole)
 
     def at_once(self, job: Description) -> tuple[Estimate, ...]:
         """The estimates that need no computation: from the job file and from past runs."""

@@ -13,7 +13,7 @@ import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 MAX_FILES = 8
 MAX_FILE = 1 << 20
@@ -29,21 +29,39 @@ def sources_of(words: Iterable[str], folder: str) -> str | None:
     What a file reads of the environment belongs to it: the checksum is also one of those
     variables whose names stand in it.
     """
-    found: dict[str, str] = {}
+    found = [f"{name} {_checksum(data, size)}" for name, data, size in _files(words, folder)]
+    return "\n".join(found) or None
+
+
+def text_of(words: Iterable[str], folder: str) -> str:
+    """Return the text of these files."""
+    return "\n".join(data.decode("utf-8", "replace") for _, data, _ in _files(words, folder))
+
+
+def _files(words: Iterable[str], folder: str) -> Iterator[tuple[str, bytes, int]]:
+    """Name, content and size of the first few program files that the words name."""
+    found: set[str] = set()
     for word in words:
         name = word.strip(_AROUND)
         if name.startswith("-"):
             name = name.partition("=")[2].strip(_AROUND)
         if name.endswith(_ENDINGS) and len(name) < 1000 and name not in found:
-            seen = _checksum(os.path.join(folder, name))
+            seen = _read(os.path.join(folder, name))
             if seen is not None:
-                found[name] = f"{name} {seen}"
+                found.add(name)
+                yield name, *seen
                 if len(found) == MAX_FILES:
-                    break
-    return "\n".join(found.values()) or None
+                    return
 
 
-def _checksum(path: str) -> str | None:
+def _checksum(data: bytes, size: int) -> str:
+    named = {os.fsdecode(name) for name in set(_NAME.findall(data))} & os.environ.keys()
+    said = "\0".join(f"{name}={os.environ[name]}" for name in sorted(named))
+    return f"{size} {zlib.crc32(os.fsencode(said), zlib.crc32(data)):08x}"
+
+
+def _read(path: str) -> tuple[bytes, int] | None:
+    """Return the content of a file and its size; None if it cannot be read."""
     try:
         # Never waiting for a FIFO, nor reading a device.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -53,10 +71,6 @@ def _checksum(path: str) -> str | None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
         try:
-            data = file.read(MAX_FILE)
+            return file.read(MAX_FILE), os.fstat(handle).st_size
         except OSError:
             return None
-        named = {os.fsdecode(name) for name in set(_NAME.findall(data))} & os.environ.keys()
-        said = "\0".join(f"{name}={os.environ[name]}" for name in sorted(named))
-        seen = zlib.crc32(os.fsencode(said), zlib.crc32(data))
-        return f"{os.fstat(handle).st_size} {seen:08x}"

@@ -27,6 +27,7 @@ import os
 import time
 
 from radrm.errors import BadFile, RadrmError, Refused, StoreError
+from radrm.host.mistakes import look_over
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, with_table
 from radrm.host.storage.tickets import new_ticket
@@ -193,6 +194,8 @@ class Look:
             environment={**self._login.environment, **self._extra},
             umask=self._login.umask,
         )
+        seen_to = look_over(job_file, envelope.cwd, envelope.environment, name)
+        self._found["notes"] += [f"{name}: {n}" for n in seen_to.notes[len(job_file.notes) :]]
         self._folder.sync()
         self._spool.drop_draft(ticket)  # a killed look may have left one
         try:

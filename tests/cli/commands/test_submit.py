@@ -168,7 +168,7 @@ def test_a_due_time_that_is_over_is_no_submission(
 ) -> None:
     Path("due.rad").write_text(DUE.replace("tomorrow", "2020-01-31"))
     Path("fine.rad").write_text(DUE)
-    assert run(["due.rad", "fine.rad"]) == 1
+    assert run(["due.rad", "fine.rad"]) == 2
     said = capsys.readouterr().err
     assert "radrm: due.rad: --due: '2020-01-31 9:00' is over: " in said and "+90m" in said
     assert [Path(str(envelope.file)).name for envelope in handed_in(home)] == ["fine.rad"]

@@ -98,7 +98,7 @@ def test_never_started(host: Host) -> None:
     daemon = host.daemon()
     daemon.launch(host.plan("no-such-program"))
     ended = end_of(daemon)
-    assert isinstance(ended, Ended) and ended.exit == Exit()
+    assert isinstance(ended, Ended) and ended.exit == Exit(127)
     assert "no-such-program" in str(ended.never_started)
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from radrm.config import Config, EstimationConfig
 from radrm.core.records import Estimate
+from radrm.core.units import WHOLE_DEVICE_MIB
+from radrm.core.words import Quantity
 from radrm.estimators.interface import PastRun
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.thinker import COMMAND, NoAnswer, Thinker
@@ -43,6 +45,13 @@ def test_a_trace_that_cannot_be_used_is_a_note_and_the_next_route_takes_over() -
         assert sources(answer)[-1] == "horus"
         (note,) = answer.notes
         assert note.startswith("trace: ") and note.isprintable() and len(note) <= 300
+
+
+def test_a_prediction_beyond_any_gpu_means_a_whole_one_and_says_what_to_check() -> None:
+    answer = Asking(Config()).ask(description(summary=TABLE, batch_size=10**9))
+    memory = [e for e in answer.estimates if e.quantity is Quantity.MEMORY]
+    assert {(e.value, e.upper) for e in memory} == {(WHOLE_DEVICE_MIB, WHOLE_DEVICE_MIB)}
+    assert "more than any GPU has" in answer.notes[-1] and "--batch-size" in answer.notes[-1]
 
 
 # ------------------------------------------------------------------ the worker

@@ -8,15 +8,17 @@ for any field of `status --json`. `%%`, `{{` and `}}` are these characters.
 from __future__ import annotations
 
 import json
+import os
 import re
 
+import radrm
 from radrm.cli.show.formats.letters import LETTERS
 from radrm.errors import UsageError, plain
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from radrm.client.text import Document
 
@@ -43,10 +45,31 @@ class Part(Record):
 
 
 def read_format(text: str) -> list[Part]:
-    """The parts of a format. Raises `UsageError` for one that cannot be read, or is too long."""
+    """The parts of a format. Raises `UsageError` for one that cannot be read, is too long, or names
+    a field that no job has."""
     if len(text) > _LONGEST:
         raise UsageError(f"--format: {len(text)} characters are too many; at most {_LONGEST}")
-    return [_part(found, text) for found in _PART.finditer(text)]
+    parts = [_part(found, text) for found in _PART.finditer(text)]
+    named = [part.field for part in parts if part.field]
+    known = _fields() if named else ()
+    for field in named:
+        if field not in known:
+            raise UsageError(f"--format: there is no field {field}; {_nearest(field, known)}")
+    return parts
+
+
+def _fields() -> Collection[str]:
+    """The fields of a job, as docs/json.md lists them."""
+    with open(os.path.join(os.path.dirname(radrm.__file__), "radrm.schema.json"), "rb") as file:
+        fields: dict[str, object] = json.load(file)["$defs"]["job"]["properties"]
+    return fields
+
+
+def _nearest(field: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches  # only a mistake needs it
+
+    near = get_close_matches(field, known, n=1)
+    return f"did you mean {near[0]}?" if near else "docs/json.md lists them"
 
 
 def _part(found: re.Match[str], text: str) -> Part:
@@ -75,7 +98,7 @@ def heading(parts: Sequence[Part]) -> str:
 
 
 def row(parts: Sequence[Part], job: Document, index: Mapping[str, int], now: float) -> str:
-    """The line of one job. `index`: of GPUs by UUID. Raises `UsageError` for an unknown field."""
+    """The line of one job. `index`: of GPUs by UUID. A field that it lacks is shown as `-`."""
     return _joined([_value(part, job, index, now) for part in parts], parts)
 
 
@@ -84,10 +107,8 @@ def _value(part: Part, job: Document, index: Mapping[str, int], now: float) -> s
         found = LETTERS[part.letter][2](job, index, now)
     elif not part.field:
         return ""
-    elif part.field in job:
-        found = job[part.field]
     else:
-        raise UsageError(f"--format: there is no field {part.field}; docs/json.md lists them")
+        found = job.get(part.field)
     if found is None or found == "":
         return "-"
     return plain(found if isinstance(found, str) else json.dumps(found))

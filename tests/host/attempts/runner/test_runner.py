@@ -120,24 +120,38 @@ def test_first_lines_are_read_as_the_kernel_does(line: str, words: list[str]) ->
 
 
 NEVER = [
-    ({"script": "#!/no/such/sh\n"}, "interpreter /no/such/sh named in line 1 does not exist"),
-    ({"script": "#!/bin/sh\r\n"}, r"interpreter '/bin/sh\r' named in line 1 does not exist"),
-    ({"script": "#!/etc\n"}, "interpreter /etc named in line 1 cannot run: Permission denied"),
-    ({"script": "x", "interpreter": ["no-such"]}, "the interpreter no-such does not exist"),
-    ({"argv": ["no-such-program"]}, "cannot run no-such-program: there is no such program"),
-    ({"argv": ["/etc/passwd"]}, "cannot run /etc/passwd: Permission denied"),
-    ({"argv": ["./bad"]}, "cannot run ./bad: the interpreter in its first line does not exist"),
-    ({"cwd": "/no/such"}, "cannot enter the folder /no/such: No such file or directory"),
-    ({"stderr": "/no/such/err"}, "cannot write the log /no/such/err: the folder /no/such does not"),
-    ({"stdout": "/etc"}, "cannot write the log /etc: Is a directory"),
-    ({"stdout": "link"}, "link: it is a symbolic link; remove it, or name another with --output"),
-    ({"stdout": "pipe"}, "cannot write the log"),
-    ({"environment": {"A": "\0"}}, "the job cannot start: embedded null byte"),
+    ({"script": "#!/no/such/sh\n"}, "interpreter /no/such/sh named in line 1 does not exist", 127),
+    ({"script": "#!/bin/sh\r\n"}, r"interpreter '/bin/sh\r' named in line 1 does not exist", 127),
+    ({"script": "#!/etc\n"}, "interpreter /etc named in line 1 cannot run: Permission denied", 126),
+    ({"script": "x", "interpreter": ["no-such"]}, "the interpreter no-such does not exist", 127),
+    ({"argv": ["no-such-program"]}, "cannot run no-such-program: there is no such program", 127),
+    ({"argv": ["/etc/passwd"]}, "cannot run /etc/passwd: Permission denied", 126),
+    (
+        {"argv": ["./bad"]},
+        "cannot run ./bad: the interpreter in its first line does not exist",
+        127,
+    ),
+    ({"cwd": "/no/such"}, "cannot enter the folder /no/such: No such file or directory", 125),
+    (
+        {"stderr": "/no/such/err"},
+        "cannot write the log /no/such/err: the folder /no/such does not",
+        125,
+    ),
+    ({"stdout": "/etc"}, "cannot write the log /etc: Is a directory", 125),
+    (
+        {"stdout": "link"},
+        "link: it is a symbolic link; remove it, or name another with --output",
+        125,
+    ),
+    ({"stdout": "pipe"}, "cannot write the log", 125),
+    ({"environment": {"A": "\0"}}, "the job cannot start: embedded null byte", 125),
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), NEVER, ids=[str(c) for c, _ in NEVER])
-def test_why_it_never_started(attempt: Attempt, changes: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("changes", "message", "code"), NEVER, ids=[str(c) for c, *_ in NEVER])
+def test_why_it_never_started(
+    attempt: Attempt, changes: dict[str, Any], message: str, code: int
+) -> None:
     bad = attempt.cwd / "bad"
     bad.write_text("#!/no/such/interpreter\n")
     bad.chmod(0o755)
@@ -147,6 +161,7 @@ def test_why_it_never_started(attempt: Attempt, changes: dict[str, Any], message
     end = attempt.run(**what | changes)
     assert message in end["never_started"] and "\n" not in end["never_started"]
     assert (end["code"], end["signal"]) == (None, None)
+    assert attempt.record("exit.json")["shell_code"] == code
     assert not (attempt.cwd / "ran").exists()
     if "stderr" not in changes:
         assert attempt.text("err") == f"radrm: {end['never_started']}\n"

@@ -1,0 +1,169 @@
+"""What a submission cannot mean is refused; what may come later is noted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from radrm.errors import CannotRun, NoProgram, UsageError
+from radrm.host.mistakes import look_over
+from radrm.jobfile.options import RawOptions
+from radrm.jobfile.radfile import read_job_file, wrap_command
+from radrm.jobfile.sweeps import with_table
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "plain").write_text("no program\n")
+    program = tmp_path / "sub" / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (tmp_path / "train.py").write_text("import os\nlr = os.environ['RADRM_PARAM_lr']\n")
+    return tmp_path
+
+
+def notes_of(folder: Path, *command: str, **options: object) -> tuple[str, ...]:
+    raw: RawOptions = {name.replace("_", "-"): value for name, value in options.items()}  # type: ignore[misc]
+    job_file = with_table(wrap_command(command, raw), None)
+    return look_over(job_file, str(folder), {"PATH": os.environ["PATH"]}, "here").notes
+
+
+def notes_of_script(folder: Path, script: str) -> tuple[str, ...]:
+    job_file = read_job_file(script.encode(), "job.rad", {})
+    return look_over(job_file, str(folder), {"PATH": os.environ["PATH"]}, "job.rad").notes
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["true"], {}),
+        (["/bin/sh", "-c", "no-such"], {}),
+        (["sub/program"], {}),
+        (["./program"], {"chdir": "sub"}),
+        (["program"], {"env": ["PATH=sub"]}),
+        (["radrm-simjob"], {"env": ["PATH=/bin"]}),
+        (["no-such"], {"adopt": "1:1:00000000-0000-0000-0000-000000000000"}),
+        (["./only-in-the-copy"], {"snapshot": "."}),
+        (["./{x}"], {"param": ["x=1,2"]}),
+        (["true"], {"output": "sub/%j.out", "error": "/dev/null"}),
+    ],
+)
+def test_what_can_work_has_no_note(
+    folder: Path, command: list[str], options: dict[str, object]
+) -> None:
+    assert notes_of(folder, *command, **options) == ()
+
+
+MISSING = [
+    (["no-such"], {}, NoProgram, "cannot run no-such: there is no such program"),
+    (["./no-such"], {}, NoProgram, "cannot run ./no-such: there is no such program"),
+    (["true"], {"env": ["PATH=/"]}, NoProgram, "or the PATH"),
+    (["program"], {}, NoProgram, "cannot run program"),
+    (["./plain"], {}, CannotRun, "it is not executable; chmod +x"),
+    (["./sub"], {}, CannotRun, "it is a folder"),
+    (["true"], {"chdir": "nowhere"}, UsageError, "nowhere does not exist; make it"),
+    (["true"], {"chdir": "plain"}, UsageError, "plain is not a folder"),
+]
+
+
+@pytest.mark.parametrize(("command", "options", "kind", "words"), MISSING)
+def test_what_can_never_work_is_refused_unless_the_job_starts_later(
+    folder: Path,
+    command: list[str],
+    options: dict[str, object],
+    kind: type[UsageError],
+    words: str,
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        notes_of(folder, *command, **options)
+    assert type(caught.value) is kind and words in str(caught.value)
+    for later in ({"after": ["1"]}, {"hold": True}, {"begin": "2100-01-01T00:00:00+00:00"}):
+        (note,) = notes_of(folder, *command, **options, **later)
+        assert words in note
+
+
+def test_each_kind_of_missing_program_has_the_code_of_shells() -> None:
+    assert (NoProgram.exit_code, CannotRun.exit_code) == (127, 126)
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        ("#!/no/such/sh", "the interpreter /no/such/sh of the script"),
+        ("#!/usr/bin/env no-such", "the interpreter no-such of the script"),
+        ("#!/bin/sh\r", ""),
+        ("#!/usr/bin/env -S no-such", ""),
+        ("#!/usr/bin/env sh", ""),
+    ],
+)
+def test_the_interpreter_of_a_script(folder: Path, first: str, words: str) -> None:
+    script = f"{first}\ntrue\n".replace("\r\n", "\r\n" if not words else "\n")
+    if not words:
+        assert "interpreter" not in " ".join(notes_of_script(folder, script))
+        return
+    with pytest.raises(NoProgram, match=words):
+        notes_of_script(folder, script)
+
+
+def test_a_folder_of_logs_may_be_made_later(folder: Path) -> None:
+    (note,) = notes_of(folder, "true", output="logs/%j.out", error="logs/%j.err", chdir="sub")
+    assert f"the folder of --output, {folder}/sub/logs, does not exist" in note
+    assert notes_of(folder, "true", output="%x/{x}/%j.out") == (), "only the job knows its value"
+
+
+# ------------------------------------------------------------------ sweeps
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["echo", "{lr}"], {}),
+        (["echo", "${lr}"], {}),
+        (["sh", "-c", "echo $RADRM_PARAM_lr"], {}),
+        (["sh", "-c", "env | grep RADRM_PARAM_"], {}),
+        (["python3", "train.py"], {}),
+        (["true"], {"name": "a-{lr}"}),
+        (["true"], {"output": "{lr}.out"}),
+        (["python3", "-c", "print(f'{x} {lr}')"], {}),
+        (["awk", "{print} {lr}"], {}),
+    ],
+)
+def test_a_value_that_is_used(folder: Path, command: list[str], options: dict[str, str]) -> None:
+    assert notes_of(folder, *command, param=["lr=1,2"], **options) == ()
+
+
+def test_a_value_that_nothing_uses(folder: Path) -> None:
+    (note,) = notes_of(folder, "echo", "{seed}", param=["lr=1,2", "seed=0:3"])
+    assert note.startswith("parameter lr: the command has no {lr}")
+    (note,) = notes_of_script(folder, "#!/bin/sh\n#RAD --param=lr=1,2\ntrue\n")
+    assert "the script has no $RADRM_PARAM_lr" in note
+    (note,) = notes_of_script(folder, "#!/bin/sh\n#RAD --param=lr=1,2\necho {lr}\n")
+    assert "{lr} is not replaced; write $RADRM_PARAM_lr" in note
+    assert notes_of_script(folder, "#!/bin/sh\n#RAD --param=lr=1,2\npython train.py\n") == ()
+
+
+def test_a_placeholder_that_no_value_fills(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"{lrr} stays as it is.*write {lr}"):
+        notes_of(folder, "echo", "{lrr}", param=["lr=1,2"])
+    noted = notes_of(folder, "echo", "{lr}", "a {LR} b", "--x={out}", param=["lr=1,2"])
+    assert "did you mean {lr}?" in noted[0] and "{out} stays as it is" in noted[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "better"),
+    [
+        ("0.1:0.5:0.1", "x=0.1,0.2,0.3,0.4,0.5 "),
+        ("1e-3:1e-1", "x=VALUE,VALUE "),
+        ("0:1:0.01", "x=0,0.01,0.02,0.03,0.04,0.05,0.06,0.07,0.08,0.09,... "),
+        ("9:1:-2", "x=9,7,5,3,1 "),
+        ("0.5:0.1", "x=VALUE,VALUE "),
+        ("0.5:0.1:0.0", "x=VALUE,VALUE "),
+    ],
+)
+def test_a_range_that_is_none(folder: Path, value: str, better: str) -> None:
+    with pytest.raises(UsageError, match="is not a range of whole numbers") as caught:
+        notes_of(folder, "echo", "{x}", param=[f"x=7,{value}"])
+    assert better in str(caught.value)
