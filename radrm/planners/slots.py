@@ -160,9 +160,7 @@ class Slots(Planner):
             if kind is CheckpointKind.NONE or not job.spec.gpus or began is None:
                 continue
             asked = attempt.asked(ActionKind.CHECKPOINT)
-            leaves = attempt.stop is not None or job.target is not None
-            if asked is not None and (asked.stops or kind is CheckpointKind.EXIT):
-                leaves = True
+            leaves = view.leaving(job, attempt).issuperset(attempt.placement.devices)
             used_s = job.used_s - (job.requeued.used_s if job.requeued is not None else 0.0)
             end_s = began.boot_s + max(0.0, self.length_s - max(0.0, used_s))
             ask_s = end_s - self.warn_s
@@ -208,8 +206,11 @@ class Slots(Planner):
         due = {slot.job.id: slot for slot in slots if slot.over and slot.free}
         if not due or not view.any_waiting:
             return
-        leaving = {job.id for job, attempt in view.running() if job.state is JobState.STOPPING}
-        leaving.update(slot.job.id for slot in slots if slot.leaves)
+        leaving = {
+            job.id
+            for job, attempt in view.running()
+            if view.leaving(job, attempt).issuperset(attempt.placement.devices)
+        }
         search = _Search(view, self.policy, due, leaving)
         for job in self._first(view):
             in_turn = self._turn_s(view, job) <= view.now.boot_s
