@@ -17,6 +17,7 @@ from radrm.core.constraints.expected import (
     expected_end_s,
     expected_free_mib,
     latest_end_s,
+    leaving,
 )
 from radrm.core.constraints.feasibility import suitable
 from radrm.core.constraints.kinds import Rank, rank
@@ -168,6 +169,10 @@ class View:
     def attempt(self, job_id: int) -> Attempt | None:
         """Return the live attempt of a job; None if it has none."""
         return self._state.attempts.get(job_id)
+
+    def leaving(self, job: Job, attempt: Attempt) -> frozenset[str]:
+        """Return the devices that a live attempt is about to leave, whoever has asked for it."""
+        return leaving(job, attempt)
 
     def job(self, job_id: int) -> Job | None:
         """Return an unfinished job; None if there is none with this id."""

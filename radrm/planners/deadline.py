@@ -301,7 +301,8 @@ class Call:
         if not job.spec.gpus or self.view.refuse_on_nodes(job) is not None:
             return None
         try:
-            return Forecast(self.view, Checked(policy, self.view.answers), job)
+            others = self.notes.given_to_others(job)
+            return Forecast(self.view, Checked(policy, self.view.answers), job, others)
         except RuleFailed:
             return None  # the next search for a placement reports it
 

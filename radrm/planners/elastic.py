@@ -173,7 +173,7 @@ class _Run:
             if lacks is not None:
                 if lacks.rule != "cpus" or lacks.needed is None or lacks.available is None:
                     continue
-                back = cpus_back(lacks.needed - lacks.available, givers)
+                back = cpus_back(self.view, lacks.needed - lacks.available, givers)
                 if back is not None:
                     yield from self._at_base(giver for giver in givers if giver.job.id in back)
                     return

@@ -27,7 +27,7 @@ from math import inf
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Holder, Offer, View
-from radrm.core.words import Collocation
+from radrm.core.words import ActionKind, Collocation
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, remaining
 from radrm.interference.model import Demand, joint_speed, speeds
 
@@ -52,11 +52,16 @@ class Stay:
 class Forecast:
     """When one waiting job could start if nothing else started. Times are boot-time seconds.
 
-    It holds until the next change of the view. Raises what `policy.refuse` raises.
+    A job that saves its work and then leaves is expected to be gone when it has saved, except those
+    of `for_others`: their places are for other waiting jobs. It holds until the next change of the
+    view. Raises what `policy.refuse` raises.
     """
 
-    def __init__(self, view: View, policy: Policy, job: Job) -> None:
+    def __init__(
+        self, view: View, policy: Policy, job: Job, for_others: Collection[int] = ()
+    ) -> None:
         self._view, self._policy, self._job = view, policy, job
+        self._for_others = for_others
         self._roles = [role for role in job.spec.roles if role.count_min * role.needs.gpus]
         self._ready_s = {device.uuid: self._ready(device.uuid, ()) for device in view.devices()}
         self.start_s = self._start_s({})
@@ -117,6 +122,7 @@ class Forecast:
         ask = Ask(self._job, role.count_min * role.needs.gpus, view.need_mib(self._job, role))
         ends = _with_ends(view, offer, joining)
         now_s = view.now.boot_s
+        ends = [(min(at_s, self._leaves_s(uuid, s.holder.job.id)), s) for at_s, s in ends]
         ends = [(now_s if s.holder.job.id == leaving else at_s, s) for at_s, s in ends]
         left = sorted(ends, key=lambda each: each[0])
         free_mib = offer.free_mib - sum(stay.now_mib for stay in joining)
@@ -132,6 +138,20 @@ class Forecast:
             at_s, stay = left.pop(0)
             free_mib += stay.mib + surplus_mib
             surplus_mib = 0
+
+    def _leaves_s(self, uuid: str, job_id: int) -> float:
+        """Return when a job that was asked to save and leave a device has done so; else infinity.
+
+        By the time that a save of it takes, as measured or stated; if that is unknown, now.
+        """
+        job, attempt = self._view.job(job_id), self._view.attempt(job_id)
+        if job is None or attempt is None or job_id in self._for_others:
+            return inf
+        asked = attempt.asked(ActionKind.CHECKPOINT)
+        if asked is None or uuid not in self._view.leaving(job, attempt):
+            return inf
+        save_s = job.spec.checkpoint.cost_s if job.save_s is None else job.save_s
+        return max(self._view.now.boot_s, asked.asked.boot_s + (save_s or 0.0))
 
     def _refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         if offer.idle and (ask.need_mib or 0) <= offer.device.capacity_mib:

@@ -14,13 +14,15 @@ and earlier ones whose saved work it continues (`Job.used_s`). So a move begins 
 Who gives way to whom: the waiting jobs are looked at in their order, as many as there are devices.
 Each takes devices that are idle or being left; for the others that it needs, jobs whose slot is
 over are asked, those first that leave a device idle, then the oldest slot. A job that cannot get
-all its devices like this ends the search, for no job passes it.
+all its devices like this ends the search, for no job passes it. A job that has given way is *in
+turn* again `length_s - warn_s` later: until then the others have not had a slot since.
 
 Invariants:
 - Only jobs on GPUs that can save are asked.
 - A job is asked only for one that is served before it afterwards (`View.precedes`). Else it would
   start again at once.
-- No more jobs are asked than the waiting ones need. A device that others stay on is left only if
+- No more jobs are asked than the waiting ones need: one job that waits stops one other in a slot,
+  not each whose slot is over as well. A device that others stay on is left only if
   the policy would accept it then, by the SM activity that is known of those.
 
 The bound, with planner `default`: if all jobs can save within the saving time P, and stop within
@@ -107,7 +109,9 @@ class Slots(Planner):
         slots = list(self._slots(view))
         if not slots:
             return Plan()
-        times = [at_s for s in slots for at_s in (s.ask_s, s.end_s) if at_s > now.boot_s]
+        times = [at_s for s in slots for at_s in (s.ask_s, s.end_s)]
+        times += [self._turn_s(view, job) for job in self._first(view)]
+        times = [at_s for at_s in times if at_s > now.boot_s]
         over = [slot for slot in slots if slot.over]
         free = any(slot.free for slot in over)
         # A request that is given up causes no event.
@@ -135,8 +139,11 @@ class Slots(Planner):
             return ()
         first = min(found, key=lambda slot: (not slot.leaves, slot.end_s, slot.job.id))
         who = f"job {first.job.label} ({first.job.spec.name})"
+        turn_s = self._turn_s(view, job)
         if first.leaves:
             why = f"{who} saves its work and gives way: {_OVER}"
+        elif turn_s > max(view.now.boot_s, first.ask_s):
+            why = f"it has given way itself; {who} gives way at {self._clock(turn_s, view.now)}"
         elif first.over:
             why = f"{who} is asked to give way: {_OVER}"
         else:
@@ -153,9 +160,7 @@ class Slots(Planner):
             if kind is CheckpointKind.NONE or not job.spec.gpus or began is None:
                 continue
             asked = attempt.asked(ActionKind.CHECKPOINT)
-            leaves = attempt.stop is not None or job.target is not None
-            if asked is not None and (asked.stops or kind is CheckpointKind.EXIT):
-                leaves = True
+            leaves = view.leaving(job, attempt).issuperset(attempt.placement.devices)
             used_s = job.used_s - (job.requeued.used_s if job.requeued is not None else 0.0)
             end_s = began.boot_s + max(0.0, self.length_s - max(0.0, used_s))
             ask_s = end_s - self.warn_s
@@ -171,23 +176,45 @@ class Slots(Planner):
     def _remark(self, slot: _Slot, now: Instant) -> str:
         if slot.end_s <= now.boot_s:
             return _OVER
-        began = slot.attempt.started or now
-        end_s = began.wall_s + slot.end_s - began.boot_s
-        clock = datetime.fromtimestamp(self.zone.local_s(end_s), timezone.utc)
-        day = "" if slot.end_s - now.boot_s < _DAY_S else f"{clock:%d} {_MONTHS[clock.month - 1]} "
-        return f"its time slot ends at {day}{clock:%H:%M}"
+        return f"its time slot ends at {self._clock(slot.end_s, slot.attempt.started or now, now)}"
+
+    def _clock(self, at_s: float, began: Instant, now: Instant | None = None) -> str:
+        """Return a boot time as users read it, by the date of another moment of that boot."""
+        wall_s = began.wall_s + at_s - began.boot_s
+        clock = datetime.fromtimestamp(self.zone.local_s(wall_s), timezone.utc)
+        left_s = at_s - (now or began).boot_s
+        day = "" if left_s < _DAY_S else f"{clock:%d} {_MONTHS[clock.month - 1]} "
+        return f"{day}{clock:%H:%M}"
 
     # ------------------------------------------------------------- who gives way
+
+    def _first(self, view: View) -> Iterator[Job]:
+        return islice(view.waiting(), len(view.devices()))
+
+    def _turn_s(self, view: View, job: Job) -> float:
+        """Return from when on (boot time) others may be asked for a waiting job.
+
+        At once for one that has not run since it was submitted or run anew.
+        """
+        gave_way = job.requeued if job.started is not None else None
+        since_s = None if gave_way is None else view.now.since(gave_way.at)
+        if since_s is None:
+            return view.now.boot_s
+        return view.now.boot_s - since_s + self.length_s - self.warn_s
 
     def _proposals(self, view: View, slots: Sequence[_Slot]) -> Iterator[Proposal]:
         due = {slot.job.id: slot for slot in slots if slot.over and slot.free}
         if not due or not view.any_waiting:
             return
-        leaving = {job.id for job, attempt in view.running() if job.state is JobState.STOPPING}
-        leaving.update(slot.job.id for slot in slots if slot.leaves)
+        leaving = {
+            job.id
+            for job, attempt in view.running()
+            if view.leaving(job, attempt).issuperset(attempt.placement.devices)
+        }
         search = _Search(view, self.policy, due, leaving)
-        for job in islice(view.waiting(), len(view.devices())):
-            asked = search.asked_for(job)
+        for job in self._first(view):
+            in_turn = self._turn_s(view, job) <= view.now.boot_s
+            asked = search.asked_for(job, in_turn)
             if asked is None:
                 return
             for job_id in asked:
@@ -222,9 +249,12 @@ class _Search:
     taken: set[str] = field(default_factory=set)
     """The devices that jobs before this one take."""
 
-    def asked_for(self, job: Job) -> Sequence[int] | None:
-        """Return whom to ask for a job; None if it cannot have all its devices."""
-        may = {job_id for job_id, slot in self.due.items() if self.view.precedes(job, slot.job)}
+    def asked_for(self, job: Job, in_turn: bool) -> Sequence[int] | None:
+        """Return whom to ask for a job; None if it cannot have all its devices.
+
+        `in_turn` False: it takes only devices that are idle or being left.
+        """
+        may = {i for i, slot in self.due.items() if in_turn and self.view.precedes(job, slot.job)}
         if self.view.refuse_on_nodes(job) is not None and not self.leaving:
             # It waits for CPUs or host memory, which jobs on any device hold.
             oldest = sorted(may, key=lambda each: self.due[each].end_s)[:1]

@@ -14,7 +14,7 @@ from radrm.core.reservations.barred import claims_of_others
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved.claims import FOREVER, Claim, earliest_s, peak_mib
 from radrm.core.state.state import State, owner_of
-from radrm.core.words import Quantity, ReservationKind
+from radrm.core.words import ActionKind, CheckpointKind, Quantity, ReservationKind
 
 
 def latest_end_s(state: State, job: Job, attempt: Attempt) -> float:
@@ -26,6 +26,21 @@ def latest_end_s(state: State, job: Job, attempt: Attempt) -> float:
     if job.limit_s is not None:
         ends.append((attempt.started or attempt.launched).boot_s + job.limit_s)
     return max(state.step.now.boot_s, min(ends))
+
+
+def leaving(job: Job, attempt: Attempt) -> frozenset[str]:
+    """Return the devices that a live attempt is about to leave: it stops, saves for that, or moves.
+
+    Whoever stops a job for a waiting one counts them first, whoever has asked for it.
+    """
+    here, target = frozenset(attempt.placement.devices), attempt.target or job.target
+    if attempt.stop is not None:
+        return here
+    if target is not None:
+        return here.difference(target.devices)
+    asked = attempt.asked(ActionKind.CHECKPOINT)
+    leaves = job.spec.checkpoint.kind is CheckpointKind.EXIT
+    return here if asked is not None and (asked.stops or leaves) else frozenset()
 
 
 def expected_end_s(state: State, job: Job, attempt: Attempt) -> float:

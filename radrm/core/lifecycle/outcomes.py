@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum, auto
 
 from radrm.core.events import AttemptEnded
 from radrm.core.records import (
@@ -43,14 +44,14 @@ def outcome_of(
     """
     if attempt.stop is not None:
         return Outcome(attempt.stop.reason.value)
-    if event.lost is not None:
-        return Outcome.LOST
     if event.failure is not None:
         return Outcome.FAILED
     if event.unknown is not None:
         return Outcome.COMPLETED
-    if attempt.checkpoint_asked is not None and has_left(job, attempt, event, end, patience_s):
+    if has_left(job, attempt, event, end, patience_s):
         return Outcome.PREEMPTED
+    if event.lost is not None:
+        return Outcome.LOST
     if event.never_started is None and event.exits and all(e.ok for e in event.exits):
         # Also with evidence of out-of-memory: the program handled it.
         return Outcome.COMPLETED
@@ -60,36 +61,94 @@ def outcome_of(
 # ------------------------------------------------------------------ requests to save
 
 
+class _How(Enum):
+    """How an asked attempt ended: with 0, by the signal that asks, or in any other way."""
+
+    OK = auto()
+    ASKED = auto()
+    ELSE = auto()
+
+
+class _Known(Enum):
+    """What is known of an attempt at its end, besides how it ended."""
+
+    IN_TIME = auto()
+    """It ended while the request to save lasted."""
+    SAVED = auto()
+    """It has stated a save since it was asked: in its `saved.json`, or by a report."""
+    UNANSWERED = auto()
+    """It ended before its save was known, and a stated save or a newer file shows up only now."""
+    WORK_LEFT = auto()
+    """It was too slow to have done all its work."""
+
+
+_LEFT: dict[tuple[CheckpointKind, _How], tuple[set[_Known], ...]] = {
+    (CheckpointKind.EXIT, _How.OK): (set(),),
+    (CheckpointKind.EXIT, _How.ASKED): (set(),),
+    # The save counts, not the exit: `torchrun` ends with 1 when it is asked to end, a library may
+    # crash while it is unloaded, and a runner may die after the save.
+    (CheckpointKind.EXIT, _How.ELSE): ({_Known.IN_TIME, _Known.SAVED},),
+    (CheckpointKind.SIGNAL, _How.OK): (
+        {_Known.IN_TIME, _Known.UNANSWERED},
+        {_Known.IN_TIME, _Known.WORK_LEFT},
+    ),
+    (CheckpointKind.SIGNAL, _How.ASKED): ({_Known.IN_TIME},),  # the request has killed it
+}
+"""When an attempt that was asked to save has left for that: how the job saves, how the attempt
+ended, and what must be known, in one of these ways. Any other has not left; its exit decides."""
+
+
 def has_left(
     job: Job, attempt: Attempt, event: AttemptEnded, end: Instant, patience_s: float
 ) -> bool:
     """Return whether an attempt has ended, before its work was done, because it was asked to save.
 
-    One that leaves when it is asked (EXIT) has not done its work unless it is known to have. One
-    that goes on (SIGNAL) should not end then: within `patience_s` after the request it has left if
-    it has proven a save, or is known to have had work left.
+    The request is a user's or a planner's, maybe of an earlier daemon; `_LEFT` has what follows.
+    One that ended with 0 and is known to have done all its work has not left. A newer file is no
+    proof for an attempt that failed: it may be half a checkpoint.
     """
-    asked, wanted = attempt.checkpoint_asked, job.spec.checkpoint
-    if asked is None or wanted.kind is CheckpointKind.NONE or not _ended_by_itself(job, event):
+    asked, kind = attempt.checkpoint_asked, job.spec.checkpoint.kind
+    if asked is None or event.never_started is not None:
         return False
-    if all(e.ok for e in event.exits) and _work_done(job, event) >= 1.0:
+    how = _how(job, event)
+    if how is _How.OK and _work_done(job, event) >= 1.0:
         return False
-    if wanted.kind is CheckpointKind.EXIT:
-        return True
+    if event.lost is not None and job.outer is not None:
+        return False  # nobody is left who could run it
+    known = _known(job, attempt, event, end, patience_s, asked)
+    return any(needed <= known for needed in _LEFT.get((kind, how), ()))
+
+
+def _how(job: Job, event: AttemptEnded) -> _How:
+    codes = {e.shell_code for e in event.exits}
+    if codes == {0}:
+        return _How.OK
+    # Of a shell, the code of a signal is that of the program that it ran.
+    by_request = codes and codes <= {0, 128 + job.spec.checkpoint.number}
+    return _How.ASKED if by_request else _How.ELSE
+
+
+def _known(
+    job: Job,
+    attempt: Attempt,
+    event: AttemptEnded,
+    end: Instant,
+    patience_s: float,
+    asked: Instant,
+) -> set[_Known]:
     late_s = end.since(asked)
-    if late_s is not None and late_s > patience_s:
-        return False
-    if not all(e.ok for e in event.exits):
-        return True  # the request itself has killed it
-    if attempt.asked(ActionKind.CHECKPOINT) is not None and _proven(job, event, asked):
-        return True
-    return _had_work_left(job.progress, attempt, end)
-
-
-def _ended_by_itself(job: Job, event: AttemptEnded) -> bool:
-    """Return whether all tasks ended with 0, or by the signal that asks to save."""
-    codes = (0, 128 + job.spec.checkpoint.number)  # of a shell, for the program that it ran
-    return bool(event.exits) and all(e.shell_code in codes for e in event.exits)
+    known: set[_Known] = set()
+    if late_s is None or late_s <= patience_s:
+        known.add(_Known.IN_TIME)
+    saved = event.saved is not None and not is_newer(asked, event.saved.at)
+    saved = saved or has_saved(job, asked)
+    if saved:
+        known.add(_Known.SAVED)
+    if attempt.asked(ActionKind.CHECKPOINT) is not None and (saved or event.saved_since_asked):
+        known.add(_Known.UNANSWERED)
+    if _had_work_left(job.progress, attempt, end):
+        known.add(_Known.WORK_LEFT)
+    return known
 
 
 def _work_done(job: Job, event: AttemptEnded) -> float:
@@ -113,12 +172,6 @@ def _had_work_left(progress: Progress | None, attempt: Attempt, end: Instant) ->
     return progress.work_done + did * FASTER * after_s / took_s < 1.0
 
 
-def _proven(job: Job, event: AttemptEnded, asked: Instant) -> bool:
-    """Return whether a job has proven to have saved since it was asked."""
-    in_file = event.saved is not None and not is_newer(asked, event.saved.at)
-    return in_file or event.saved_since_asked or has_saved(job, asked)
-
-
 def has_saved(job: Job, asked: Instant) -> bool:
     """Return whether a job is known to have saved since this moment."""
     return job.saved_at is not None and not is_newer(asked, job.saved_at)
@@ -140,7 +193,8 @@ def with_saved(job: Job, attempt: Attempt, event: AttemptEnded, end: Instant) ->
     if not event.saved_since_asked:
         return job
     asked = attempt.stop.asked if attempt.stop is not None else attempt.checkpoint_asked
-    whole = _ended_by_itself(job, event) or all(e.shell_code == _BY_TERM for e in event.exits)
+    by_itself = _how(job, event) is not _How.ELSE
+    whole = by_itself or all(e.shell_code == _BY_TERM for e in event.exits)
     if asked is None or not whole or has_saved(job, asked):
         return job
     return replace(job, saved_at=end)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from radrm.core.records import Attempt, Job, Role
-from radrm.core.view import View
+from radrm.core.records import Attempt, Job, Role, Share
+from radrm.core.view import Offer, View
+from radrm.core.words import ActionKind
 from radrm.planners.elasticity.notes import can_change
 
 MOST_LOOKED_AT = 16
@@ -47,13 +48,7 @@ def gpus_back(view: View, job: Job, givers: Iterable[Giver]) -> dict[int, int] |
     suitable = {device.uuid for role in roles for device in view.suitable(job, role)}
     lacking = job.gpus
     for uuid in suitable:
-        offer = view.offer(job, roles[0], uuid)
-        lacking -= offer.idle and offer.refusal is None
-    for _, attempt in view.running():
-        if attempt.target is not None:
-            staying = set(attempt.target.devices)
-            leaving = set(attempt.placement.devices) - staying
-            lacking -= len(leaving & suitable)
+        lacking -= _comes_free(view, view.offer(job, roles[0], uuid))
     found: dict[int, int] = {}
     for giver in _youngest_first(givers):
         if lacking <= 0:
@@ -70,12 +65,26 @@ def gpus_back(view: View, job: Job, givers: Iterable[Giver]) -> dict[int, int] |
     return found if lacking <= 0 else None
 
 
-def cpus_back(lacking: float, givers: Iterable[Giver]) -> list[int] | None:
+def _comes_free(view: View, offer: Offer) -> bool:
+    """Return whether a device is idle, or will be without another change."""
+    uuid, refused = offer.device.uuid, offer.refusal
+    if offer.holders:
+        return all(uuid in view.leaving(each.job, each.attempt) for each in offer.holders)
+    # A job has just left one that is not read yet.
+    return offer.idle if refused is None else refused.rule == "reading"
+
+
+def cpus_back(view: View, lacking: float, givers: Iterable[Giver]) -> list[int] | None:
     """Return the jobs that go back to the CPUs of their start, so that `lacking` CPUs are free.
 
-    None if all would not suffice.
+    Empty if enough are on their way; None if all would not suffice.
     """
     found: list[int] = []
+    for job, attempt in view.running():
+        asked = attempt.asked(ActionKind.SHARES)
+        left = view.leaving(job, attempt).issuperset(attempt.placement.devices)
+        then = () if left else asked.shares if asked is not None else attempt.placement.shares
+        lacking -= max(0.0, _cpus(attempt.placement.shares) - _cpus(then))
     for giver in _youngest_first(givers):
         if lacking <= 0:
             break
@@ -84,6 +93,10 @@ def cpus_back(lacking: float, givers: Iterable[Giver]) -> list[int] | None:
             found.append(giver.job.id)
             lacking -= extra
     return found if lacking <= 0 else None
+
+
+def _cpus(shares: Sequence[Share]) -> float:
+    return sum({(s.role, s.task): s.cpus or 0.0 for s in shares}.values())
 
 
 def extra_cpus(giver: Giver) -> float:

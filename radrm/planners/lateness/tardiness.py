@@ -284,6 +284,10 @@ class Notes:
         """Return whether another job has been asked to give way to this one."""
         return any(each[0] == job.id for each in self.gives.values())
 
+    def given_to_others(self, job: Job) -> set[int]:
+        """Return the jobs that give way to other waiting jobs than this one."""
+        return {int(key) for key, each in self.gives.items() if each[0] != job.id}
+
     def made_way_for(self, view: View) -> Iterator[Job]:
         """Yield the waiting jobs for which another one has been stopped."""
         for key, (other_id, _) in list(self.gives.items()):

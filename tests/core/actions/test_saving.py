@@ -2,125 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Preempt, Proposal, TakeCheckpointNow
-from radrm.core.records import Checkpoint, Exit, Job, Progress
-from radrm.core.words import CheckpointKind, JobState, Outcome, ReservationKind
+from radrm.core.records import Checkpoint, Exit, Progress
+from radrm.core.words import JobState, Outcome, ReservationKind
+from tests.core.actions.saving import (
+    BAD,
+    BY_TERM,
+    DONE,
+    EXIT,
+    LEFT,
+    LONG_S,
+    OK,
+    PATIENCE_S,
+    SIGNAL,
+    ask,
+    end,
+    save,
+    saving,
+)
 from tests.core.placements import CORE, on, propose
 from tests.world import GIB, World, gpus
 
-EXIT, SIGNAL = CheckpointKind.EXIT, CheckpointKind.SIGNAL
-PATIENCE_S = CORE.checkpoint_limit_s
-LONG_S = 3600.0
-
-
-def saving(kind: CheckpointKind, **spec: object) -> tuple[World, Job]:
-    """A job that has run for an hour on GPU-0; GPU-1 is free."""
-    world = World(gpus(2), settings=CORE)
-    job = world.submit(GIB, smact=0.1, checkpoint=Checkpoint(kind), **spec)  # type: ignore[arg-type]
-    world.obey = False
-    world.pass_time(LONG_S)
-    return world, job
-
-
-def ask(world: World, proposal: Proposal | None = None) -> act.TakeCheckpoint:
-    assert propose(world, proposal or TakeCheckpointNow(job_id=1)) is None
-    asked = world.actions[-1]
-    assert isinstance(asked, act.TakeCheckpoint)
-    return asked
-
-
-def save(world: World, job: Job, work_done: float | None, serial: int = 1) -> None:
-    progress = None if work_done is None else Progress(world.now, work_done=work_done)
-    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=serial, progress=progress))
-
-
-def end(world: World, job: Job, how: Exit, **said: object) -> Job:
-    live = world.live(job)
-    assert live is not None
-    world.step(
-        ev.AttemptEnded(at=world.now, job_id=job.id, serial=live.serial, exits=(how,), **said)  # type: ignore[arg-type]
-    )
-    return world.jobs[job.id]
-
-
 # ------------------------------------------------------------------ how an attempt ends
-
-
-@dataclass(frozen=True)
-class End:
-    """What was known when a job of this kind ended, and the state and outcome that follow."""
-
-    kind: CheckpointKind
-    how: Exit
-    outcome: Outcome
-    asked: bool = True
-    reported: float | None = None
-    proven: float | None = None
-    file: bool = False
-    answered: bool = False
-    later_s: float = 5.0
-    """Seconds from the request and the last report to the end."""
-
-
-OK, BY_TERM, BY_USR1, BAD = Exit(0), Exit(signal=15), Exit(signal=10), Exit(1)
-SHELL_BY_TERM = Exit(143)
-DONE, LEFT, FAILED = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.FAILED
-ENDS = {
-    "exit: nobody asked": End(EXIT, OK, DONE, asked=False),
-    "exit: nobody asked, died of TERM": End(EXIT, BY_TERM, FAILED, asked=False),
-    "exit: left": End(EXIT, OK, LEFT),
-    "exit: left, with a file": End(EXIT, OK, LEFT, file=True),
-    "exit: died of TERM": End(EXIT, BY_TERM, LEFT),
-    "exit: a shell says so": End(EXIT, SHELL_BY_TERM, LEFT),
-    "exit: at any later time": End(EXIT, OK, LEFT, later_s=10 * PATIENCE_S),
-    "exit: half done": End(EXIT, OK, LEFT, reported=0.5),
-    "exit: all done": End(EXIT, OK, DONE, reported=1.0),
-    "exit: all done, by the file": End(EXIT, OK, DONE, proven=1.0),
-    "exit: nearly done": End(EXIT, OK, LEFT, reported=0.9999),
-    "exit: all done, but died of TERM": End(EXIT, BY_TERM, LEFT, reported=1.0),
-    "exit: an error": End(EXIT, BAD, FAILED),
-    "signal: nobody asked": End(SIGNAL, OK, DONE, asked=False, reported=0.5),
-    "signal: nothing known": End(SIGNAL, OK, DONE),
-    "signal: all done": End(SIGNAL, OK, DONE, reported=1.0, file=True),
-    "signal: half done": End(SIGNAL, OK, LEFT, reported=0.5),
-    "signal: half done, answered": End(SIGNAL, OK, LEFT, reported=0.5, answered=True),
-    "signal: half done, much later": End(SIGNAL, OK, DONE, reported=0.5, later_s=PATIENCE_S + 1),
-    "signal: the last report is a little old": End(SIGNAL, OK, DONE, reported=0.999),
-    "signal: saved": End(SIGNAL, OK, LEFT, proven=0.5),
-    "signal: saved, by a file": End(SIGNAL, OK, LEFT, file=True),
-    "signal: answered, and went on": End(SIGNAL, OK, DONE, answered=True),
-    "signal: killed by it": End(SIGNAL, BY_USR1, LEFT),
-    "signal: killed by another": End(SIGNAL, BY_TERM, FAILED),
-    "signal: an error": End(SIGNAL, BAD, FAILED, proven=0.5),
-}
-
-
-@pytest.mark.parametrize("case", ENDS.values(), ids=list(ENDS))
-def test_an_end_after_a_request_to_save(case: End) -> None:
-    world, job = saving(case.kind)
-    if case.asked:
-        ask(world)
-    if case.answered:
-        save(world, job, None)
-    if case.reported is not None:
-        world.report(job, work_done=case.reported)
-    proven = Progress(world.now, work_done=case.proven) if case.proven is not None else None
-    world.pass_time(case.later_s)
-    job = end(world, job, case.how, saved=proven, saved_since_asked=case.file)
-    attempt = world.attempts[1, 1]
-    states = {DONE: JobState.COMPLETED, FAILED: JobState.FAILED, LEFT: JobState.LAUNCHING}
-    assert (attempt.outcome, job.state) == (case.outcome, states[case.outcome])
-    if proven is not None:
-        assert (job.saved, job.saved_at) == (proven, proven.at)
-    if case.outcome is LEFT:
-        assert job.progress == job.saved and attempt.reason
-        assert (job.saved_at is not None) is bool(case.proven or case.file or case.answered)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,10 @@ class Server(World):
     def _do(self, action: act.Action) -> None:
         if self.prompt or not isinstance(action, (act.TakeCheckpoint, act.Terminate)):
             super()._do(action)
+            if not isinstance(action, act.TakeCheckpoint):
+                return
+            if self.jobs[action.job_id].spec.checkpoint.kind is EXIT:
+                self.end(action.job_id)
 
     def come(self, kind: CheckpointKind = SIGNAL, mib: int = 4 * GIB, **spec: Any) -> Job:
         return self.submit(mib, smact=0.1, checkpoint=Checkpoint(kind), **spec)

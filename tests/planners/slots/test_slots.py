@@ -9,7 +9,7 @@ import pytest
 from radrm.core import events as ev
 from radrm.core.records import Exit, Node, OutOfMemory
 from radrm.core.words import CheckpointKind, JobState, Outcome
-from radrm.deadlines.costs import Zone
+from radrm.deadlines.costs import UTC, Zone
 from radrm.orders.fair import Fair
 from radrm.orders.shortest import Shortest
 from radrm.planners.slots import Slots
@@ -191,6 +191,30 @@ def test_no_more_are_asked_than_wait() -> None:
     assert world.asked == [1], "the oldest slot"
     world.come()
     assert world.asked == [1, 2]
+
+
+@pytest.mark.parametrize("kind", [SIGNAL, EXIT])
+def test_one_that_waits_stops_one_job_in_a_slot(kind: CheckpointKind) -> None:
+    """Those that give way wait, too: they must not stop the next one at once."""
+    world = Server(gpus(4), prompt=True)
+    for _ in range(5):
+        world.come(kind)
+        world.later(1.0)
+    for slot in range(1, 4):
+        world.later(ASK_S)
+        gave = [a.job_id for a in world.attempts.values() if a.outcome is Outcome.PREEMPTED]
+        assert gave == [1, 2, 3][:slot]
+
+
+def test_one_that_has_given_way_says_when_it_is_in_turn() -> None:
+    world = Server(gpus(2), slots=replace(SLOTS, length_s=3600.0, zone=UTC), prompt=True)
+    for _ in range(3):
+        world.come(name="train")
+        world.later(1.0)
+    world.later(3600.0 - WARN_S)
+    assert world.running == [2, 3]
+    (why,) = world.says(1)
+    assert why == "it has given way itself; job 2 (train) gives way at 00:26"
 
 
 def test_if_one_does_not_save_another_is_asked() -> None:
