@@ -31,6 +31,7 @@ _KEYS = frozenset(
     {"step", "total", "epoch", "loss", "work_done", "data_wait", "saved", "resized", "silent"}
 )
 _NEVER_NEGATIVE = ("step", "total", "epoch", "saved", "resized", "silent")
+_HOW_FAR = frozenset({"step", "total", "work_done"})
 _PARTS = ("work_done", "data_wait")
 _MOST_CPU_S, _MOST_MIB = 1e12, 1 << 30
 _LONGEST_ROLE = 64
@@ -121,6 +122,8 @@ class Latest:
 
     at: Instant | None = None
     """When the last report was read."""
+    step_at: Instant | None = None
+    """When the last one was read that said how far the job is."""
     step: float | None = None
     total: float | None = None
     epoch: float | None = None
@@ -136,6 +139,8 @@ class Latest:
         saved = report.get("saved")
         if saved is not None and "step" not in report and saved > (self.step or 0.0):
             report = {**report, "step": saved}
+        if report.keys() & _HOW_FAR:
+            self.step_at = now
         self.step = report.get("step", self.step)
         self.total = report.get("total", self.total)
         self.epoch = report.get("epoch", self.epoch)
@@ -164,9 +169,8 @@ class Latest:
     def progress(self, now: Instant) -> Progress:
         """Return all that is known, as of the last report."""
         at = self.at or now
-        return Progress(
-            at, self.step, self.total, self.loss, self.work_done, self.epoch, self.data_wait
-        )
+        known = self.step, self.total, self.loss, self.work_done, self.epoch, self.data_wait
+        return Progress(at, *known, None if self.step_at == at else self.step_at)
 
 
 def _fraction(step: float | None, total: float | None, known: float | None) -> float | None:

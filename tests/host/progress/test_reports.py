@@ -105,6 +105,16 @@ def test_the_last_value_of_each_key_counts(
     assert (found.step, found.total, found.work_done) == expected
 
 
+def test_how_far_a_job_is_is_as_old_as_the_report_that_said_it() -> None:
+    latest = Latest()
+    latest.take({"step": 5.0, "total": 10.0}, NOW)
+    latest.take({"loss": 0.5, "epoch": 1.0}, LATER)
+    found = latest.progress(LATER)
+    assert (found.at, found.measured, found.work_done) == (LATER, NOW, 0.5)
+    latest.take({"saved": 7.0}, LATER)
+    assert latest.progress(LATER).measured == LATER
+
+
 def test_a_report_is_as_old_as_its_last_value() -> None:
     found = latest({"step": 1})
     assert found.progress(LATER).at == NOW
