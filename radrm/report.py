@@ -88,7 +88,8 @@ class Reporter:
     ) -> None:
         """Report how far the job is. Leave out what is not known.
 
-        `step` of `total` steps are done, in epoch `epoch`; `loss` is what the job minimises;
+        `step` of `total` steps are done (a `total` of 0: it is not known any more), in epoch
+        `epoch`; `loss` is what the job minimises;
         `work_done` is a fraction of all its work, 0 to 1. Numbers, or what `float()` takes: a
         tensor is read only when a datagram goes out.
         """
@@ -142,7 +143,9 @@ class Reporter:
             record.setdefault("total", last["total"])
         if last.get("step") == record["step"]:
             record = {**last, **record}
-        if record.get("total"):
+        if not record.get("total"):
+            record.pop("total", None)
+        else:
             record.setdefault("work_done", min(1.0, record["step"] / record["total"]))
         if self._folder is not None:
             try:
@@ -176,7 +179,7 @@ class Reporter:
         self._left = max(0.0, self._left - 1.0)
         assert self._address is not None
         numbers = self._numbers(self._unsent)
-        if numbers.get("total", math.inf) < numbers.get("step", 0.0):
+        if 0 < numbers.get("total", 0.0) < numbers.get("step", 0.0):
             del numbers["total"]  # the whole datagram would be dropped
             self._warn("less", "the total is less than the step; the total is left out")
         if not numbers:

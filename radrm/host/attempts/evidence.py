@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.records import Exit, Instant, Progress
@@ -261,7 +261,11 @@ def saved_in(record: Mapping[str, Any], clock: Clock) -> Saved:
         return Saved(newest=newest)
     numbers: dict[str, float] = {k: v for k, v in found.items() if k in saved.NUMBERS}
     at = moment(numbers.pop("at", None))
-    return Saved(None if at is None else replace(Progress(at), **numbers), newest)
+    step, total, loss, work_done, epoch = (
+        numbers.get(key) for key in ("step", "total", "loss", "work_done", "epoch")
+    )
+    progress = None if at is None else Progress(at, step, total, loss, work_done, epoch)
+    return Saved(progress, newest)
 
 
 def _tasks_in(record: Mapping[str, Any]) -> tuple[TaskExit, ...]:
