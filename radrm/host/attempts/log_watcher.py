@@ -217,6 +217,7 @@ def watch(its: list[Source], quiet: Silence | None = None) -> None:
         if step is not None and step != saved:
             saved = step
             report.saved(step)
+    report.close()
 
 
 def _tell(silent_s: float | None) -> None:
