@@ -16,7 +16,8 @@ What tasks use is remembered here, and counts with what the control groups have 
 (`attempts.py`). That a launcher has answered a resize is only a hint (`elastic/resizes.py`).
 
 Reports are volatile (`core/decision.py`) and cost no transaction. Those sent while no daemon runs
-are lost, but for the last of a program that ends then (`radrm/report.py` keeps it). What is dropped is counted; the counts of this daemon's attempts are in its memory only.
+are lost, but for the last of a program that ends then (`radrm/report.py` keeps it). What is dropped
+is counted; the counts of this daemon's attempts are in its memory only.
 """
 
 from __future__ import annotations
