@@ -2,8 +2,8 @@
 
 The layers, from the ground up; imports go down, or to earlier files of a folder:
     0  errors, core, tracer, report, elastic, radrun
-    1  progress_lines, jobfile, last_words, oom, passing, hints, config, interference, deadlines
-    1  simulated
+    1  progress_bars, progress_lines, jobfile, last_words, oom, passing, hints, config
+    1  interference, deadlines, simulated
     1  orders, policies, planners, estimators, recovery, rules
     2  wiring
     3  host, simulator

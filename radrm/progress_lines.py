@@ -15,6 +15,7 @@ import re
 import warnings
 
 from radrm.errors import message_of, plain
+from radrm.progress_bars import STEPS, Bar, Course, Epochs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,15 +80,19 @@ def progress_pattern(text: str) -> re.Pattern[str] | None:
 
 
 class Finder:
-    """Finds the progress in lines, by a pattern or, for None, in the usual forms."""
+    """Finds the progress in lines, by a pattern or, for None, in the usual forms.
 
-    def __init__(self, pattern: re.Pattern[str] | None) -> None:
+    `epochs`: what the files of one job tell of epochs: one may tell those of another's bars.
+    """
+
+    def __init__(self, pattern: re.Pattern[str] | None, epochs: Epochs | None = None) -> None:
         self._pattern = pattern
-        self._epochs: tuple[float, float] | None = None
-        """The epoch and the number of epochs that a line of its own has told, as Keras does."""
+        self._course = Course(epochs or Epochs())
+        self._total: float | None = None
+        """The total of steps that a line of its own has told."""
 
     def find(self, line: str) -> dict[str, float]:
-        """Return what a line tells, by key; empty if it tells nothing."""
+        """Return what a line tells, by key; empty if it tells nothing. A `total` of 0: unknown."""
         if self._pattern is None:
             return self._usual(line)
         found = self._pattern.search(line)
@@ -95,29 +100,41 @@ class Finder:
         return _numbers({key: groups.get(key) for key in KEYS})
 
     def _usual(self, line: str) -> dict[str, float]:
-        epoch = _EPOCH.search(line)
-        if epoch is not None:
-            number, of = float(epoch[1]), float(epoch[2])
-            self._epochs = (number, of) if 0 < number <= of else None
-            if _BAR.search(line) is None and _KERAS.search(line) is None:
-                return {"epoch": number} | _named(line)
+        named = _named(line)
+        found = _EPOCH.search(line) or _EPOCH_ALONE.search(line)
+        epoch = None if found is None else (float(found[1]), float(found[2]) if found[2] else None)
         bar = _BAR.search(line)
         if bar is not None:
-            step, total = _scaled(bar[1], bar[2]), _scaled(bar[3], bar[4])
-            within = self._epochs if epoch is not None else None
-            return _named(line) | _whole(step, total, within)
+            label = line[: bar.start()].rstrip(" :")
+            of = _EPOCH_LABEL.search(label) if epoch is None else None
+            epoch = epoch if of is None else (float(of[1]), None)
+            above, short = line.count("\x1b[A", bar.end()), _DIGITS.sub("", label)[-_LABEL:]
+            its = Bar(above, short, _scaled(bar[3], bar[4]))
+            return named | self._course.at(its, _scaled(bar[1], bar[2]), epoch)
         keras = _KERAS.search(line)
-        if keras is not None:
-            return _named(line) | _whole(float(keras[1]), float(keras[2]), self._epochs)
-        return _named(line)
+        if keras is not None and (found is None or found.end() <= keras.start(1)):
+            return named | self._course.at(Bar(0, "", float(keras[2])), float(keras[1]), epoch)
+        if "step" in named:
+            step, total = named.pop("step"), named.pop("total", self._total)
+            return named | self._course.at(Bar(0, STEPS, total), step, epoch)
+        self._total = named.get("total", self._total)
+        if epoch is not None:
+            self._course.begin_epoch(*epoch)
+            return {"epoch": epoch[0]} | named
+        return named
 
 
 _AMOUNT = r"(\d{1,15}(?:\.\d{1,6})?)([kMGT]?)"
-_BAR = re.compile(rf"\d%\|[^|]{{0,400}}\|\s{{0,8}}{_AMOUNT}/{_AMOUNT}\s{{0,8}}\[")
+_BAR = re.compile(rf"\d{{1,3}}%\|[^|]{{0,400}}\|\s{{0,8}}{_AMOUNT}/{_AMOUNT}\s{{0,8}}\[")
 """tqdm: ` 62%|██████▏   | 62/100 [00:10<00:06, 6.1it/s, loss=0.31]`."""
 _KERAS = re.compile(r"(?:^|\s)(\d{1,15})/(\d{1,15})\s{1,8}(?:[━─╸╺╶ ]{0,80}[━─]|\[[=>.]{0,80}\])")
 """Keras: `62/100 ━━━━━━━━━━ 3s 5ms/step - loss: 0.31`, and ` 62/100 [===>....] - ETA: 3s`."""
 _EPOCH = re.compile(r"\bepoch\s{0,4}[:=\[]?\s{0,4}(\d{1,9})\s{0,4}/\s{0,4}(\d{1,9})", re.IGNORECASE)
+_EPOCH_ALONE = re.compile(r"^\W{0,40}epoch\s{0,4}[:#]?\s{0,4}(\d{1,9})()\W{0,40}$", re.IGNORECASE)
+_EPOCH_LABEL = re.compile(r"\bepoch\s{0,4}[:#\[]?\s{0,4}(\d{1,9})\b", re.IGNORECASE)
+_DIGITS = re.compile(r"\d")
+_LABEL = 80
+"""The last characters of a bar's label that count."""
 _NUMBER = r"([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,4})?)"
 _NAMED = re.compile(
     r"(?<![\w.])(?:['\"])?(global_step|step|iteration|iter|total_steps|max_steps|total|epoch"
@@ -137,16 +154,6 @@ _TIMES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 def _scaled(number: str, unit: str) -> float:
     return float(number) * _TIMES[unit]
-
-
-def _whole(step: float, total: float, epochs: tuple[float, float] | None) -> dict[str, float]:
-    """Return the progress of the whole job, from that of one of its epochs (from 1)."""
-    if total <= 0 or step > total:
-        return {}
-    if epochs is None:
-        return {"step": step, "total": total}
-    epoch, of = epochs
-    return {"step": (epoch - 1) * total + step, "total": of * total, "epoch": epoch}
 
 
 def _named(line: str) -> dict[str, float]:

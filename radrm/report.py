@@ -63,6 +63,7 @@ class Reporter:
         self._folder = os.environ.get("RADRM_CHECKPOINT_DIR") or None
         self._in_job = self._address is not None or "RADRM_JOB_ID" in os.environ
         self._socket: socket.socket | None = None
+        self._missed = False
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._unsent: dict[str, Any] = {}
@@ -74,7 +75,7 @@ class Reporter:
         self._stop_signal = False
         self._handle_signal()
         if self._address is not None:
-            atexit.register(self._at_exit)
+            atexit.register(self.close)
 
     # ---------------------------------------------------------------- for the program
 
@@ -88,7 +89,8 @@ class Reporter:
     ) -> None:
         """Report how far the job is. Leave out what is not known.
 
-        `step` of `total` steps are done, in epoch `epoch`; `loss` is what the job minimises;
+        `step` of `total` steps are done (a `total` of 0: it is not known any more), in epoch
+        `epoch`; `loss` is what the job minimises;
         `work_done` is a fraction of all its work, 0 to 1. Numbers, or what `float()` takes: a
         tensor is read only when a datagram goes out.
         """
@@ -142,7 +144,9 @@ class Reporter:
             record.setdefault("total", last["total"])
         if last.get("step") == record["step"]:
             record = {**last, **record}
-        if record.get("total"):
+        if not record.get("total"):
+            record.pop("total", None)
+        else:
             record.setdefault("work_done", min(1.0, record["step"] / record["total"]))
         if self._folder is not None:
             try:
@@ -178,7 +182,7 @@ class Reporter:
         self._left = max(0.0, self._left - 1.0)
         assert self._address is not None
         numbers = self._numbers(self._unsent)
-        if numbers.get("total", math.inf) < numbers.get("step", 0.0):
+        if 0 < numbers.get("total", 0.0) < numbers.get("step", 0.0):
             del numbers["total"]  # the whole datagram would be dropped
             self._warn("less", "the total is less than the step; the total is left out")
         if not numbers:
@@ -191,8 +195,9 @@ class Reporter:
                 self._socket.setblocking(False)
             self._socket.sendto(lines.encode(), self._address)
         except (OSError, ValueError):
-            return  # no daemon listens, or its queue is full
-        self._unsent = {}
+            self._missed = True  # no daemon listens, or its queue is full
+            return
+        self._unsent, self._missed = {}, False
 
     def _numbers(self, given: dict[str, Any]) -> dict[str, float]:
         """The values that can be sent. A loss that is no finite number is left out."""
@@ -222,13 +227,18 @@ class Reporter:
             with contextlib.suppress(OSError, ValueError):
                 print("radrm report: " + text, file=sys.stderr)
 
-    def _at_exit(self) -> None:
-        """Send what the limits have held back."""
+    def close(self) -> None:
+        """Send what the limits have held back, as the end of the program does.
+
+        If no daemon takes it, the last values stay in a file: the next daemon reads it.
+        """
         if self._pid == os.getpid() and self._unsent and self._enter():
             try:
                 self._send()
             finally:
                 self._lock.release()
+            if self._missed and self._folder is not None:
+                keep_last(self._folder, self._numbers(self._last))
 
     # ---------------------------------------------------------------- the signal
 
@@ -248,9 +258,15 @@ def _same(step: Any, total: Any) -> bool:
     return isinstance(step, (int, float)) and isinstance(total, (int, float)) and step >= total > 0
 
 
-def _write_durably(folder: str, record: dict[str, float]) -> None:
-    """Write saved.json so that after any crash it holds this record, or the one before."""
-    path = os.path.join(folder, "saved.json")
+def keep_last(folder: str, record: dict[str, float]) -> None:
+    """Keep the last report of a program that ends while no daemon runs."""
+    with contextlib.suppress(OSError):
+        _write_durably(folder, {**record, "at": time.time()}, ".progress.json")
+
+
+def _write_durably(folder: str, record: dict[str, float], name: str = "saved.json") -> None:
+    """Write a file so that after any crash it holds this record, or the one before."""
+    path = os.path.join(folder, name)
     draft = f"{path}.{os.getpid()}.{threading.get_ident()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:

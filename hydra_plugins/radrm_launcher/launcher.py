@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn, filter_overrides, run_job, setup_globals
+from hydra.core.utils import JobReturn, JobStatus, filter_overrides, run_job, setup_globals
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -70,16 +71,28 @@ class RadrmLauncher(Launcher):
         with open_dict(config):
             config.hydra.job.id = os.environ.get("RADRM_JOB_ID", str(number))
             config.hydra.job.num = number
-        return run_job(
+        done = run_job(
             hydra_context=self.hydra_context,
             task_function=self.task_function,
             config=config,
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",
         )
+        if done.status is JobStatus.FAILED:
+            done.return_value = _to_raise(done._return_value)
+        return done
 
     def checkpoint(self, *arguments: Any) -> Any:
         """The same call again, for submitit: after a time limit the job starts anew."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, *arguments)
+
+
+def _to_raise(error: Exception) -> Any:
+    """What is unpickled as this exception, or else as one that says what it was."""
+    from radrm.api.records import JobFailed
+    from radrm.api.run_call import in_words, portable
+
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return portable(error)[0] or JobFailed(f"the job raised {in_words(error)}\n{trace}", None)

@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from radrm.api.run_call import ANSWER, CALL, open_folder, open_private, remove, write_private
 from radrm.errors import StoreError, UsageError, message_of, plain
@@ -19,10 +19,25 @@ from radrm.host.storage.tickets import new_ticket
 
 
 class Answer:
-    """What came of a call: a value, or an exception and the traceback where it was raised."""
+    """What came of a call: a value, or an exception and the traceback where it was raised.
 
-    def __init__(self, returned: bool, value: Any, trace: str) -> None:
-        self.returned, self.value, self.trace = returned, value, trace
+    `text`: the exception in words. Its `value` is None if this program cannot raise it.
+    """
+
+    def __init__(self, returned: bool, value: Any, text: str, trace: str) -> None:
+        self.returned, self.value, self.text, self.trace = returned, value, text, trace
+
+
+def _value_in(file: IO[bytes], returned: bool) -> Any:
+    """Unpickle a value, or an exception; None for an exception that cannot be raised here."""
+    try:
+        value = pickle.load(file)
+    except BaseException:  # whatever its own methods raise
+        if returned:
+            raise
+        return None
+    # The others would end this program, or mean something else to it.
+    return value if returned or isinstance(value, Exception) else None
 
 
 class Calls:
@@ -70,10 +85,11 @@ class Calls:
         be read, or that another user could have written."""
         try:
             with open_private(f"{number}.{ANSWER}", self._folder) as file:
-                return Answer(*pickle.load(file))
+                returned, text, trace = pickle.load(file)
+                return Answer(returned, _value_in(file, returned), text, trace)
         except FileNotFoundError:
             return None
-        except Exception as error:  # whatever the objects' own methods raise
+        except BaseException as error:  # whatever the objects' own methods raise
             what = f"the answer of the job, {self.path}/{number}.{ANSWER}, cannot be read"
             raise StoreError(f"{what}: {message_of(error)}") from error
 

@@ -94,8 +94,9 @@ class Executor(concurrent.futures.Executor):
     there.
 
     Raises `UsageError` for an option or for what cannot be pickled, `Refused` for jobs that can
-    never run here. `result()` raises what the call raised; `JobFailed` for a job that died
-    (out of memory, time limit, lost); `CancelledError` for a job that somebody cancelled.
+    never run here. `result()` raises what the call raised; `JobFailed` for what cannot be raised
+    here (its text says what it was), and for a job that died (out of memory, time limit, lost);
+    `CancelledError` for a job that somebody cancelled. The cause has the traceback.
     """
 
     def __init__(
@@ -284,8 +285,14 @@ class Executor(concurrent.futures.Executor):
         elif answer is None or job is None or job.outcome in ("lost", "timeout"):
             self._finish(future, gone or JobFailed.of(job) if job else gone)
         else:
-            raised: BaseException = answer.value
-            raised.__cause__ = RemoteTraceback(f"\n{answer.trace}\n{JobFailed.of(job)}")
+            how = JobFailed.of(job)
+            raised = answer.value
+            if raised is None:
+                raised = JobFailed(f"the call raised {answer.text}; {how}", job)
+            # Not as an attribute: some exceptions allow no change.
+            BaseException.__dict__["__cause__"].__set__(
+                raised, RemoteTraceback(f"\n{answer.trace}\n{how}")
+            )
             self._finish(future, raised)
 
     def _finish(

@@ -2,8 +2,10 @@
 
 Theory of operation. The call is `N.call` in the folder: the submitter's `sys.path`, then function
 and arguments, both pickled. N is FIRST plus the number of the array's element. The answer is
-`N.answer`: whether the call returned, its value or exception, and the traceback. It appears whole
-or not at all. An answer of an earlier attempt is removed first.
+`N.answer`: first a pickle of plain values (whether the call returned, the exception in words, its
+traceback), which always can be read, then one of the value or exception, which the other end may
+not be able to read. It appears whole or not at all. An answer of an earlier attempt is removed
+first.
 
 Unpickling runs code. So both ends read only files that belong to their own user and that nobody
 else can write.
@@ -79,21 +81,75 @@ def answer_to(file: IO[bytes]) -> tuple[bool, Any, str]:
         sys.path[:] = pickle.load(file)
         function, args, kwargs = pickle.load(file)
         return True, function(*args, **kwargs), ""
-    except Exception as error:
-        return False, error, traceback.format_exc()
+    except BaseException as error:  # SystemExit and Ctrl-C, too: nothing else would tell of them
+        return False, error, cut(traceback.format_exc(), _MOST_TRACE)
+
+
+def cut(text: str, most: int) -> str:
+    """Leave out the middle of a text that is too long."""
+    return text if len(text) <= most else f"{text[: most // 2]}\n[...]\n{text[-most // 2 :]}"
+
+
+def in_words(error: BaseException) -> str:
+    """The type and text of an exception, whatever its own methods do."""
+    try:
+        text = str(error)
+    except BaseException as wrong:
+        text = f"its text cannot be shown ({type(wrong).__name__})"
+    return cut(f"{type(error).__name__}: {text}" if text else type(error).__name__, _MOST_TEXT)
+
+
+def rebuild(kind: type, args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    """Make an exception without its constructor, which may take other arguments than it kept."""
+    error: BaseException = kind.__new__(kind, *args)
+    vars(error).update(state)
+    return error
+
+
+class _Parts:
+    """Pickles an exception so that `rebuild` makes it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuild, (type(self._error), self._error.args, dict(vars(self._error)))
+
+
+def portable(error: BaseException) -> tuple[Any, bytes]:
+    """What is unpickled as this very exception, and its pickle; None and empty if nothing is."""
+    for what in (error, _Parts(error)):
+        try:
+            import cloudpickle
+
+            data: bytes = cloudpickle.dumps(what)
+            again = pickle.loads(data) if len(data) <= _MOST_ERROR else None
+            if type(again) is type(error) and in_words(again) == in_words(error):
+                return what, data
+        except BaseException:  # whatever its own methods raise
+            continue
+    return None, b""
 
 
 def pickled(answer: tuple[bool, Any, str]) -> tuple[bool, bytes]:
     """The answer as bytes, and whether it holds what the call returned."""
-    import cloudpickle
-
     returned, value, trace = answer
-    try:
-        return returned, cloudpickle.dumps(answer)
-    except Exception as error:
-        what = "what the call returned" if returned else "the exception of the call"
-        wrong = TypeError(f"{what} cannot be pickled: {type(value).__name__}: {error}")
-        return False, pickle.dumps((False, wrong, trace or traceback.format_exc()))
+    if returned:
+        try:
+            import cloudpickle
+
+            return True, pickle.dumps((True, "", "")) + cloudpickle.dumps(value)
+        except BaseException as error:
+            trace = cut(traceback.format_exc(), _MOST_TRACE)
+            kind = type(value).__name__
+            value = TypeError(
+                f"what the call returned cannot be pickled: {kind}: {in_words(error)}"
+            )
+    return False, pickle.dumps((False, in_words(value), trace)) + portable(value)[1]
+
+
+_MOST_TEXT, _MOST_TRACE, _MOST_ERROR = 10_000, 200_000, 64 << 20
+"""Characters of an exception's text and traceback, and bytes of its pickle."""
 
 
 def main() -> int:
@@ -104,12 +160,15 @@ def main() -> int:
     remove(f"{number}.{ANSWER}", folder)
     with open_private(f"{number}.{CALL}", folder) as file:
         answer = answer_to(file)
+    if not answer[0]:
+        # The log tells it, too; the end of the log also says whether GPU memory ran out.
+        print(answer[2], file=sys.stderr, flush=True)
     returned, data = pickled(answer)
     write_private(f"{number}.{ANSWER}", data, folder)
-    if not returned:
-        # The log tells it, too; the end of the log also says whether GPU memory ran out.
-        print(answer[2] or "the value cannot be pickled", file=sys.stderr, flush=True)
-    return 0 if returned else 1
+    if answer[0] and not returned:
+        print("the value cannot be pickled", file=sys.stderr, flush=True)
+    code = answer[1].code if isinstance(answer[1], SystemExit) and not answer[0] else None
+    return code if type(code) is int and code else int(not returned)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable
 
 from radrm.core import events as ev
-from radrm.core.records import Attempt, HostUse, Instant, Job
+from radrm.core.records import Attempt, HostUse, Instant, Job, Progress
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import CheckpointKind, Collocation, StopReason
@@ -221,6 +221,7 @@ class Attempts:
                 passes=passes,
                 fault=fault,
             )
+            events += _last_report(job, attempt, found.saved.reported, now)
         elif not found.began and job.outer is not None:
             # Its step has not begun to run it, so nothing is wrong with this server.
             ended = ev.LaunchVoided(at=now, job_id=job_id, serial=serial)
@@ -260,6 +261,14 @@ def _outer_end(job: Job, said: OuterEnd | None, now: Instant) -> list[ev.Event]:
 
 def _saves(job: Job) -> bool:
     return job.spec.checkpoint.kind is not CheckpointKind.NONE
+
+
+def _last_report(job: Job, attempt: Attempt, last: Progress | None, now: Instant) -> list[ev.Event]:
+    """Return the event for the last report of an attempt that ended while no daemon ran."""
+    known = [attempt.launched, *([] if job.progress is None else [job.progress.at])]
+    if last is None or not all(last.at.is_after(each) for each in known):
+        return []
+    return [ev.ProgressReported(at=now, job_id=job.id, serial=attempt.serial, progress=last)]
 
 
 def _saved_since_asked(attempt: Attempt, saved: Saved) -> bool:

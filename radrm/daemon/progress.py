@@ -5,9 +5,9 @@ second the daemon takes at most 16 datagrams from each, and keeps the last value
 attempt causes at most one `ProgressReported` and one `CheckpointTaken` in `interval_s`; what comes
 in between waits for the next. So a flood costs its own job reports, and other jobs nothing.
 
-Two things are outside these limits. A job that was asked to save is read to the end of its queue
+Three things are outside these limits. A job that was asked to save is read to the end of its queue
 (all such jobs together have a limit), and its answer counts at once. So is a job that has ended:
-its last report comes before its end.
+its last report comes before its end. A silence counts at once when something is to be done.
 
 A `saved` that was sent within the second before a request answers it, too: it names the step that
 is saved, so the core never believes more than is saved.
@@ -16,7 +16,8 @@ What tasks use is remembered here, and counts with what the control groups have 
 (`attempts.py`). That a launcher has answered a resize is only a hint (`elastic/resizes.py`).
 
 Reports are volatile (`core/decision.py`) and cost no transaction. Those sent while no daemon runs
-are lost. What is dropped is counted; the counts of this daemon's attempts are in its memory only.
+are lost, but for the last of a program that ends then (`radrm/report.py` keeps it). What is dropped
+is counted; the counts of this daemon's attempts are in its memory only.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from radrm.core import events as ev
+from radrm.core.lifecycle.timing.silence import warned_after_s
 from radrm.core.records import Attempt, Instant, Job, TaskUse
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
@@ -141,7 +143,7 @@ class Reports:
             more -= max(0, self._take(sender, most, now) - MOST_AT_ONCE)
         found: list[ev.Event] = []
         for sender in tuple(self._waiting.values()):
-            if now.boot_s >= sender.next_s:
+            if now.boot_s >= sender.next_s or _is_silent(snapshot, sender, now):
                 found += self._said(sender, now)
             elif sender.saved and _is_asked(snapshot, sender):
                 found.append(_checkpoint(sender, now))
@@ -241,6 +243,18 @@ def _checkpoint(sender: _Sender, now: Instant) -> ev.CheckpointTaken:
     return ev.CheckpointTaken(
         at=now, job_id=sender.job_id, serial=sender.serial, happened=happened, progress=saved
     )
+
+
+def _is_silent(snapshot: Snapshot, sender: _Sender, now: Instant) -> bool:
+    """True if the job was silent for so long that something is to be done."""
+    job = snapshot.job(sender.job_id)
+    after_s = None if job is None else warned_after_s(job.spec)
+    if after_s is None or sender.silent is None:
+        return False
+    heard_s = sender.silent.boot_s
+    if sender.latest.at is not None:
+        heard_s = max(heard_s, sender.latest.at.boot_s)
+    return now.boot_s - heard_s >= after_s
 
 
 def _is_asked(snapshot: Snapshot, sender: _Sender) -> bool:

@@ -5,7 +5,7 @@ Theory of operation
 The sources, best first:
 
     progress    what the live attempt has reported: the part left, at the speed since its start,
-                or since it has its present size
+                or since the first report at its present size
     profile     the measured run time on this kind and number of GPUs, times the part left
     an estimate of the duration (declared, from history, ...), times the part left
     its profile on other kinds  so fast it may be on this one, too; nothing bounds it
@@ -45,13 +45,15 @@ class Remaining:
     """Seconds that a job has left to run: expected, at most, and the source of both.
 
     `upper_s` is infinity if nothing bounds it. From the time limit alone both are the bound.
-    `exceeded`: the job has run for longer than its source says at most.
+    `exceeded`: the job has run for longer than its source says at most. `limited`: the source says
+    more, but the time limit ends it then.
     """
 
     value_s: float
     upper_s: float
     source: str
     exceeded: bool = False
+    limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,13 @@ def remaining(
         found = None if whole is None else _by_whole(whole, job, live, ran_s, speed)
     if found is None:
         return None if limit_s == inf else Remaining(limit_s, limit_s, TIME_LIMIT)
-    value_s, upper_s = min(found.value_s, limit_s), min(found.upper_s, limit_s)
-    return Remaining(value_s, upper_s, found.source, found.exceeded)
+    return _within(limit_s, found)
+
+
+def _within(limit_s: float, left: Remaining) -> Remaining:
+    """Return the run time left of a job that has `limit_s` left of its time limit."""
+    value_s, upper_s = min(left.value_s, limit_s), min(left.upper_s, limit_s)
+    return Remaining(value_s, upper_s, left.source, left.exceeded, limit_s < left.value_s)
 
 
 def remaining_on(
@@ -115,7 +122,7 @@ def remaining_on(
         return left
     limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - _ran_s(live, now))
     left_s = part * whole_s
-    return Remaining(min(left_s, limit_s), min(left_s * PROGRESS_MARGIN, limit_s), PROFILE)
+    return _within(limit_s, Remaining(left_s, left_s * PROGRESS_MARGIN, PROFILE))
 
 
 def work_left(
@@ -163,10 +170,8 @@ def _part(job: Job, live: Attempt | None) -> float:
 
 def _pace_s(job: Job, live: Attempt) -> float | None:
     """Return the seconds in which a live attempt does all work of its job, by its progress."""
-    if live.sized is not None:
-        found = _pace_since(job.progress, live.sized.work_done, live.sized.at)
-        if found is not None:
-            return found
+    if live.sized is not None:  # its speed before says nothing of the present size
+        return _pace_since(job.progress, live.sized.work_done, live.sized.measured)
     return _pace_since(job.progress, live.work_begun, live.started)
 
 
@@ -176,7 +181,7 @@ def _pace_since(
     """Return the seconds of all work at the speed since some moment, with `begun` done by then."""
     if progress is None or progress.work_done is None or begun is None or since is None:
         return None
-    done, took_s = progress.work_done - begun, progress.at.since(since)
+    done, took_s = progress.work_done - begun, progress.measured.since(since)
     if done < LEAST_PROGRESS or took_s is None or took_s <= 0:
         return None
     return took_s / done
@@ -184,7 +189,7 @@ def _pace_since(
 
 def _by_progress(job: Job, live: Attempt, now: Instant) -> Remaining | None:
     progress, pace_s = job.progress, _pace_s(job, live)
-    age_s = None if progress is None else now.since(progress.at)
+    age_s = None if progress is None else now.since(progress.measured)
     if progress is None or progress.work_done is None or pace_s is None or age_s is None:
         return None
     left_s = pace_s * (1.0 - min(1.0, progress.work_done))

@@ -306,10 +306,10 @@ class Profiler:
 
 def _add(points: list[Point], progress: Document | None, started_s: float | None) -> None:
     """Add a report of this attempt, once."""
-    if progress is None or started_s is None or progress["at"] < started_s:
+    if progress is None or started_s is None or progress["step_at"] < started_s:
         return
-    if not points or progress["at"] > points[-1].at_s:
-        keys = ("at", "step", "total", "work_done")
+    if not points or progress["step_at"] > points[-1].at_s:
+        keys = ("step_at", "step", "total", "work_done")
         points.append(Point(*(progress[key] for key in keys)))
 
 

@@ -35,8 +35,9 @@ _SMOOTHING = 0.5
 class Note:
     """What is known of the course of one job, as plain JSON can hold it.
 
-    `at` is the moment of the last report (boot time, wall time, boot). `gain` is the last gain,
-    None before the first. `high` is the highest smoothed loss, `fall` the largest fall from there.
+    `at` is the moment of the last report (boot time, wall time, boot), `done_at` that of `done`.
+    `gain` is the last gain, None before the first. `high` is the highest smoothed loss, `fall` the
+    largest fall from there.
     `rate` is the part of all work that it does in a second; `begin_s` the seconds from its launch
     until it began to work. `since` and `weighed` are numbers, not times: they order the jobs by
     when they converged, and by when a move was last thought of.
@@ -51,6 +52,7 @@ class Note:
     fall: float = 0.0
     at: list[float | str | None] | None = None
     done: float | None = None
+    done_at: list[float | str | None] | None = None
     rate: float | None = None
     begin_s: float | None = None
     moved: bool = False
@@ -67,7 +69,8 @@ class Note:
         if not (self.moved or self.rebalanced):
             self.category = PROGRESSING
         self.serial = serial
-        self.loss = self.gain = self.at = self.done = self.rate = self.begin_s = None
+        self.loss = self.gain = self.at = self.done = self.done_at = None
+        self.rate = self.begin_s = None
 
 
 _FIRST = tuple((each.name, each.default) for each in fields(Note))
@@ -125,17 +128,27 @@ def _note_report(note: Note, progress: Progress) -> float | None:
 
     0 for the first one, and after a reboot. None: there is no new report.
     """
-    at, done = progress.at, note.done
+    at = progress.at
     since_s = None if note.at is None else at.since(moment(note.at))
     if since_s == 0:
         return None
     if since_s is not None and since_s < 0:
         since_s = None  # another boot, of which the records do not tell
-    note.at, note.done = plain_moment(at), progress.work_done
-    if since_s and done is not None and note.done is not None:
-        rate = max(0.0, note.done - done) / since_s
-        note.rate = rate if note.rate is None else note.rate + _SMOOTHING * (rate - note.rate)
+    note.at = plain_moment(at)
+    _note_work(note, progress)
     return since_s or 0.0
+
+
+def _note_work(note: Note, progress: Progress) -> None:
+    """Note the work done and the rate since the last report that told it."""
+    before, at = note.done_at, progress.measured
+    passed_s = None if before is None else at.since(moment(before))
+    if passed_s == 0:
+        return
+    was, note.done, note.done_at = note.done, progress.work_done, plain_moment(at)
+    if passed_s and passed_s > 0 and was is not None and note.done is not None:
+        rate = max(0.0, note.done - was) / passed_s
+        note.rate = rate if note.rate is None else note.rate + _SMOOTHING * (rate - note.rate)
 
 
 def _begin_s(note: Note, job: Job, attempt: Attempt, progress: Progress) -> float | None:
@@ -143,7 +156,7 @@ def _begin_s(note: Note, job: Job, attempt: Attempt, progress: Progress) -> floa
 
     It is the time of a report, less the time of the work done until then.
     """
-    came_s = progress.at.since(attempt.launched)
+    came_s = progress.measured.since(attempt.launched)
     if came_s is None or progress.work_done is None:
         return came_s
     if not note.rate:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import socket
 from collections.abc import Mapping
 
 from radrm.radrun.workers.usage import Use
+from radrm.report import keep_last
 
 MOST_BYTES = 512
 EVERY_S = 0.5
@@ -26,6 +28,8 @@ class Reports:
         self._address = address
         self._socket: socket.socket | None = None
         self._unsent: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+        self._missed = False
         self._sent_s = -math.inf
         self._data_wait: list[float] = []
 
@@ -56,7 +60,9 @@ class Reports:
         if self._data_wait:
             self._unsent["data_wait"] = round(sum(self._data_wait) / len(self._data_wait), 4)
         self._sent_s = now_s
-        self._send("".join(f"{key}={value!r}\n" for key, value in self._unsent.items()))
+        sent = self._send("".join(f"{key}={value!r}\n" for key, value in self._unsent.items()))
+        self._last |= self._unsent
+        self._missed = not sent
         self._unsent, self._data_wait = {}, []
 
     def resized(self, number: int) -> None:
@@ -76,16 +82,22 @@ class Reports:
             self._send(text)
 
     def close(self) -> None:
-        """Send what is unsent."""
+        """Send what is unsent. What no daemon takes stays in a file, for the next one."""
         self.send_due(math.inf)
+        folder = os.environ.get("RADRM_CHECKPOINT_DIR")
+        if self._missed and self._address is not None and folder:
+            keep_last(folder, self._last)
         if self._socket is not None:
             self._socket.close()
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str) -> bool:
+        """Return whether a daemon takes it."""
         if self._address is None:
-            return
+            return False
         with contextlib.suppress(OSError, ValueError):  # no daemon, or its queue is full
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 self._socket.setblocking(False)
             self._socket.sendto(text.encode(), self._address)
+            return True
+        return False

@@ -66,15 +66,23 @@ def test_what_cannot_be_pickled(executor: Executor) -> None:
     wrong = executor.submit(threading.Lock).exception(PATIENCE_S)
     assert isinstance(wrong, TypeError) and "what the call returned" in str(wrong)
 
-    class Closed(Exception):
-        def __reduce__(self) -> str:
-            raise ValueError("no")
+    class Lost(Exception):
+        def __init__(self, lock: object) -> None:
+            super().__init__(lock)
 
-    def fail() -> None:
-        raise Closed
+    def fail(leave: bool) -> None:
+        if leave:
+            raise SystemExit(7)
+        raise Lost(threading.Lock())
 
-    wrong = executor.submit(fail).exception(PATIENCE_S)
-    assert isinstance(wrong, TypeError) and "the exception of the call" in str(wrong)
+    lost = executor.submit(fail, False)
+    with pytest.raises(JobFailed, match=r"the call raised Lost: <unlocked .*; job .* FAILED") as it:
+        lost.result(PATIENCE_S)
+    assert "in fail" in str(it.value.__cause__)
+    left = executor.submit(fail, True)
+    with pytest.raises(JobFailed, match="the call raised SystemExit: 7"):
+        left.result(PATIENCE_S)
+    assert left.job is not None and left.job.code == 7
 
 
 def test_a_map_is_one_array(executor: Executor) -> None:
@@ -200,7 +208,7 @@ def test_a_map_outlives_its_daemon_and_ctrl_c_cancels(shared_daemon: DaemonHome)
 def test_only_own_files_are_unpickled(tmp_path: Path) -> None:
     calls = Calls(str(tmp_path))
     folder = open_folder(calls.path)
-    data = pickle.dumps((True, 1, ""))
+    data = pickle.dumps((True, "", "")) + pickle.dumps(1)
     write_private("0.answer", data, folder)
     answer = calls.answer(0)
     assert answer is not None and answer.value == 1 and calls.answered() == {0}

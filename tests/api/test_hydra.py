@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+import threading
 from importlib.util import find_spec
+from unittest.mock import Mock
 
 import pytest
 
+from radrm import JobFailed
 from tests.daemon.harness import DaemonHome
 from tests.waiting import PATIENCE_S
 
@@ -63,3 +67,38 @@ def test_a_sweep_and_a_job_that_fails(shared_daemon: DaemonHome) -> None:
     log = (shared_daemon.work / "runs" / "0" / "app.log").read_text()
     assert f"lr=0.1 job={jobs[0]['id']}" in log
     assert "lr: 0.1" in (shared_daemon.work / "runs" / "0" / ".hydra" / "config.yaml").read_text()
+
+
+class TwoArguments(Exception):
+    def __init__(self, key: str, value: object) -> None:
+        super().__init__(key, value, "bad")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (TwoArguments("lr", 1), TwoArguments, "('lr', 1, 'bad')"),
+        (TwoArguments("lr", threading.Lock()), JobFailed, "the job raised TwoArguments: ('lr'"),
+    ],
+)
+def test_an_exception_reaches_the_sweep_whatever_its_constructor_takes(
+    error: Exception, kind: type, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cloudpickle
+    from hydra.core.singleton import Singleton
+    from hydra.core.utils import JobReturn, JobStatus
+    from omegaconf import OmegaConf
+
+    from hydra_plugins.radrm_launcher import launcher
+
+    failed = JobReturn(status=JobStatus.FAILED, _return_value=error)
+    monkeypatch.setattr(launcher, "run_job", lambda **words: failed)
+    monkeypatch.setattr(launcher, "setup_globals", lambda: None)
+    job = launcher.RadrmLauncher("folder")
+    context = Mock()
+    context.config_loader.load_sweep_config.return_value = OmegaConf.create({"hydra": {"job": {}}})
+    job.setup(hydra_context=context, task_function=Mock(), config=OmegaConf.create())
+    found = pickle.loads(cloudpickle.dumps(job([], 0, Singleton.get_state())))
+    with pytest.raises(kind) as it:
+        _ = found.return_value
+    assert str(it.value).startswith(text)

@@ -10,12 +10,12 @@ import pytest
 
 from radrm.core.events import JobSubmitted, ReadingsTaken
 from radrm.core.lifecycle.stops import stop
-from radrm.core.records import Adopted, Job, JobSpec, Reading, UnmanagedProcess
-from radrm.core.words import StopReason
+from radrm.core.records import Adopted, Exit, Job, JobSpec, Progress, Reading, UnmanagedProcess
+from radrm.core.words import JobState, StopReason
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.mps.failures import Failures
 from radrm.daemon.mps.stops import Stops
-from radrm.host.attempts.evidence import Lost, Running
+from radrm.host.attempts.evidence import Ended, Lost, Running, Saved
 from tests.world import GIB, World, gpus
 
 
@@ -27,7 +27,7 @@ def adopted(world: World, found: object) -> Any:
     others: Any = {"mps": None, "stops": stops, "failures": failures, "reports": Mock()}
     attempts = Attempts(clock, world.scheduler, Mock(), launcher, **others)  # type: ignore[arg-type]
     alive = Mock()
-    attempts.adopt(alive)
+    launcher.events = attempts.adopt(alive)
     # Between two of them, for a thousand take long and systemd waits for a sign.
     assert len(alive.mock_calls) == len(world.scheduler.snapshot.running)
     return launcher
@@ -69,3 +69,22 @@ def test_a_process_that_radrm_did_not_start_gets_term_only_for_a_cancel(reason: 
     asked = reason is StopReason.CANCELLED
     assert launcher.terminate.mock_calls == ([call(1)] if asked else [])
     assert launcher.kill.mock_calls == ([] if asked else [call(1)])
+
+
+@pytest.mark.parametrize(("age_s", "done"), [(5.0, 0.9), (30.0, 0.4)])
+def test_a_job_that_ended_while_no_daemon_ran_has_its_last_report(
+    age_s: float, done: float
+) -> None:
+    """An older one than is known (of an earlier attempt, for one) is none."""
+    world = World(gpus(1))
+    job = world.submit(GIB)
+    world.pass_time(100.0)
+    world.report(job, work_done=0.4)
+    world.pass_time(20.0)
+    last = Progress(world.now.at(world.now.boot_s - age_s), work_done=0.9)
+    ended = Ended(world.now, Exit(0), None, None, saved=Saved(reported=last))
+    for event in adopted(world, ended).events:
+        world.step(event)
+    assert world.state(job) is JobState.COMPLETED
+    progress = world.jobs[job.id].progress
+    assert progress is not None and progress.work_done == done

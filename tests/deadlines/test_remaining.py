@@ -118,10 +118,11 @@ TABLE: list[tuple[Job, Attempt | None, float, dict[str, Any], tuple[float, float
     (job_of(600, report=(10, 0.001)), LIVE, 50, {}, (550, 550, "history")),
     (job_of(600, report=(100, 0.9)), LIVE, 300, {}, (300, 300, "history")),
     (job_of(600, report=(100, 0.6)), attempt(None, 2), 100, {}, (500, 500, "history")),
-    # at its present size: 100 s for a tenth, then 50 s for another; then too little of it
+    # at its present size: 100 s for a tenth, then 50 s for another; too little of it is unknown
     (job_of(report=(150, 0.2)), resized(100, 0.1), 150, {}, (400, 500, "progress")),
-    (job_of(report=(101, 0.101)), resized(100, 0.1), 101, {}, (899, 1123.75, "progress")),
-    (job_of(report=(100, 0.1)), resized(50, None), 100, {}, (900, 1125, "progress")),
+    (job_of(report=(101, 0.101)), resized(100, 0.1), 101, {}, None),
+    (job_of(600, report=(101, 0.101)), resized(100, 0.1), 101, {}, (499, 499, "history")),
+    (job_of(report=(100, 0.1)), resized(50, None), 100, {}, None),
 ]
 
 
@@ -238,3 +239,10 @@ def test_a_profile_names_kind_and_number() -> None:
     job = job_of(profile=PROFILE)
     assert profiled_s(job, "T4", 2) == 1200.0
     assert profiled_s(job, "T4", 1) is profiled_s(job, "V100", 2) is None
+
+
+def test_a_later_report_of_the_loss_alone_makes_the_job_no_slower() -> None:
+    job = job_of()
+    told = Progress(at(150), work_done=0.1, loss=0.5, step_at=at(100))
+    found = remaining(replace(job, progress=told), LIVE, at(150))
+    assert found == Remaining(850.0, 1075.0, "progress")

@@ -142,3 +142,17 @@ def test_a_note_is_plain() -> None:
     note = Note(7)
     judge(note, job(12.0, loss=1.0), ATTEMPT, ALPHA, 30.0)
     assert Note(**note.plain()) == note  # type: ignore[arg-type]
+
+
+def test_a_report_of_the_loss_alone_is_no_news_of_the_work_done() -> None:
+    plain, often = Note(1), Note(1)
+    for step in range(1, 5):
+        at_s, done = 100.0 * step, 0.1 * step
+        judge(plain, job(at_s, work_done=done, loss=1.0), ATTEMPT, ALPHA, 30.0)
+        judge(often, job(at_s, work_done=done, loss=1.0), ATTEMPT, ALPHA, 30.0)
+        told = job(at_s, boot="boot").progress
+        assert told is not None
+        judge(
+            often, job(at_s + 50.0, work_done=done, loss=0.9, step_at=told.at), ATTEMPT, ALPHA, 30.0
+        )
+    assert plain.rate == often.rate == pytest.approx(0.001)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from radrm import report as module
+from radrm.host.attempts.saved import read_saved
 from radrm.report import Reporter
 from tests.paths import REPOSITORY
 from tests.report.listener import Listener
@@ -46,6 +47,23 @@ def test_fast_calls_are_merged_and_the_last_step_goes_out_at_once(in_job: Listen
     assert len(found) < 20
     assert found[0]["step"] == 1
     assert found[-1] == {"step": 1000, "total": 1000, "loss": 0.001}
+
+
+def test_the_last_report_stays_for_the_next_daemon_if_none_runs(
+    in_job: Listener, folder: Path
+) -> None:
+    report = Reporter()
+    report.progress(step=3, total=10, loss=0.5)
+    report.close()
+    assert not list(folder.iterdir()), "a daemon has taken it"
+    in_job.close()
+    report.progress(step=9)
+    report.close()
+    (kept,) = folder.iterdir()
+    reported = read_saved({"uid": None, "environment": dict(os.environ)})["reported"]
+    assert reported.pop("at") > 0
+    assert reported == {"step": 9, "total": 10, "loss": 0.5, "work_done": 0.9}
+    assert not kept.exists(), "an empty folder is removed"
 
 
 def test_what_was_held_back_goes_out_at_the_end(in_job: Listener) -> None:

@@ -277,7 +277,8 @@ def _times(job: Document, now: float) -> Iterator[Fact]:
         most = ""
         if latest is not None and latest > now:
             most = f", {show_seconds(latest - now)} at the latest"
-        yield "ends", f"{when(job['expected_end_at'], now)}{most}"
+        by = ", at its time limit" if job.get("expected_source") == "time limit" else ""
+        yield "ends", f"{when(job['expected_end_at'], now)}{by or most}"
     if job.get("due_at") is not None:
         yield "due", f"{when(job['due_at'], now)}{_lateness(job)}"
     if job["state"] == "RUNNING" and job.get("time_limit_at") is not None:

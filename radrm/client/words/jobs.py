@@ -66,7 +66,8 @@ def where(job: Document, index: Mapping[str, int]) -> str:
 
 
 def advance(job: Document, now: float | None = None) -> str:
-    """How far a job is: `62 %, 14 min left, saved 3 min ago`; "" if it did not say.
+    """How far a job is: `62 %, 14m left, saved 3m ago`; "" if it did not say. `1m to its time
+    limit` if that ends it before its work is done.
 
     `now`, in epoch seconds on the daemon's clock, is needed for the times.
     """
@@ -75,11 +76,13 @@ def advance(job: Document, now: float | None = None) -> str:
         found.append(f"{int(progress['work_done'] * 100)} %")
     elif progress.get("step") is not None:
         found.append(f"step {number(progress['step'])}")
-    elif progress.get("epoch") is not None:
+    if progress.get("work_done") is None and progress.get("epoch") is not None:
         found.append(f"epoch {number(progress['epoch'])}")
     ends = job.get("expected_end_at") is not None and job["state"] not in WAITING
     if now is not None and found and ends:
-        found.append(f"{show_seconds(max(0.0, job['expected_end_at'] - now))} left")
+        limited = job.get("expected_source") == "time limit"
+        left = show_seconds(max(0.0, job["expected_end_at"] - now))
+        found.append(f"{left} to its time limit" if limited else f"{left} left")
     if now is not None and job.get("saved_at") is not None:
         found.append(f"saved {show_seconds(max(0.0, now - job['saved_at']))} ago")
     return ", ".join(found)

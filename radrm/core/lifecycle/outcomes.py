@@ -164,8 +164,8 @@ def _had_work_left(progress: Progress | None, attempt: Attempt, end: Instant) ->
     """
     if progress is None or progress.work_done is None:
         return False
-    took_s = progress.at.since(attempt.started or attempt.launched)
-    after_s = end.since(progress.at)
+    took_s = progress.measured.since(attempt.started or attempt.launched)
+    after_s = end.since(progress.measured)
     if took_s is None or after_s is None or took_s <= 0 or after_s > REACH * took_s:
         return True
     did = max(0.0, progress.work_done - (attempt.work_begun or 0.0))

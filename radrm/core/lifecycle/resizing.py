@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from radrm.core.lifecycle.occupancy import occupy, release_devices
 from radrm.core.lifecycle.pending import action_of, ask, without
-from radrm.core.records import Attempt, Job, Pending, Placement, Share, Task, changed
+from radrm.core.records import Attempt, Job, Pending, Placement, Progress, Share, Task, changed
 from radrm.core.state.holding import merged
 from radrm.core.state.state import State
 from radrm.core.state.timers import DEADLINE, Timer
@@ -70,9 +70,8 @@ def end_resize(
     tasks = _tasks_on(attempt, placement)
     attempt = replace(without(attempt, ActionKind.RESIZE), resize_failed=failed)
     if failed is None:
-        reached = job.progress
-        sized = None if reached is None else replace(reached, at=state.step.now)
-        attempt = replace(attempt, sized=sized)
+        # How far it is now is not known: its last report was about the size before.
+        attempt = replace(attempt, sized=Progress(at=state.step.now))
     attempt = state.put_attempt(replace(attempt, placement=placement, target=None, tasks=tasks))
     gone = [uuid for uuid in sorted(was) if uuid not in placement.devices]
     usage = release_devices(state, job.id, gone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from radrm.core.records.estimates import Progress
@@ -238,8 +238,8 @@ class Attempt:
     resize_failed: str | None = None
     """Why the last resize has failed; None if it has not."""
     sized: Progress | None = None
-    """The progress at which a resize gave it its present size; None: it has that since its start,
-    or nothing was known of its progress."""
+    """The first progress that it reported at its present size; before that, only when a resize gave
+    it that size. None: it has that since its start."""
     generation: int = 1
     """The number of the last placement that was asked for: 1 at launch, one more at each resize."""
     pending: tuple[Pending, ...] = ()
@@ -281,6 +281,15 @@ class Attempt:
     all together where the driver enforces it. A device without a cap is missing."""
     caps_refused: str | None = None
     """Why the driver does not enforce its caps; None if it does, or if it was not asked."""
+
+    def told(self, progress: Progress) -> Attempt:
+        """Return the record after a report: the first one of all and of its size count."""
+        sized, reported = self.sized, self.reported or (progress,)
+        if sized is not None and sized.work_done is None and progress.work_done is not None:
+            sized = progress if progress.measured.is_after(sized.at) else sized
+        if reported is self.reported and sized is self.sized:
+            return self
+        return replace(self, reported=reported, sized=sized)
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""

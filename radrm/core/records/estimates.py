@@ -59,6 +59,8 @@ class Progress:
     `step` of `total` steps are done, in epoch `epoch`. `loss` is what the job minimises, in units
     of its own. `work_done` is a fraction of all its work, 0..1. `data_wait` is the fraction of the
     time of its last steps in which it waited for data, 0..1.
+
+    `at` is when it reported last, `step_at` when it last said how far it was; None: at `at`, too.
     """
 
     at: Instant
@@ -68,6 +70,12 @@ class Progress:
     work_done: float | None = None
     epoch: float | None = None
     data_wait: float | None = None
+    step_at: Instant | None = None
+
+    @property
+    def measured(self) -> Instant:
+        """When `step` and `work_done` were reported."""
+        return self.at if self.step_at is None else self.step_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,9 +210,9 @@ class State:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
         self.jobs[job.id] = job = changed(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
-        attempt = self.attempts.get(job.id)
-        if attempt is not None and not attempt.reported:
-            self.attempts[job.id] = attempt = changed(attempt, reported=(progress,))
+        before = self.attempts.get(job.id)
+        if before is not None and (attempt := before.told(progress)) is not before:
+            self.attempts[job.id] = attempt
             self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def take_followers(self, ended: Job) -> list[Job]:

@@ -340,7 +340,8 @@ def _progress(progress: Progress | None) -> Document | None:
     if progress is None:
         return None
     keys = ("step", "total", "epoch", "loss", "work_done")
-    return {"at": progress.at.wall_s, **{key: getattr(progress, key) for key in keys}}
+    at = {"at": progress.at.wall_s, "step_at": progress.measured.wall_s}
+    return {**at, **{key: getattr(progress, key) for key in keys}}
 
 
 def _label(snapshot: Snapshot, job_id: int, array: bool) -> str:
@@ -356,14 +357,9 @@ def _remark(snapshot: Snapshot, live: Attempt, now: Instant) -> str | None:
 
 def _warning(warned: JobWarning) -> Document:
     """What its user was warned of, and what follows when."""
-    acts = warned.acts
-    return {
-        "kind": warned.kind,
-        "text": warned.text,
-        "at": warned.at.wall_s,
-        "does": warned.does or None,
-        "does_at": None if acts is None else acts.wall_s,
-    }
+    at_s, acts_s = warned.at.wall_s, None if warned.acts is None else warned.acts.wall_s
+    told = {"kind": warned.kind, "text": warned.text, "at": at_s}
+    return {**told, "does": warned.does or None, "does_at": acts_s}
 
 
 def _unused(snapshot: Snapshot, attempt: Attempt, now: Instant) -> str | None:

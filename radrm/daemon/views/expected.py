@@ -53,8 +53,8 @@ class Expected:
     """What is expected of a job. Epoch seconds; None: unknown.
 
     `start` of a waiting job, and `start_latest`, at worst; `end`; `latest`, the end at worst.
-    `source`: of its run time. `unknown`: why there is no `end`. `start_unknown`: why there is no
-    `start`. `needs_s`: the run time that it has left.
+    `source`: of its run time; the time limit, if that ends it. `unknown`: why there is no `end`.
+    `start_unknown`: why there is no `start`. `needs_s`: the run time that it has left.
     """
 
     start: float | None = None
@@ -122,7 +122,9 @@ class Foresight:
             least_s = begin_s + (expected.needs_s or 0.0) - due_s
             in_time = expected.latest is not None and expected.latest <= due_s
             return least_s if least_s > 0 else 0.0 if in_time else None
-        return max(0.0, expected.end - due_s, now.wall_s - due_s)
+        late_s = max(0.0, expected.end - due_s, now.wall_s - due_s)
+        # One that its time limit ends leaves no result in time.
+        return None if late_s == 0.0 and expected.source == TIME_LIMIT else late_s
 
     def cost(self, job: Job, late_s: float | None) -> float | None:
         """Return what being late by so many seconds costs; None if that is unknown."""
@@ -135,14 +137,16 @@ class Foresight:
         left = waiting_left(self._scheduler.snapshot, job, now)
         if left is None:
             return Expected(start, None, None, None, _NO_SOURCE, None, latest_start, why)
-        found = Expected(None, None, None, left.source, why, left.value_s, latest_start, why)
+        source = TIME_LIMIT if left.limited else left.source
+        needs_s = None if left.source == TIME_LIMIT else left.value_s  # it may run for longer
+        found = Expected(None, None, None, source, why, needs_s, latest_start, why)
         if start is None:
             return found
         latest = None
         if left.upper_s < inf:
             latest = (start if latest_start is None else latest_start) + left.upper_s
         if left.source == TIME_LIMIT:
-            return replace(found, start=start, latest=latest, unknown=_NO_SOURCE, needs_s=None)
+            return replace(found, start=start, latest=latest, unknown=_NO_SOURCE)
         return replace(found, start=start, end=start + left.value_s, latest=latest)
 
     def _start(
@@ -308,7 +312,7 @@ def waiting_left(snapshot: Snapshot, job: Job, now: Instant) -> Remaining | None
     if not found:
         return None
     best = min(found, key=lambda left: left.value_s)
-    return Remaining(best.value_s, max(left.upper_s for left in found), best.source)
+    return replace(best, upper_s=max(left.upper_s for left in found))
 
 
 # ------------------------------------------------------------------ running jobs
@@ -335,9 +339,13 @@ def of_running(snapshot: Snapshot, job: Job, live: Attempt, now: Instant) -> Exp
     if unknown is not None:
         return Expected(latest=at_limit, source=left.source, unknown=unknown)
     scale = 1.0 if left.source == PROGRESS else mean / _speed_now(snapshot, live, demand)
+    if left.limited:
+        assert at_limit is not None
+        return Expected(None, at_limit, at_limit, TIME_LIMIT, None, limit_s)
+    source = TIME_LIMIT if limit_s < left.value_s * scale else left.source
     value_s, upper_s = (min(each * scale, limit_s) for each in (left.value_s, left.upper_s))
     latest = None if upper_s == inf else now.wall_s + upper_s
-    return Expected(None, now.wall_s + value_s, latest, left.source, None, value_s)
+    return Expected(None, now.wall_s + value_s, latest, source, None, value_s)
 
 
 _REBOOT = "it has run since before a reboot"

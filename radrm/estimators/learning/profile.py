@@ -26,14 +26,14 @@ def paced_s(attempt: Attempt) -> float | None:
     if len(attempt.reported) < 2 or any(usage.shared for usage in attempt.used.values()):
         return None
     first, last = attempt.reported
-    took_s = last.at.since(first.at)
+    took_s = last.measured.since(first.measured)
     if first.work_done is None or last.work_done is None or took_s is None:
         return None
     done = last.work_done - first.work_done
     if took_s < LEAST_S or done <= 0:
         return None
     pace_s = took_s / done
-    before_s = first.at.since(attempt.started) if attempt.started is not None else None
+    before_s = first.measured.since(attempt.started) if attempt.started is not None else None
     begun = attempt.work_begun
     if before_s is None or begun is None:
         return pace_s

@@ -63,10 +63,12 @@ class Running:
 @dataclass(frozen=True, slots=True)
 class Saved:
     """What a job's checkpoint folder proves: the `progress` in its `saved.json`, and when its
-    `newest` file was written. None: nothing."""
+    `newest` file was written. `reported`: its last report, which no daemon has taken. None:
+    nothing."""
 
     progress: Progress | None = None
     newest: Instant | None = None
+    reported: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +262,17 @@ def saved_in(record: Mapping[str, Any], clock: Clock) -> Saved:
         times = record["boot_s"] - age_s, record["wall_s"] - age_s
         return clock.noted(record["boot_id"], *times)
 
-    found, newest = record.get("saved"), moment(record.get("newest_s"))
-    if not isinstance(found, dict) or not all(type(n) is float for n in found.values()):
-        return Saved(newest=newest)
-    numbers: dict[str, float] = {k: v for k, v in found.items() if k in saved.NUMBERS}
-    at = moment(numbers.pop("at", None))
-    return Saved(None if at is None else Progress(at, **numbers), newest)
+    def progress_in(key: str) -> Progress | None:
+        found = record.get(key)
+        if not isinstance(found, dict) or not all(type(n) is float for n in found.values()):
+            return None
+        at = moment(found.get("at"))
+        step, total, loss, work_done, epoch = (
+            found.get(name) for name in ("step", "total", "loss", "work_done", "epoch")
+        )
+        return None if at is None else Progress(at, step, total, loss, work_done, epoch)
+
+    return Saved(progress_in("saved"), moment(record.get("newest_s")), progress_in("reported"))
 
 
 def _tasks_in(record: Mapping[str, Any]) -> tuple[TaskExit, ...]:

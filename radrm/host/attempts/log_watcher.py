@@ -33,6 +33,7 @@ import time
 from radrm.host.attempts import job_process
 from radrm.host.processes import cgroups
 from radrm.host.processes.tree import die_with_parent
+from radrm.progress_bars import Epochs
 from radrm.progress_lines import AUTO, Finder, Lines, progress_pattern
 from radrm.report import Reporter
 
@@ -56,9 +57,11 @@ _NICE = 10
 class Source:
     """One file that grows. What was in it when the job began is not read."""
 
-    def __init__(self, path: str, pattern: re.Pattern[str] | None) -> None:
+    def __init__(
+        self, path: str, pattern: re.Pattern[str] | None, epochs: Epochs | None = None
+    ) -> None:
         self._path = path
-        self._finder = Finder(pattern)
+        self._finder = Finder(pattern, epochs)
         self._lines = Lines()
         self._file = self._identity()
         self._at = self._file[1] if self._file is not None else 0
@@ -176,7 +179,8 @@ def sources(launch: Fields) -> list[Source]:
     pattern = progress_pattern(asked["pattern"] or AUTO)
     names = [asked["file"]] if asked["file"] else [launch["stdout"], launch["stderr"]]
     paths = dict.fromkeys(os.path.join(launch["cwd"], name) for name in names)
-    return [Source(path, pattern) for path in paths]
+    epochs = Epochs()
+    return [Source(path, pattern, epochs) for path in paths]
 
 
 def silence(launch: Fields) -> Silence | None:
@@ -213,6 +217,7 @@ def watch(its: list[Source], quiet: Silence | None = None) -> None:
         if step is not None and step != saved:
             saved = step
             report.saved(step)
+    report.close()
 
 
 def _tell(silent_s: float | None) -> None:

@@ -1,4 +1,5 @@
-"""Read what a job has proven to have saved, from its checkpoint folder, as its user.
+"""Read what a job has proven to have saved, from its checkpoint folder, as its user. Also the last
+report of one that ended while no daemon ran.
 
     python -I -S saved.py FOLDER
 
@@ -35,10 +36,12 @@ if TYPE_CHECKING:
 
 FOLDER_VARIABLE = "RADRM_CHECKPOINT_DIR"
 FILE = "saved.json"
+LAST = ".progress.json"
+"""The last report of a program that no daemon has taken; read once."""
 NUMBERS = ("step", "total", "epoch", "loss", "work_done", "at")
 """The keys of `saved.json` that count; `at` is when it was written, in wall seconds: if it does not
 say so, the file's own time."""
-NOTHING: Fields = {"saved": None, "newest_s": None}
+NOTHING: Fields = {"saved": None, "newest_s": None, "reported": None}
 """The fields when nothing is known."""
 _DRAFT = f"{FILE}."
 _MOST_BYTES = 4096
@@ -51,22 +54,33 @@ does not tell when it was written."""
 
 def read_saved(launch: Fields) -> Fields:
     """`saved`: the numbers of the job's `saved.json`; `newest_s`: the time of the newest file in
-    its folder, in wall seconds. None: none, or not to be read."""
+    its folder, in wall seconds; `reported`: its last report, if no daemon has taken it. None: none,
+    or not to be read."""
     path = launch["environment"].get(FOLDER_VARIABLE)
-    data = read_as_user(launch, lambda out: _send(path, out), _MOST_BYTES + 64) if path else None
+    most = 2 * _MOST_BYTES + 64
+    data = read_as_user(launch, lambda out: _send(path, out), most) if path else None
     times, _, text = (data or b"").partition(b"\n")
     try:
-        newest_s, written_s = map(float, times.split())
-    except ValueError:
+        newest_s, written_s, length = map(float, times.split())
+        saved, reported = parse(text[: int(length)]), numbers_in(text[int(length) :])
+    except (ValueError, OverflowError):
         return dict(NOTHING)
-    saved = parse(text)
     if saved is not None:
         saved.setdefault("at", written_s)
-    return {"saved": saved, "newest_s": newest_s if 0 < newest_s < _MOST_NUMBER else None}
+    if reported is not None and "at" not in reported:
+        reported = None
+    newest = newest_s if 0 < newest_s < _MOST_NUMBER else None
+    return {"saved": saved, "newest_s": newest, "reported": reported}
 
 
 def parse(data: bytes) -> dict[str, float] | None:
     """Return the numbers of a `saved.json`; None if it is no proof of a save."""
+    numbers = numbers_in(data)
+    return numbers if numbers is not None and "step" in numbers else None
+
+
+def numbers_in(data: bytes) -> dict[str, float] | None:
+    """Return the numbers of such a file; None if they are not sound."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -79,10 +93,10 @@ def parse(data: bytes) -> dict[str, float] | None:
         and 0.0 <= numbers.get("work_done", 0.0) <= 1.0
         and numbers.get("total", _MOST_NUMBER) >= numbers.get("step", 0.0)
     )
-    if "step" not in numbers or not sound:
+    if not sound:
         return None
     total = numbers.get("total")
-    if total:
+    if total and "step" in numbers:
         numbers.setdefault("work_done", numbers["step"] / total)
     return numbers
 
@@ -94,20 +108,30 @@ def _is_number(value: object) -> bool:
 
 
 def _send(path: str, target: int) -> None:
-    """Write two times, of the newest other file and of `saved.json`, and the bytes of that."""
+    """Write two times, of the newest other file and of `saved.json`, its length, its bytes, and
+    those of the last report, which is removed: a folder with nothing else is removed, too."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     folder = os.open(path.encode("utf-8", "surrogateescape"), flags)
-    newest_s, written_s, text = _newest_s(folder, [_MOST_NAMES]), 0.0, b""
+    newest_s = _newest_s(folder, [_MOST_NAMES])
+    written_s, text = _read(folder, FILE)
+    _, last = _read(folder, LAST)
+    write_all(target, b"%r %r %d\n" % (newest_s, written_s, len(text)) + text + last)
+    if last:
+        os.unlink(LAST, dir_fd=folder)
+
+
+def _read(folder: int, name: str) -> tuple[float, bytes]:
+    """Return when a small file was written, and its bytes; 0 and none if it is not to be read."""
     try:
         # Not blocking: it may be a pipe.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(FILE, flags, dir_fd=folder)
+        file = os.open(name, flags, dir_fd=folder)
         found = os.fstat(file)
         if stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES:
-            written_s, text = max(0.0, found.st_mtime), os.read(file, _MOST_BYTES)
+            return max(0.0, found.st_mtime), os.read(file, _MOST_BYTES)
     except OSError:
         pass
-    write_all(target, b"%r %r\n" % (newest_s, written_s) + text)
+    return 0.0, b""
 
 
 def _newest_s(folder: int, left: list[int], deeper: bool = True) -> float:

@@ -10,7 +10,8 @@ whole: one half of a report would only mislead.
 The process that reads the logs of a job with a silent limit says `silent=SECONDS`: for so many real
 seconds they have not changed.
 
-A newer value replaces what contradicts it: a step beyond the known total makes the total unknown.
+A newer value replaces what contradicts it: a step beyond the known total makes the total unknown,
+as `total=0` does.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _KEYS = frozenset(
     {"step", "total", "epoch", "loss", "work_done", "data_wait", "saved", "resized", "silent"}
 )
 _NEVER_NEGATIVE = ("step", "total", "epoch", "saved", "resized", "silent")
+_STEPS = frozenset({"step", "total"})
 _PARTS = ("work_done", "data_wait")
 _MOST_CPU_S, _MOST_MIB = 1e12, 1 << 30
 _LONGEST_ROLE = 64
@@ -78,7 +80,7 @@ def _check(found: Mapping[str, float]) -> None:
     for key in _PARTS:
         if not 0 <= found.get(key, 0.0) <= 1:
             raise BadReport(f"{key}={found[key]:g} is not between 0 and 1")
-    if "total" in found and found.get("step", 0.0) > found["total"]:
+    if found.get("total") and found.get("step", 0.0) > found["total"]:
         raise BadReport(f"step={found['step']:g} is more than total={found['total']:g}")
 
 
@@ -121,6 +123,8 @@ class Latest:
 
     at: Instant | None = None
     """When the last report was read."""
+    step_at: Instant | None = None
+    """When the last one was read that said how far the job is."""
     step: float | None = None
     total: float | None = None
     epoch: float | None = None
@@ -137,7 +141,9 @@ class Latest:
         if saved is not None and "step" not in report and saved > (self.step or 0.0):
             report = {**report, "step": saved}
         self.step = report.get("step", self.step)
-        self.total = report.get("total", self.total)
+        if "total" in report:
+            self.total = report["total"] or None
+            self.work_done = None if self.total is None else self.work_done
         self.epoch = report.get("epoch", self.epoch)
         self.loss = report.get("loss", self.loss)
         self.data_wait = report.get("data_wait", self.data_wait)
@@ -151,6 +157,10 @@ class Latest:
             self.work_done = report["work_done"]
         elif "step" in report or "total" in report:
             self.work_done = _fraction(self.step, self.total, self.work_done)
+        # A step without a total says nothing of the part that the job has told itself.
+        by_steps = self.total is not None or self.work_done is None
+        if "work_done" in report or (by_steps and report.keys() & _STEPS):
+            self.step_at = now
         if saved is not None:
             self.saved = self._as_of(saved, now)
 
@@ -164,9 +174,8 @@ class Latest:
     def progress(self, now: Instant) -> Progress:
         """Return all that is known, as of the last report."""
         at = self.at or now
-        return Progress(
-            at, self.step, self.total, self.loss, self.work_done, self.epoch, self.data_wait
-        )
+        known = self.step, self.total, self.loss, self.work_done, self.epoch, self.data_wait
+        return Progress(at, *known, None if self.step_at == at else self.step_at)
 
 
 def _fraction(step: float | None, total: float | None, known: float | None) -> float | None:

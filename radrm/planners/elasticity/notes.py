@@ -120,9 +120,13 @@ class Note:
         self._report(job.progress, attempt)
 
     def _report(self, progress: Progress | None, attempt: Attempt) -> None:
-        if progress is None or progress.step is None or progress.at.boot != attempt.launched.boot:
+        if (
+            progress is None
+            or progress.step is None
+            or progress.measured.boot != attempt.launched.boot
+        ):
             return
-        at_s, step = progress.at.boot_s, progress.step
+        at_s, step = progress.measured.boot_s, progress.step
         if at_s < self.since_s:
             self.last = at_s, step
             return

@@ -42,14 +42,14 @@ class Meter:
         sums = cpu_sums(attempt)
         if use is None or progress is None or progress.step is None or sums is None:
             return False
-        if use.at.boot_s <= after_s or progress.at.boot_s <= after_s:
+        if use.at.boot_s <= after_s or progress.measured.boot_s <= after_s:
             return False
         self._set(use, progress, sums)
         return True
 
     def _set(self, use: HostUse, progress: Progress, sums: list[list[float]]) -> None:
         self.use_at_s, self.cpu_s = use.at.boot_s, sums
-        self.step_at_s, self.step = progress.at.boot_s, progress.step or 0.0
+        self.step_at_s, self.step = progress.measured.boot_s, progress.step or 0.0
 
     def stop(self) -> None:
         """Forget the count."""
@@ -65,7 +65,7 @@ class Meter:
             return None
         if progress is None or progress.step is None:
             return None
-        use_s, step_s = use.at.boot_s - self.use_at_s, progress.at.boot_s - self.step_at_s
+        use_s, step_s = use.at.boot_s - self.use_at_s, progress.measured.boot_s - self.step_at_s
         if use_s <= 0 or step_s <= 0:
             return None
         used = [

@@ -103,6 +103,8 @@ def test_time_left_is_only_that_of_a_job_that_runs() -> None:
     fields = {"progress": {"work_done": 0.5}, "expected_end_at": NOW + HOUR}
     assert advance(job(1, "RUNNING", **fields), NOW) == "50 %, 1h00m left"
     assert advance(job(1, "PENDING", **fields), NOW) == "50 %"
+    limited = job(1, "RUNNING", **fields, expected_source="time limit")
+    assert advance(limited, NOW) == "50 %, 1h00m to its time limit"
 
 
 EXPECTED = {"expected_end_at": NOW + 4 * HOUR + 40 * MINUTE, "latest_end_at": NOW + 5.5 * HOUR}

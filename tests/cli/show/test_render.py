@@ -133,6 +133,7 @@ def test_a_row_says_where_and_why() -> None:
         ({"progress": {"step": 120.0, "work_done": None}}, "step 120"),
         ({"progress": {"step": 1234567.0, "work_done": None}}, "step 1234567"),
         ({"progress": {"epoch": 2.5, "work_done": None}}, "epoch 2.5"),
+        ({"progress": {"step": 120.0, "epoch": 2.0, "work_done": None}}, "step 120, epoch 2"),
         ({"expected_end_at": NOW + 840}, ""),
         ({"saved_at": NOW + 5}, "saved 0s ago"),
     ],

@@ -3,10 +3,13 @@ its present size."""
 
 from __future__ import annotations
 
+import pytest
+
 from radrm.core import events as ev
 from radrm.core.actions import Resize
 from radrm.core.proposals import ResizeTo
-from radrm.core.records import Attempt
+from radrm.core.records import Attempt, Progress
+from radrm.deadlines.remaining import remaining
 from tests.core.actions.silent import GROWN, silent
 from tests.core.placements import propose
 from tests.world import World
@@ -34,14 +37,22 @@ def test_a_failed_resize_says_why_until_the_next_one_begins() -> None:
     assert live(world).target == GROWN and live(world).resize_failed is None
 
 
-def test_a_resize_notes_the_progress_at_which_the_new_size_began() -> None:
+def test_the_speed_at_a_new_size_counts_from_its_first_report() -> None:
     world, job = silent()
-    world.report(job, step=100.0, total=1000.0)
+    world.report(job, work_done=0.1)
     grow(world)
-    world.pass_time(5.0)
-    attempt = live(world)
-    about = {"job_id": 1, "serial": attempt.serial}
+    world.pass_time(9.0)
+    late = Progress(world.now, work_done=0.15)
+    about = {"job_id": 1, "serial": live(world).serial}
     world.step(ev.Resized(at=world.now, **about, target=GROWN))
-    resized = live(world)
-    assert resized.sized is not None and resized.resize_failed is None
-    assert (resized.sized.step, resized.sized.at) == (100.0, world.now)
+    world.step(ev.ProgressReported(at=world.now, **about, progress=late))
+    sized = live(world).sized
+    assert sized is not None and live(world).resize_failed is None
+    assert (sized.at, sized.work_done) == (world.now, None), "the report is of the size before"
+    assert remaining(world.jobs[1], live(world), world.now) is None
+    world.pass_time(1.0)
+    world.report(job, work_done=0.17)
+    world.pass_time(10.0)
+    world.report(job, work_done=0.19)
+    found = remaining(world.jobs[1], live(world), world.now)
+    assert found is not None and found.value_s == pytest.approx(10.0 / 0.02 * 0.81)

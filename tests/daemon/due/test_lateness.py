@@ -131,6 +131,25 @@ def test_a_time_limit_alone_is_the_worst_end(store: Store) -> None:
     assert (next_["expected_end_at"], next_["latest_end_at"]) == (None, 560)
 
 
+def test_a_job_that_its_time_limit_ends_says_so(store: Store) -> None:
+    world, foresight = one_gpu()
+    job = submit(world, None, time_limit_s=110.0, due_s=EPOCH_S + 1e6)
+    waiting = submit(world, 600.0, time_limit_s=60.0)
+    assert shown(world, store, foresight, waiting)["expected_source"] == "time limit"
+    world.pass_time(100.0)
+    world.report(job, work_done=0.1)
+    found = shown(world, store, foresight, job)
+    assert (found["expected_end_at"], found["expected_source"]) == (10, "time limit")
+    assert found["late_s"] is None, "it leaves no result"
+
+
+def test_what_a_job_may_run_is_not_what_it_needs(store: Store) -> None:
+    world, foresight = one_gpu()
+    submit(world, None)
+    job = submit(world, None, time_limit_s=600.0, due_s=EPOCH_S + 1e6)
+    assert shown(world, store, foresight, job)["needs_s"] is None
+
+
 def test_a_reservation_for_later_tells_the_start() -> None:
     settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9)
     world = World(gpus(1), planners=(Backfill(),), settings=settings)

@@ -57,6 +57,8 @@ class Asks:
 class Place:
     """Reports on a world, read once a second, with the interval of 10 s."""
 
+    scale = 1.0
+
     def __init__(self) -> None:
         self.asks = Asks()
         self.world = World(gpus(4), planners=(default_planner(), self.asks))
@@ -271,3 +273,35 @@ def test_only_so_many_tasks_are_remembered(place: Place) -> None:
     place.look()
     assert place.reports.uses(1)[0].memory_mib == 7
     assert place.reports.dropped(1) == Dropped(1, "'use.main.999' names no task")
+
+
+def silences(place: Place, job: Job, *seconds: float) -> list[str]:
+    """What is said in the seconds after the logs of a job stand still, each told at once."""
+    found = []
+    for silent_s in seconds:
+        place.send(job, b"silent=%.1f" % silent_s)
+        found += [f"{silent_s:g} {kind}" for kind in kinds(place.look())]
+    return found
+
+
+def test_a_silent_job_is_warned_and_stopped_at_its_limit_and_not_at_the_next_interval(
+    place: Place,
+) -> None:
+    job = place.run(silent_limit_s=10.0)
+    place.world.pass_time(60.0)
+    said = silences(place, job, *range(5, 11))
+    assert said == [f"{s} SilenceReported" for s in (5, 8, 9, 10)], "not while nothing is due"
+    assert place.world.state(job) is JobState.TIMEOUT
+    assert place.world.jobs[job.id].reason == "silent for 10s (limit 10s)"
+
+
+def test_a_job_that_reports_is_not_silent_and_causes_no_more_events(place: Place) -> None:
+    job = place.run(silent_limit_s=10.0)
+    place.world.pass_time(60.0)
+    found = []
+    for second in range(20):
+        place.send(job, b"step=%d" % second, b"silent=%d" % (50 + second))
+        found += kinds(place.look())
+    assert found.count("SilenceReported") <= 2
+    attempt = place.world.live(job)
+    assert attempt is not None and attempt.stop is None and not attempt.warnings

@@ -93,7 +93,8 @@ def latest(*reports: dict[str, float]) -> Latest:
         ([{"step": 9, "total": 10}, {"total": 5}, {"step": 1}], (1, 5, 0.2)),
         ([{"step": 9, "total": 10}, {"step": 12}], (12, None, None)),
         ([{"step": 9, "total": 10}, {"total": 5}], (None, 5, None)),
-        ([{"step": 0, "total": 0}], (0, 0, None)),
+        ([{"step": 0, "total": 0}], (0, None, None)),
+        ([{"step": 1, "total": 4}, {"step": 5, "total": 0}], (5, None, None)),
         ([{"total": 10}, {"saved": 5}], (5, 10, 0.5)),
         ([{"total": 10, "step": 6}, {"saved": 5}], (6, 10, 0.6)),
     ],
@@ -103,6 +104,16 @@ def test_the_last_value_of_each_key_counts(
 ) -> None:
     found = latest(*reports).progress(NOW)
     assert (found.step, found.total, found.work_done) == expected
+
+
+def test_how_far_a_job_is_is_as_old_as_the_report_that_said_it() -> None:
+    latest = Latest()
+    latest.take({"step": 5.0, "total": 10.0}, NOW)
+    latest.take({"loss": 0.5, "epoch": 1.0}, LATER)
+    found = latest.progress(LATER)
+    assert (found.at, found.measured, found.work_done) == (LATER, NOW, 0.5)
+    latest.take({"saved": 7.0}, LATER)
+    assert latest.progress(LATER).measured == LATER
 
 
 def test_a_report_is_as_old_as_its_last_value() -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from radrm.core.actions import SendSignal
 from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing.warnings import warn
-from radrm.core.records import Attempt, Instant, Job, Progress
+from radrm.core.records import Attempt, Instant, Job, JobSpec, Progress
 from radrm.core.state.state import State
 from radrm.core.units import show_seconds
 from radrm.core.words import StopReason
@@ -39,8 +39,7 @@ def silent(state: State, job: Job, attempt: Attempt, since: Instant) -> None:
     silent_s = min((now.since(each) or 0.0) for each in known)
     if attempt.reported:
         silent_s = min(silent_s, now.boot_s - state.listens_s)
-    signal = job.spec.signal
-    lead_s = min(limit_s, max(_LEAD * limit_s, signal.lead_s if signal is not None else 0.0))
+    signal, lead_s = job.spec.signal, limit_s - (warned_after_s(job.spec) or 0.0)
     warning = attempt.warning(KIND)
     if silent_s < limit_s - lead_s:
         end_silence(state, attempt)
@@ -55,6 +54,15 @@ def silent(state: State, job: Job, attempt: Attempt, since: Instant) -> None:
     elif silent_s >= limit_s and (now.since(warning.at) or 0.0) >= (warning.in_s or 0.0):
         why = f"silent for {show_seconds(silent_s)} (limit {show_seconds(limit_s)})"
         stop(state, job, attempt, StopReason.TIMEOUT, why)
+
+
+def warned_after_s(spec: JobSpec) -> float | None:
+    """Return for how long a job is silent when its user is warned; None without a limit."""
+    limit_s, signal = spec.silent_limit_s, spec.signal
+    if limit_s is None:
+        return None
+    lead_s = max(_LEAD * limit_s, signal.lead_s if signal is not None else 0.0)
+    return max(0.0, limit_s - lead_s)
 
 
 def heard(state: State, job: Job, progress: Progress) -> None:
