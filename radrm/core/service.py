@@ -48,6 +48,7 @@ def update(state: State, force: bool) -> None:
     if force or (out.keys(), used.keys()) != before:
         state.out_of_service, state.never_idle = out, used
         state.waiting.judge_again(state.jobs.__getitem__)
+        state.turns = None
     _end_hopeless(state)
 
 

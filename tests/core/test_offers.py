@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
+from radrm.core.constraints.turns import choose_turns, turns
 from radrm.core.events import Event
 from radrm.core.planning.assembly import find_placement
 from radrm.core.planning.fallback import find_with_fallback
@@ -41,6 +42,7 @@ class Compared(Offers):
         found, fresh = super()._of(*asked), self.fresh(job, role, self._state.ledgers[uuid], mode)
         if found != fresh:
             self.wrong.append((found, fresh))
+        assert turns(self._state) == choose_turns(self._state)
         return found
 
 
@@ -89,7 +91,7 @@ SEARCHED = (Magm(timeslice_max_smact=0.3), Packing(), Exclusive())
 KINDS = (
     *("smact", "unmanaged", "broken", "vanish", "report", "grow", "read", "later", "saving"),
     *("reserve", "migrate", "nothing", "multiuser", "until"),
-    *("users", "users", "users", "timed"),
+    *("users", "users", "users", "timed", "second", "second", "third"),
 )
 more = st.builds(
     Move,
@@ -147,6 +149,10 @@ def also_play(world: World, mover: Mover, server: tuple[Device, ...], move: Move
         uids = ((), (1000,), (1001,))[move.pick % 3]
         asks = UserReservation(0, (at.uuid,), start_s, start_s + 100.0, uids=uids)
         world.step(ev.ReserveRequested(at=world.now, reservation=asks))
+    elif move.kind in ("second", "third"):  # users, who take turns on an MPS server
+        uid = 1001 + (move.kind == "third")
+        world.submit(move.memory_mib or GIB, smact=move.smact, uid=uid)
+        world.pass_time(move.seconds)
     elif move.kind == "timed":
         world.submit(move.memory_mib, smact=move.smact, time_limit_s=move.seconds)
     elif move.kind in ("reserve", "migrate", "nothing"):

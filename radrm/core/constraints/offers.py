@@ -20,11 +20,11 @@ Never kept, since they depend on more:
 - the offers of jobs in no line, and of jobs with reservations of their own (migrations);
 - offers of a device that planners have reserved or that leaves: they depend on the time;
 - a refusal with a figure of the job or of the time (`_PASSING`);
-- offers on an MPS server whose user has had a turn while other users wait
-  (`core/constraints/turns.py`).
+- a refusal that names the job whose turn it is (`core/constraints/turns.py`), once that is another.
 
 A search that found too few devices is kept, too, for its job. Only devices that may answer
-otherwise are asked again.
+otherwise are asked again. While no device has changed, all kept searches stand, without a look at
+each device for each job: one look (`_moment`) is enough for all of them.
 
 Invariant: a kept offer equals a fresh one, field by field, and a kept failure a fresh one
 (`tests/core/test_offers.py`).
@@ -41,60 +41,18 @@ from typing import Any, TypeAlias
 from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.overlap import free_for, idle_for
 from radrm.core.constraints.placement import refuse_device
-from radrm.core.constraints.turns import is_contested
-from radrm.core.records import Attempt, Device, Job, Refusal, Role
+from radrm.core.constraints.turns import is_contested, turns
+from radrm.core.records import Device, Job, Refusal, Role
+from radrm.core.records.offers import Holder as Holder
+from radrm.core.records.offers import Offer as Offer
 from radrm.core.reservations.barred import RULE
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
-_PASSING = frozenset({"capacity", "reading", "turn", RULE})
-"""Refusals of the core that tell a job's own need, the age of a reading, whose turn it is, or how
-long the device is reserved for others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A live job on a device. `since_s`: the boot time at which it came there.
-
-    `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
-    it never was, or they do not show it yet. It is too low for an attempt that is `slowed`.
-    `device`: where it is; None: a prediction is not scaled to it.
-    """
-
-    job: Job
-    attempt: Attempt
-    since_s: float
-    settled: bool
-    alone_smact: float | None
-    device: Device | None = None
-
-    @property
-    def smact(self) -> float | None:
-        """The SM activity that it would show alone: as measured, else as predicted."""
-        if self.alone_smact is not None and not self.attempt.slowed:
-            return self.alone_smact
-        return self.job.smact_in(self.attempt.placement.collocation, self.device)
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One device as one job would find it, until its time limit.
-
-    `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
-    the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids;
-    `holders` has these jobs.
-    """
-
-    device: Device
-    mode: Collocation
-    idle: bool
-    free_mib: int | None
-    smact: float | None
-    smact_refusal: str | None
-    occupants: tuple[int, ...]
-    refusal: Refusal | None
-    holders: tuple[Holder, ...] = ()
+_PASSING = frozenset({"capacity", "reading", RULE})
+"""Refusals of the core that tell a job's own need, the age of a reading, or how long the device is
+reserved for others."""
 
 
 _Class: TypeAlias = tuple[Hashable, int, int, Collocation | None]
@@ -154,8 +112,9 @@ class _OfDevice:
     """The kept offers of a device, all made from one version of its ledger; and what they share.
 
     `free_mib` and `idle` are for a job without reservations of its own there. `fleeting`: the
-    offers depend on more than is compared here, so none is kept. `step` and `state_version` say
-    when all this was last found right.
+    offers depend on more than is compared here, so none is kept. `turn`: the job that is next on
+    the MPS server, whose user has had a turn. `step` and `state_version` say when all this was last
+    found right.
     """
 
     ledger: DeviceLedger
@@ -168,6 +127,9 @@ class _OfDevice:
     smact: float | None = None
     stale: bool = False
     fleeting: bool = False
+    turn: int | None = None
+    renewed: int = 0
+    """How often `holders` was replaced."""
     step: object = None
     state_version: int = -1
 
@@ -179,13 +141,16 @@ _NEVER = -1
 @dataclass(slots=True)
 class Failure:
     """A search that found too few devices. `devices` has the ledger of each, the version of the
-    ledger, the offer, and whether SM activity and the holders' records do not matter."""
+    ledger, the offer, whether SM activity and the holders' records do not matter, and whose turn it
+    was."""
 
     policy: object
     job: Job
     listed: list[Device]
-    devices: list[tuple[DeviceLedger, int, Offer, bool]]
+    devices: list[tuple[DeviceLedger, int, Offer, bool, int | None]]
     why: list[Refusal]
+    moment: int = -1
+    """The moment of the devices for which it was last found right."""
 
 
 class Offers:
@@ -196,6 +161,9 @@ class Offers:
         self._kept: dict[str, _OfDevice] = {}
         self._failed: dict[int, Failure] = {}
         self._many = _FEW
+        self._looked: tuple[object, int] = None, -1
+        self._look: Sequence[tuple[object, ...]] = ()
+        self._moments = 0
 
     def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by node and index."""
@@ -245,9 +213,14 @@ class Offers:
             return kept
         elif not self._holds(kept.holders):
             kept.holders = self._holders(ledger)
+            kept.renewed += 1
         kept.smact = ledger.smact
         kept.stale = ledger.is_stale(state.step.now.boot_s)
-        kept.fleeting = ledger.reserved.timed or is_contested(state, ledger)
+        kept.fleeting = ledger.reserved.timed
+        turn = turns(state).get(uuid) if is_contested(state, ledger) else None
+        if turn != kept.turn:
+            kept.turn = turn
+            kept.offers.clear()
         kept.step, kept.state_version = state.step, state.version
         return kept
 
@@ -280,6 +253,17 @@ class Offers:
             ]
         )
 
+    def _moment(self) -> int:
+        """Return a number that grows when a device may take other jobs than before."""
+        state = self._state
+        if self._looked[0] is not state.step or self._looked[1] != state.version:
+            self._looked = state.step, state.version
+            kept = [self._of_device(uuid) for uuid in state.ledgers]
+            look = [(k.version, k.renewed, k.smact, k.stale, k.fleeting, k.turn) for k in kept]
+            if look != self._look:
+                self._look, self._moments = look, self._moments + 1
+        return self._moments
+
     def failure(self, policy: object, job: Job) -> Failure | None:
         """Return the last search by `policy` for the job, if it found too few devices."""
         kept = self._failed.get(job.id)
@@ -290,16 +274,30 @@ class Offers:
     def outdated(self, failure: Failure) -> list[int]:
         """Return the places of the devices that the search may find otherwise now."""
         state, now_s, found = self._state, self._state.step.now.boot_s, []
-        for place, (ledger, version, offer, steady) in enumerate(failure.devices):
+        moment = self._moment()
+        if failure.moment == moment and not state.for_users.every:
+            return []
+        for place, (ledger, version, offer, steady, turn) in enumerate(failure.devices):
             same = ledger.version == version and not ledger.is_stale(now_s)
             if same and not steady:
                 same = ledger.smact == offer.smact and self._holds(offer.holders)
             # The refusal for a reservation of others names the time that is left, which changes.
             if state.for_users.every:
                 same = same and not state.for_users.on(offer.device.uuid)
-            if not same or is_contested(state, ledger):
+            if same and is_contested(state, ledger):
+                same = turns(state).get(offer.device.uuid) == turn
+            elif same:
+                same = turn is None
+            if not same:
                 found.append(place)
+        if not found:
+            failure.moment = moment
         return found
+
+    def settle(self, failure: Failure) -> None:
+        """Note that a search still fails, after `renew` for each outdated device."""
+        if all(version != _NEVER for _, version, *_ in failure.devices):
+            failure.moment = self._moment()
 
     def keep_failure(
         self, policy: object, job: Job, why: Refusals, offers: Sequence[Offer]
@@ -309,7 +307,9 @@ class Offers:
             failed, jobs = self._failed, self._state.jobs
             self._failed = {i: each for i, each in failed.items() if jobs.get(i) is each.job}
             self._many = _room(self._failed)
-        devices = [(self._state.ledgers[each.device.uuid], _NEVER, each, False) for each in offers]
+        ledgers = self._state.ledgers
+        devices: list[tuple[DeviceLedger, int, Offer, bool, int | None]]
+        devices = [(ledgers[each.device.uuid], _NEVER, each, False, None) for each in offers]
         found = Failure(policy, job, self._state.listed, devices, list(why))
         self._failed[job.id] = found
         return found
@@ -319,7 +319,7 @@ class Offers:
         activity nor the holders' records matter."""
         kept = self._of_device(offer.device.uuid)
         version = _NEVER if kept.fleeting or kept.stale else kept.version
-        failure.devices[place] = kept.ledger, version, offer, steady
+        failure.devices[place] = kept.ledger, version, offer, steady, kept.turn
 
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None

@@ -21,7 +21,7 @@ Invariants:
   user whose last turn there is longest ago, then the order of service.
 
 What may interleave: the named job may start elsewhere, end or be held at any event. Its name
-is not stored: each call of `turns` chooses again.
+is not stored: `turns` chooses again after each change, once for all devices and jobs.
 
 What a restart sees: the times of earlier turns are lost. Adopted attempts keep their start
 times, so a cohort is as old as its oldest *live* client. A restart can make a turn longer,
@@ -37,6 +37,7 @@ from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.nodes import refuse_size
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.queue.line import Key
 from radrm.core.state.state import State
 from radrm.core.units import show_seconds
 from radrm.core.words import Collocation
@@ -44,27 +45,35 @@ from radrm.core.words import Collocation
 
 def turns(state: State) -> dict[str, int]:
     """Return the next job on each MPS server whose user has had a turn, by device UUID."""
-    now_s = state.step.now.boot_s
-    over = [le for le in state.ledgers.values() if le.turn_over(now_s) is not None]
+    # A planner asks for each job and device; within a step nothing else changes the answer.
+    kept = state.turns
+    if kept is None or kept[0] is not state.step or kept[1] != state.version:
+        kept = state.turns = state.step, state.version, choose_turns(state)
+    return kept[2]
+
+
+def choose_turns(state: State) -> dict[str, int]:
+    """Return `turns`, made from nothing that is kept."""
+    now_s, line = state.step.now.boot_s, state.waiting.gpu
+    over = [(le, had) for le in state.ledgers.values() if (had := le.turn_over(now_s)) is not None]
     found: dict[str, int] = {}
     # The number of named jobs of each user: the next device gets the user's next job.
     named: Counter[int] = Counter()
-    for ledger in sorted(over, key=lambda le: (le.cohort.since_s, le.device.uuid)):
-        had = ledger.turn_over(now_s)
-        waiting = [
-            (ledger.cohort.last_turn_s.get(uid, float("-inf")), line.at(named[uid]), uid)
-            for uid, line in state.waiting.of_user.items()
-            if uid != had and named[uid] < len(line)
-        ]
-        fitting = [
-            (last_s, state.waiting.gpu.position(job_id), job_id, uid)
-            for last_s, job_id, uid in waiting
-            if _could_be_next(state, state.jobs[job_id], ledger)
-        ]
-        if fitting:
-            *_, job_id, uid = min(fitting)
-            found[ledger.device.uuid] = job_id
-            named[uid] += 1
+    key_of: dict[int, Key | None] = {}
+    for ledger, had in sorted(over, key=lambda each: (each[0].cohort.since_s, each[0].device.uuid)):
+        waiting = []
+        for uid, mine in state.waiting.of_user.items():
+            if uid != had and named[uid] < len(mine):
+                job_id = mine.at(named[uid])
+                if job_id not in key_of:
+                    key_of[job_id] = line.key_of(job_id)
+                last_s = ledger.cohort.last_turn_s.get(uid, float("-inf"))
+                waiting.append((last_s, key_of[job_id], job_id, uid))
+        for *_, job_id, uid in sorted(waiting):
+            if _could_be_next(state, state.jobs[job_id], ledger):
+                found[ledger.device.uuid] = job_id
+                named[uid] += 1
+                break
     return found
 
 

@@ -19,6 +19,7 @@ def take_reading(state: State, reading: Reading) -> None:
     if ledger is None:
         return
     changed = ledger.take(reading)
+    state.turns = None
     used, idle_w = ledger.energy.drain(reading), ledger.energy.news()
     if used is not None:
         state.step.energy.append(used)

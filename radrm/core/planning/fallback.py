@@ -74,6 +74,7 @@ def _search(
             # With several devices a refusal may be of another mode than the offer.
             alone = job.gpus == 1 and _is_steady(offer, found.refusals[at], steady)
             view.searches.renew(kept, at, offer, alone)
+        view.searches.settle(kept)
     return found
 
 
@@ -95,6 +96,7 @@ def _fails_again(view: View, policy: Policy, job: Job, known: Failure) -> bool:
             return False
         known.why[at] = refusal
         view.searches.renew(known, at, offer, _is_steady(offer, refusal, steady))
+    view.searches.settle(known)
     return True
 
 

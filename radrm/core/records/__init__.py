@@ -17,6 +17,7 @@ The files, in the order in which they may import one another:
     attempts   one launch of a job: its tasks, its usage, its end
     outer      the job of Slurm in which a job runs
     jobs       a job and its dependencies
+    offers     one device as one job would find it
     use        the GPU time that users have had lately
     user_reservations  GPUs that are reserved for users, or for maintenance
     kept       what a restart keeps

@@ -121,6 +121,8 @@ class State:
         self.idle_w: dict[str, float] = {}
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
+        self.turns: tuple[Step, int, dict[str, int]] | None = None
+        """A cache of `constraints.turns.turns`. What changes no `version` drops it."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_error: str | None = None
         """Why the server cannot start any job now; None if it can. `launches`: its failures."""
@@ -240,7 +242,7 @@ class State:
         return changed(job, requeued=behind, queue=Queue.MAIN)
 
     def touched_since(self, job_id: int, version: int) -> bool:
-        """Return whether a job has changed since that version of the view, or is gone."""
+        """Return whether a job has changed since that `version`, or is gone."""
         return self._touched.get(job_id, self.version + 1) > version
 
     def put_attempt(self, attempt: Attempt) -> Attempt:
@@ -298,8 +300,8 @@ class State:
         for parent in {d.parent for d in listed.values() if d.parent is not None}:
             self.absent.pop(parent, None)  # cut into MIG instances
         self._list_devices()
-        sizes = {device.capacity_mib for device in self.known_devices()}
-        self.waiting.resize(tuple(sorted(sizes)), self.jobs.__getitem__)
+        sizes = tuple(sorted({device.capacity_mib for device in self.known_devices()}))
+        self.waiting.resize(sizes, self.jobs.__getitem__)
         self.largest_mib.clear()
         self.version += 1
 
@@ -383,8 +385,7 @@ class State:
 
     def put_rule_state(self, record: RuleState) -> None:
         """Save a rule's own memory if it has changed."""
-        key = (record.kind, record.name)
-        known = self.rule_states.get(key)
+        known = self.rule_states.get(key := (record.kind, record.name))
         if known != record:
             self.rule_states[key] = record
             # A restart calls each planner that has asked for a wake-up, whatever its time is.
@@ -420,5 +421,4 @@ class State:
 
     def running(self) -> Iterable[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""
-        for job_id in sorted(self.attempts):
-            yield self.jobs[job_id], self.attempts[job_id]
+        return ((self.jobs[job_id], self.attempts[job_id]) for job_id in sorted(self.attempts))

@@ -55,6 +55,8 @@ def asked(
         clock=Clock(),
         process=lambda events, edits=(): [world.step(event) for event in events],
         broken=False,
+        scan=lambda names=(), first=None: None,
+        intake=SimpleNamespace(fills=lambda uid: False),
         tables=Tables(),
         reports=None,
         parts=SimpleNamespace(
