@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+SIMULATED_GPUS = "simulated GPUs"
+"""What they are called wherever a server's GPUs are counted or summed for people."""
 WHOLE_DEVICE_MIB = 2**30
 """A whole device of any size. The prototype's mark "failed or too large" becomes this."""
 
@@ -94,6 +96,12 @@ def show_seconds(seconds: float | None) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def gpu_count(number: int, simulated: bool) -> str:
+    """Return `1 GPU`, `4 GPUs`, `4 simulated GPUs`: all that counts a server's GPUs for people."""
+    words = SIMULATED_GPUS if simulated else "GPUs"
+    return f"{number} {words[:-1] if number == 1 else words}"
 
 
 def gpus_named(indices: Iterable[int]) -> str:

@@ -6,7 +6,8 @@ result of an action is a new event; it takes the same path, until no event is le
 
 A kill at any point leaves a sound store. Before the save, nothing has happened. After it, the
 next daemon adopts the attempts and decides again. Two failures make memory and disk differ: an
-exception in the middle of a step, and a decision that can never be saved. They set `broken`, and
+exception in the middle of a step, and a decision that can never be saved (also because the store's
+path leads to another file). They set `broken`, and
 the daemon ends.
 
 Volatile records (`core/decision.py`) wait in the store's memory for the next decision that is
@@ -32,6 +33,7 @@ from radrm.daemon.effects import Effects, ServerReady
 from radrm.daemon.past_runs import runs_of
 from radrm.errors import StoreError, plain
 from radrm.host.crossings import crossed
+from radrm.host.held import HomeLost
 from radrm.host.storage.runs import Run
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
@@ -162,6 +164,9 @@ class Decisions:
         began_s = self.counts.tick()
         try:
             self._store.save(waiting.decisions, waiting.submissions, waiting.edits, waiting.runs)
+        except HomeLost:
+            self.broken = True
+            raise
         except StoreError as error:
             if not waiting.logged:
                 log.error("%s; trying again every %.0f s", error, RETRY_S)

@@ -266,7 +266,7 @@ class Loop:
     # ------------------------------------------------------------- wait, gather
 
     def run(self, first: ev.DevicesSeen) -> None:
-        """Adopt the attempts of an earlier daemon, then serve until `stop`."""
+        """Adopt the attempts of an earlier daemon, then serve until `stop`. Raises `HomeLost`."""
         self._wakeups.watch_folder(self.parts.arrivals.path)
         self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         self.steps.restore(self.scheduler.snapshot.jobs)
@@ -288,6 +288,7 @@ class Loop:
         manager.ready()
         while not self.stopping:
             self._wait()
+            self.store.check_home()
             manager.alive(self._status)
             self._gather()
         self._monitor.stop()

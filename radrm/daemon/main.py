@@ -134,6 +134,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     prepare(paths, system)
     with _lock(paths):
         home = Home(paths, system)
+        home.hold(paths.lock)  # without it, a second daemon could begin
         arrivals = Arrivals(
             paths.spool, paths.refused, lambda name: reserved(name, system), spool_room(limits)
         )
@@ -296,9 +297,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             service.close()
             planning.close()
             parts.site.elastic.close()
-            if devices.mps is not None:
+            if devices.mps is not None and home.is_here:  # else it is another daemon's
                 devices.mps.close()
-            if devices.limits is not None:
+            if devices.limits is not None and home.is_here:
                 devices.limits.put_back()
             devices.source.close()
             store.close()

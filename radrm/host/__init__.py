@@ -9,6 +9,7 @@ The files, in the order in which they may import one another:
     notify      tells systemd how the daemon is doing
     connections the connections of a server whose clients may be slow or hostile
     sockets     AF_UNIX sockets at any path depth; the process at the other end
+    held        places that are held by descriptor, and whether their paths lead there
     folders     names in a folder, and nothing that users mount over them
     storage     files of radrm on disk (a folder)
     mistakes    what a submission cannot mean, such as a program that does not exist

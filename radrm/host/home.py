@@ -11,6 +11,8 @@ Theory of operation:
   numbers in blocks of a thousand before radrm uses the first of a block. So no number is used
   twice, even if the store is deleted or replaced by an older copy.
 - **One writer.** The daemon's lock allows one daemon per home, so nothing else writes the marker.
+- **Place.** The home is held by descriptor. If a path of it leads elsewhere (removed, moved, made
+  anew by another daemon), `check` raises: no number is reserved and no decision acted on there.
 - **Restart.** A kill after a reservation leaves at most one block unused.
 """
 
@@ -29,6 +31,7 @@ from typing import Any
 from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
 from radrm.host.folders import OpenFolder
+from radrm.host.held import Held
 from radrm.host.newer import MARKER_VERSION, marker_of
 from radrm.host.storage.files import remove_drafts, write_durably
 from radrm.host.storage.paths import Paths
@@ -80,11 +83,27 @@ class Home:
         self.had_store = os.path.isfile(paths.database)
         """Whether a store existed here before this daemon started."""
         self._folders = self._check_folders(known, system)
+        self._held = Held()
+        self.hold(paths.state, *(each.path for each in _places(paths, system)))
         self._marked: object = None
         """The identity of the store that the marker was written for; None without a marker."""
         numbers = _numbers(known.get("numbers"))
         if numbers is not None:
             self._marked, self._jobs, self._serials = numbers
+
+    # ------------------------------------------------------------- the place
+
+    def hold(self, *paths: str) -> None:
+        """Count these paths to the home, as they are now. Raises `StoreError`."""
+        try:
+            self._held.hold(*paths)
+        except OSError as error:
+            raise StoreError(f"cannot open {error.filename}: {error.strerror}") from error
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all paths of the home still lead to what this daemon has opened."""
+        return self._held.lost() is None
 
     # ------------------------------------------------------------- folders
 
@@ -147,6 +166,8 @@ class Home:
         `alive` is called again and again while the store works, because that may take long.
         """
         store = Store(self._paths.database, self.cover, alive)
+        self.hold(self._paths.database)
+        store.check_home = self._held.check
         self._store_id = store.identity()
         jobs, serials = store.next_job_id(), store.next_serial()
         if self._has_replaced_store(jobs, serials):
@@ -197,6 +218,7 @@ class Home:
                 "serials": [serials.seen, serials.below],
             },
         }
+        self._held.check()
         try:
             write_durably(self._marker, json.dumps(document, indent=1).encode("ascii") + b"\n")
         except OSError as error:

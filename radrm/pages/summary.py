@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from radrm.client.amounts import local_time, number, show_smact
+from radrm.core.units import gpu_count
 from radrm.errors import plain
 from radrm.pages.charts import short_span
 
@@ -84,7 +85,7 @@ def _jobs(answer: Document) -> list[str]:
     total = answer["total"]
     begin, end = (local_time(answer[each])[:16] for each in ("since", "until"))
     users = len([each for each in answer["users"] if each["jobs"]]) + answer["more_users"]
-    gpus = many(answer["gpus"], "GPU")
+    gpus = gpu_count(answer["gpus"], bool(answer.get("simulated")))
     if not total["jobs"]:
         lines = [f"No job ended from {begin} to {end} on this server with {gpus}."]
     else:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from radrm import __version__
 from radrm.client.text import label, warn
+from radrm.core.units import SIMULATED_GPUS
 from radrm.errors import RadrmError, one_line
 from radrm.web.asking import Asking
 from radrm.web.commands import act
@@ -153,6 +154,7 @@ class Page:
             words = {
                 "view": name,
                 "host": self.views.host,
+                "simulated": SIMULATED_GPUS if self.views.simulated else "",
                 "radrm": __version__,
                 "commands": self.settings.commands and session is not None,
                 "form": session.form if session is not None else "",

@@ -21,7 +21,7 @@ from radrm.client.text import Document, label, next_steps
 from radrm.client.words.facts import facts
 from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
 from radrm.client.words.tables import glob_of, words_of
-from radrm.core.units import show_mib
+from radrm.core.units import gpu_count, show_mib
 from radrm.errors import RadrmError, Unreachable, UsageError, plain
 from radrm.host.wall import wall_s
 from radrm.pages.charts import Limit, Series, curves, sizes
@@ -85,11 +85,14 @@ class Views:
     def __init__(self, asking: Asking, curves: Curves, logs: Logs) -> None:
         self._asking, self._curves, self._logs = asking, curves, logs
         self.host = plain(socket.gethostname())
+        self.simulated = False
+        """Whether the GPUs were simulated when they were last asked for."""
 
     async def gpus(self) -> list[Document]:
         """Ask for the GPUs, and note the memory of their jobs."""
         devices: list[Document] = await self._asking.ask("gpus")
         self._curves.add(devices, wall_s())
+        self.simulated = any(each.get("simulated") for each in devices)
         return devices
 
     async def overview(self, query: Query) -> dict[str, Any]:
@@ -107,7 +110,7 @@ class Views:
             found["trouble"] = trouble_of(error)
         page = found["page"]
         rows = [job_words(job, page["devices"], page["now"]) for job in page["jobs"]]
-        counts = _counts(page["counts"], len(found["devices"]))
+        counts = _counts(page["counts"], len(found["devices"]), self.simulated)
         more = max(0, len(found["devices"]) - MOST_GPUS)
         return {
             **found,
@@ -253,10 +256,10 @@ def trouble_of(error: RadrmError) -> str:
     return plain(str(error))
 
 
-def _counts(counts: dict[str, int], devices: int) -> str:
-    """As `3 running, 97 pending, 4 GPUs`."""
+def _counts(counts: dict[str, int], devices: int, simulated: bool) -> str:
+    """As `3 running, 97 pending, 4 GPUs`, or `4 simulated GPUs`."""
     parts = [f"{number} {plain(state).lower()}" for state, number in counts.items() if number]
-    gpus = f"{devices} {'GPU' if devices == 1 else 'GPUs'}"
+    gpus = gpu_count(devices, simulated)
     return ", ".join([*(parts or ["nothing runs or waits"]), gpus])
 
 

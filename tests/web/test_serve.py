@@ -81,7 +81,7 @@ def test_a_daemon_that_is_away_is_said_and_comes_back(early: tuple[Served, int, 
 def test_the_overview_shows_gpus_and_jobs_without_a_script(served: Served) -> None:
     page = served.get("/")
     assert page.status == 200
-    assert "<title>1 running, 1 pending, 2 GPUs" in page.text
+    assert "<title>1 running, 1 pending, 2 simulated GPUs" in page.text
     assert page.text.count('<article class="gpu') == 2
     assert "waits" in page.text and "held" in page.text
     assert "http-equiv" in page.text  # without a script it loads itself again

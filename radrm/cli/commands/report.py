@@ -9,6 +9,7 @@ from radrm.cli.show.past.report import report_page
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.text import print_json
+from radrm.core.units import SIMULATED_GPUS
 from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
@@ -85,7 +86,9 @@ def report(
         sections = [
             (f"By {'GPU' if each['by'] == 'gpu' else each['by']}", page(each)) for each in answers
         ]
-        _write(html, "Energy" if energy else "GPU use", sections, looked)
+        title = "Energy" if energy else "GPU use"
+        simulated = any(each.get("simulated") for each in (*answers, looked or {}))
+        _write(html, title, sections, looked, simulated)
     elif looked is not None:
         from radrm.pages.summary import incomplete, summary
 
@@ -96,7 +99,11 @@ def report(
 
 
 def _write(
-    path: str, title: str, sections: list[tuple[str, list[Part]]], looked: Document | None
+    path: str,
+    title: str,
+    sections: list[tuple[str, list[Part]]],
+    looked: Document | None,
+    simulated: bool,
 ) -> None:
     import os
     import sys
@@ -105,7 +112,8 @@ def _write(
     from radrm.pages.overview import overview_parts
 
     lead = overview_parts(looked) if looked is not None else []
-    text = web_page(f"{title} of {os.uname().nodename}", sections, lead)
+    gpus = f" ({SIMULATED_GPUS})" if simulated else ""
+    text = web_page(f"{title} of {os.uname().nodename}{gpus}", sections, lead)
     written = text.encode("utf-8", "replace")
     if path == "-":
         sys.stdout.buffer.write(written)

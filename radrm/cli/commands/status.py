@@ -20,6 +20,7 @@ from radrm.cli.show.jobs import PAGE, counts_line, job_rows, no_jobs
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client, every_job
 from radrm.client.text import label, print_json
+from radrm.core.units import gpu_count
 from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
@@ -121,14 +122,16 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
     if words["jobs"] and total == 1 and jobs and jobs[0].get("count", 1) == 1:
         _show_card(client, jobs[0], found)
         return
+    simulated = bool(found.get("simulated"))
     if not total:
-        show(no_jobs(words))
+        gpus = gpu_count(len(found["devices"]), simulated)
+        show(no_jobs(words), *[Styled(gpus, "dim")] * simulated)
         return
     if not jobs:
         pages = -(-total // size)
         raise Refused(f"there is no page {first // size + 1}; there are {pages}")
     show(
-        counts_line(found["counts"], len(found["devices"])),
+        counts_line(found["counts"], len(found["devices"]), simulated),
         *(Styled(plain(note), "yellow") for note in found.get("notes") or []),
         job_rows(jobs, found["devices"], found.get("now")),
     )

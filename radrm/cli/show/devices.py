@@ -6,7 +6,7 @@ from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import clock, local_time, show_smact, show_watts
 from radrm.client.words.reasons import reserved
-from radrm.core.units import gpus_named, show_booked, show_mib, show_seconds
+from radrm.core.units import gpu_count, gpus_named, show_booked, show_mib, show_seconds
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -31,11 +31,13 @@ _DEVICE_STYLE = {
 
 
 def devices_page(devices: Sequence[Document]) -> list[Part]:
-    """The table, and the remarks below it."""
+    """The table, and the remarks below it. Simulated GPUs are named as such above it."""
     found = [*_nodes(devices), *remarks(devices)]
     indent = max([_INDENT, *(len(name) + 4 for name, _ in found)])
     below = [Field(name, Styled(text), indent) for name, text in found]
-    return [devices_table(devices), *([Styled()] if below else []), *below]
+    simulated = any(device.get("simulated") for device in devices)
+    head = [Styled(gpu_count(len(devices), simulated))] if simulated else []
+    return [*head, devices_table(devices), *([Styled()] if below else []), *below]
 
 
 def _nodes(devices: Sequence[Document]) -> list[tuple[str, str]]:

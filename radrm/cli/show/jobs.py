@@ -9,7 +9,7 @@ from radrm.cli.show.styled import Styled
 from radrm.client.amounts import due_text, sane_mib
 from radrm.client.text import label
 from radrm.client.words.jobs import age_s, params_text, state_of_open, where, why
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import gpu_count, show_mib, show_seconds
 from radrm.errors import plain
 from radrm.host.wall import wall_s
 
@@ -47,8 +47,8 @@ def state_text(state: str) -> Styled:
 # ------------------------------------------------------------------ many jobs
 
 
-def counts_line(counts: Mapping[str, int], devices: int) -> Styled:
-    """As `3 running, 97 pending — 4 GPUs`."""
+def counts_line(counts: Mapping[str, int], devices: int, simulated: bool = False) -> Styled:
+    """As `3 running, 97 pending — 4 GPUs`, or `— 4 simulated GPUs`."""
     line = Styled(cut=True)
     for state in [*_STATE_STYLE, *(s for s in counts if s not in _STATE_STYLE)]:
         if counts.get(state):
@@ -56,7 +56,7 @@ def counts_line(counts: Mapping[str, int], devices: int) -> Styled:
             line.append(f"{counts[state]} {plain(state).lower()}", _STATE_STYLE.get(state, ""))
     if not line.pieces:
         line.append("nothing runs or waits")
-    line.append(f" — {devices} {'GPU' if devices == 1 else 'GPUs'}")
+    line.append(f" — {gpu_count(devices, simulated)}")
     return line
 
 

@@ -123,7 +123,10 @@ def picture(page: Document, devices: Sequence[Document], height: int, first: int
     """The whole screen for one answer of `page` and one of `gpus`."""
     room = rows_for_devices(height, len(devices))
     jobs, total = page["jobs"], page["total"]
-    parts: list[Any] = [counts_line(page["counts"], len(devices)), _bars(devices[:room])]
+    parts: list[Any] = [
+        counts_line(page["counts"], len(devices), bool(page.get("simulated"))),
+        _bars(devices[:room]),
+    ]
     if len(devices) > room:
         parts.append(Styled(f"... and {len(devices) - room} more (radrm gpus)", "dim"))
     else:

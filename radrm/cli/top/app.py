@@ -169,7 +169,10 @@ class Top(App[None]):
         lines = gpu_lines(devices[:shown], self._history, width)
         if len(devices) > shown:
             lines.append(Styled(f"... and {len(devices) - shown} more GPUs", "dim"))
-        self._put("counts", _cut(counts_line(page["counts"], len(devices)), width))
+        self._put(
+            "counts",
+            _cut(counts_line(page["counts"], len(devices), bool(page.get("simulated"))), width),
+        )
         self._put("gpus", lines_text([*lines, Styled()]))
         room = max(1, height - len(lines) - 4)
         if self._pane:

@@ -65,7 +65,7 @@ class Device:
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
     users at once. `minor` is the N of the GPU's file /dev/nvidiaN, None if unknown. `instance` has
     the driver's numbers of a MIG device's GPU instance and compute instance. `unified`: it has no
-    memory of its own, but uses the server's.
+    memory of its own, but uses the server's. `simulated`: it is a model, as all others are then.
 
     `sms` and `sm_mhz` are its SMs and their largest clock; None: unknown, as of MIG instances.
 
@@ -104,6 +104,7 @@ class Device:
     instance: tuple[int, int] | None = None
     caps: bool = False
     unified: bool = False
+    simulated: bool = False
 
     @property
     def chip(self) -> Chip | None:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
+from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
 from radrm.deadlines.costs import Costs, Zone
 from radrm.errors import Refused, UsageError
@@ -137,6 +138,7 @@ def energy(loop: Loop, words: Words, uid: int) -> Work[Document]:
         "first": first_s,
         "currency": costs.currency,
         "pue": costs.pue,
+        "simulated": are_simulated(loop.scheduler.snapshot),
         "rows": [_row(loop, by, key, each, report.total) for key, each in shown],
         "more": {"rows": len(more), **_added(more).document(report.total)},
         "idle": report.idle.document(report.total),

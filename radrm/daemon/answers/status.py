@@ -8,6 +8,7 @@ from functools import partial
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, cursor, page
+from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.daemon.views.rows import Line, Row
 from radrm.errors import Refused
@@ -61,6 +62,7 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
         "counts": table.counts,
         "now": loop.clock.now().wall_s,
         "devices": {each.device.uuid: each.device.index for each in snapshot.devices},
+        "simulated": are_simulated(snapshot),
         "notes": loop.parts.unmanaged.notes(snapshot),
     }
 

@@ -14,6 +14,11 @@ from radrm.daemon.views.reservations import on_device, reservations_on, users_on
 from radrm.daemon.views.sizes import caps_on
 
 
+def are_simulated(snapshot: Snapshot) -> bool:
+    """Whether the server's GPUs are simulated."""
+    return any(found.device.simulated for found in snapshot.devices)
+
+
 def device_documents(snapshot: Snapshot, now: Instant) -> list[Document]:
     """All devices, by node and index."""
     nodes = {each["node"]: each for each in node_documents(snapshot)}
@@ -55,6 +60,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "node": device.node,
         "total_mib": device.total_mib,
         "unified": device.unified,
+        "simulated": device.simulated,
         "used_mib": reading.used_mib if known and reading else None,
         "free_mib": found.free_mib if known else None,
         "reserved_mib": found.reserved_mib,

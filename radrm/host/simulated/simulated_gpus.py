@@ -54,7 +54,7 @@ class SimulatedGpus(GpuSource):
         whole = kind is DeviceKind.GPU
         sms, mhz = (whole and sms_of(found["name"])) or (None, None)
         device = Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps, "nvlinks": links})
-        return replace(device, sms=sms, sm_mhz=mhz)
+        return replace(device, sms=sms, sm_mhz=mhz, simulated=True)
 
     def _ask(self, op: str, **fields: object) -> dict[str, Any]:
         if self._client is not None:

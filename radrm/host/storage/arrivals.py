@@ -140,6 +140,8 @@ class Arrivals:
         """`room` returns how many files and bytes a user may have in the spool; 0: any number."""
         self.path = path
         self.turns = Turns()
+        self._spool: int | None = None
+        """A descriptor of the folder as it was first opened."""
         self._refused = refused
         self._leave = leave
         self._room = room
@@ -157,6 +159,21 @@ class Arrivals:
         self.refused_bytes = 0
         """The bytes that were refused since the start."""
 
+    def _open(self) -> OpenFolder:
+        """The spool. Raises `OSError` for another folder than the first time: it belongs to another
+        daemon."""
+        folder = OpenFolder(self.path)
+        if self._spool is None:
+            self._spool = os.dup(folder.fd)  # held, so that its inode is not given out again
+        elif not os.path.samestat(os.fstat(self._spool), os.fstat(folder.fd)):
+            folder.close()
+            raise OSError(errno.ESTALE, "it is another folder than before", self.path)
+        return folder
+
+    def __del__(self) -> None:
+        if self._spool is not None:
+            os.close(self._spool)
+
     # ------------------------------------------------------------- finding
 
     def notice(self, names: Iterable[str]) -> None:
@@ -164,14 +181,14 @@ class Arrivals:
         wanted = [n for n in names if kind_of(n) is ENVELOPE and n not in self.turns]
         if not wanted:
             return
-        with OpenFolder(self.path) as folder:
+        with self._open() as folder:
             for name in wanted:
                 self._add(folder, name)
 
     def list_anew(self) -> None:
         """Begin a listing of the whole folder."""
         self._end_listing()
-        with OpenFolder(self.path) as folder:
+        with self._open() as folder:
             self._listing = os.scandir(folder.fd)
         self._foreign, self._example = 0, ""
         self._counted, self._moved = {}, Counter()
@@ -183,7 +200,7 @@ class Arrivals:
             return False
         self._left_to_move = MOVED_AT_ONCE
         try:
-            with OpenFolder(self.path) as folder:
+            with self._open() as folder:
                 piece = list(islice(self._listing, LISTED_AT_ONCE))
                 for entry in piece:
                     self._sort(folder, entry.name)
@@ -202,7 +219,7 @@ class Arrivals:
         """What a user has in the spool; if many names are there, what the last listing found."""
         found = SpoolUse()
         try:
-            folder = OpenFolder(self.path)
+            folder = self._open()
         except OSError:
             return self._uses.get(uid) or found
         with folder, os.scandir(folder.fd) as entries:
@@ -295,12 +312,12 @@ class Arrivals:
 
     def read(self, name: str) -> Arrival | None:
         """See `read_envelope_file`."""
-        with OpenFolder(self.path) as folder:
+        with self._open() as folder:
             return read_envelope_file(folder, name)
 
     def remove(self, arrival: Arrival) -> None:
         """After its row is committed. Not synced: should it come back, the row is known."""
-        with OpenFolder(self.path) as folder, _while_there():
+        with self._open() as folder, _while_there():
             if _is_same(folder, arrival):
                 crossed("envelope taken in")
                 os.unlink(arrival.name, dir_fd=folder.fd)
@@ -314,7 +331,7 @@ class Arrivals:
             pass
         else:
             fsync_folder(os.path.dirname(self._refused))
-        with OpenFolder(self._refused) as refused, OpenFolder(self.path) as folder, _while_there():
+        with OpenFolder(self._refused) as refused, self._open() as folder, _while_there():
             if _is_same(folder, arrival):
                 name = f"{new_ticket()}{SUFFIX}"
                 os.rename(arrival.name, name, src_dir_fd=folder.fd, dst_dir_fd=refused.fd)

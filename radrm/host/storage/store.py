@@ -76,6 +76,8 @@ class Store:
         """`cover` hears the highest job id and serial of a transaction before it begins. `alive`
         is called again and again during long work."""
         self.path = path
+        self.check_home: Callable[[], None] = lambda: None
+        """Raises `HomeLost` if the path leads to another file; the home sets it."""
         self._cover = cover
         self._db = Database(path, alive)
         self.submissions = Submissions(self._db)
@@ -131,6 +133,7 @@ class Store:
             self.runs.insert(runs)
             self.energy.write()
             self.notices.note(decisions)
+        self.check_home()  # else it is on no disk
         self._volatile = {}
         self.energy.written()
         self._note_energy(decisions)

@@ -29,6 +29,11 @@ def test_nothing_to_say_is_no_line() -> None:
     assert len(shown(devices_page([gpu()]))) == 2
 
 
+def test_simulated_gpus_are_named_as_such() -> None:
+    devices = [gpu(simulated=True), gpu(1, simulated=True)]
+    assert shown(devices_page(devices), terminal=False)[0] == "2 simulated GPUs"
+
+
 def test_a_power_limit_stands_beside_the_power() -> None:
     lines = shown(devices_page([gpu(power_limit_w=300.0), gpu(1)]), terminal=False)
     assert " 200/300  " in lines[1] and " 200  " in lines[2]

@@ -38,6 +38,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
 # ------------------------------------------------------------------ pages
 
 
+@pytest.mark.parametrize("jobs", [[], [job(1)]])
+def test_simulated_gpus_are_named_as_such(run: Any, jobs: list[Any]) -> None:
+    answer = {**page(jobs, len(jobs), RUNNING=len(jobs)), "simulated": True}
+    assert "2 simulated GPUs" in run(Script(page=[answer])).stdout
+
+
 def test_a_page_and_the_way_to_the_next(run: Any) -> None:
     client = Script(page=[page([job(i) for i in range(50)], 120, RUNNING=3, PENDING=117)])
     lines = run(client, "--user", "ada lovelace", "--all").stdout.splitlines()

@@ -95,6 +95,14 @@ def test_a_report_fits_the_terminal(by: str, width: int) -> None:
     assert ("CANCELLED" in lines[0]) == (width == 120 and by != "job")
 
 
+def test_simulated_gpus_are_named_as_such() -> None:
+    row = {"user": "ada", **sums()}
+    assert shown(report_page(report("user", row, simulated=True)))[4].endswith(
+        "; 2 simulated GPUs now"
+    )
+    assert shown(history_page(past(simulated=True), ""))[1].endswith("; simulated GPUs")
+
+
 def test_an_empty_report_says_so() -> None:
     empty = report("user", total=sums(kwh=0.0), energy_since=None)
     (line,) = shown(report_page(empty), terminal=False)

@@ -191,6 +191,7 @@ def test_counts_come_in_the_order_of_interest() -> None:
     line = counts_line({"PENDING": 97, "FAILED": 2, "RUNNING": 3, "RECOVERING": 1, "NEW": 1}, 4)
     assert line.plain == "3 running, 1 recovering, 97 pending, 2 failed, 1 new — 4 GPUs"
     assert counts_line({"RUNNING": 1}, 1).plain == "1 running — 1 GPU"
+    assert counts_line({"RUNNING": 1}, 1, True).plain == "1 running — 1 simulated GPU"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.daemon.harness import DaemonHome
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def lives(pid: int) -> bool:
@@ -101,6 +101,25 @@ def test_a_log_folder_that_cannot_be_written_fails_the_job_with_that_reason(
     job = guest.submit("--gpus=0", "--output=no/such/folder/out", "--", "true")
     ended = guest.wait_end(job)
     assert ended["state"] == "FAILED" and "no/such/folder" in ended["reason"]
+
+
+def test_a_daemon_whose_spool_is_replaced_ends_and_the_next_one_takes_the_jobs(
+    home: DaemonHome,
+) -> None:
+    home.start()
+    running = home.submit("--gpus=0", "--", "sleep", "1000")
+    home.wait_state(running, "RUNNING")
+    spool = home.folder / "home" / "spool"
+    spool.rename(home.folder / "old")
+    spool.mkdir(0o700)
+    later = home.radrm("submit", "--gpus=0", "--", "true")
+    assert home.process is not None and home.process.wait(PATIENCE_S) == 1
+    assert later.returncode == 0 and len(list(spool.iterdir())) == 1
+    last = home.said().splitlines()[-1]
+    assert f"{spool} was removed or replaced" in last and "Traceback" not in home.said()
+    home.start()
+    assert home.ask("status", jobs=[str(running)])[0]["state"] == "RUNNING"
+    assert home.wait_end(running + 1)["state"] == "COMPLETED"
 
 
 # ------------------------------------------------------------------ a full disk

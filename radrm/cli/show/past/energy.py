@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import local_time
-from radrm.core.units import show_seconds
+from radrm.core.units import SIMULATED_GPUS, show_seconds
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -74,7 +74,8 @@ def _kwh(kwh: float, answer: Document) -> str:
 
 
 def _head(answer: Document, span: str) -> str:
-    return f"{span}; costs with PUE {answer['pue']:g}"
+    gpus = f"; {SIMULATED_GPUS}" if answer.get("simulated") else ""
+    return f"{span}; costs with PUE {answer['pue']:g}{gpus}"
 
 
 def _unknown(answer: Document) -> list[str]:

@@ -10,7 +10,7 @@ from radrm.cli.show.past.report import hours, removed_line
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import local_time, sane_mib
 from radrm.client.text import label
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import SIMULATED_GPUS, show_mib, show_seconds
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -83,8 +83,9 @@ def _start(epoch_s: float | None, until_s: float) -> str:
 def _sums(answer: Document) -> list[Part]:
     sums = answer["sums"]
     jobs, deaths = sums["jobs"], sums["oom_deaths"]
+    gpus = f"; {SIMULATED_GPUS}" if answer.get("simulated") else ""
     time_ = Styled(
-        f"{local_time(answer['since'])[:16]} to {local_time(answer['until'])[:16]}", "dim"
+        f"{local_time(answer['since'])[:16]} to {local_time(answer['until'])[:16]}{gpus}", "dim"
     )
     if not jobs:
         return [Styled("No such job has ended."), time_]

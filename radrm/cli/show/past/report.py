@@ -6,6 +6,7 @@ from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.jobs import state_text
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import local_time, span
+from radrm.core.units import gpu_count
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ def report_page(answer: Document) -> list[Part]:
     if not answer["rows"]:
         page: list[Part] = [Styled(f"Nothing is on record from {_time(answer)}.")]
     else:
-        gpus = f"{answer['gpus']} {'GPU' if answer['gpus'] == 1 else 'GPUs'}"
+        gpus = gpu_count(answer["gpus"], bool(answer.get("simulated")))
         page = [_table(answer), Styled(f"{_time(answer)}; {gpus} now", "dim")]
     return page + [Styled(line, "dim") for line in _incomplete(answer)]
 

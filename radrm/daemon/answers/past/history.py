@@ -16,6 +16,7 @@ from radrm.daemon.answers.status import BYTES, documents_of
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, is_text, page, states
+from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.globs import MAX_PATTERN, Globs
 from radrm.errors import UsageError
@@ -81,6 +82,7 @@ def _history(loop: Loop, found: _Found, offset: int, limit: int) -> Work[Documen
         "until": found.end_s,
         "removed_until": loop.store.rows.removed_until(),
         "devices": {d.device.uuid: d.device.index for d in loop.scheduler.snapshot.devices},
+        "simulated": are_simulated(loop.scheduler.snapshot),
     }
 
 

@@ -19,6 +19,7 @@ from radrm.daemon.answers.past.quantiles import Quantiles
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
+from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
 from radrm.errors import UsageError
 from radrm.host.storage.ended import PastJob, UsedAttempt
@@ -66,6 +67,7 @@ def _overview(loop: Loop, begin_s: float, end_s: float) -> Work[Document]:
         "currency": costs.currency,
         "pue": costs.pue,
         "gpus": len(devices),
+        "simulated": are_simulated(loop.scheduler.snapshot),
         "total": {**total.document(), "running": found.running, "waiting": waiting},
         "waited": {
             **_waited(found.waits),

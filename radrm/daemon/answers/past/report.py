@@ -28,6 +28,7 @@ from radrm.daemon.answers.past.gather import gather
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
+from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
 from radrm.deadlines.costs import Zone
 from radrm.errors import Refused, UsageError
@@ -156,6 +157,7 @@ def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
         "currency": costs.currency,
         "pue": costs.pue,
         "gpus": len(loop.scheduler.snapshot.devices),
+        "simulated": are_simulated(loop.scheduler.snapshot),
         "rows": documents,
         "more": {"rows": left, **more.document()},
         "idle": {"kwh": Figures(joules=idle.joules).document()["kwh"], "cost": idle.cost},

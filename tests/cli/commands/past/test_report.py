@@ -59,6 +59,16 @@ def test_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(done.output)["rows"][0]["user"] == "ann"
 
 
+def test_simulated_gpus_are_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"user": "ann", **figures(4.0, 0.8)}
+    client = Script(ping=[{"now": NOW}], energy=[answer("user", row, simulated=True)])
+    monkeypatch.setattr(radrm.cli.commands.report, "Client", lambda: client)
+    asked = ["report", "--energy"]
+    assert "; simulated GPUs\n" in CliRunner().invoke(make_app("report"), asked).output
+    page = CliRunner().invoke(make_app("report"), [*asked, "--html", "-"]).output
+    assert " (simulated GPUs)</h1>" in page
+
+
 TIMES = [
     (["--since", "12h"], NOW - DAY / 2, NOW),
     (["--since", "3d", "--until", "1d"], NOW - 3 * DAY, NOW - DAY),
