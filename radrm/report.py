@@ -261,7 +261,12 @@ def _same(step: Any, total: Any) -> bool:
 def keep_last(folder: str, record: dict[str, float]) -> None:
     """Keep the last report of a program that ends while no daemon runs."""
     with contextlib.suppress(OSError):
-        _write_durably(folder, {**record, "at": time.time()}, ".progress.json")
+        _write_durably(folder, {**record, "at": _date_s()}, ".progress.json")
+
+
+def _date_s() -> float:
+    """Return the date of any year in seconds since the epoch: time.time() raises beyond 2262."""
+    return time.clock_gettime(time.CLOCK_REALTIME)
 
 
 def _write_durably(folder: str, record: dict[str, float], name: str = "saved.json") -> None:

@@ -37,6 +37,7 @@ from radrm.config import (
     SlotsConfig,
     SlurmConfig,
     UnmanagedConfig,
+    goals_with,
 )
 from radrm.core.settings import CoreSettings
 from radrm.wiring import REGISTRIES, find_rule
@@ -116,15 +117,25 @@ def _rules(table: str) -> Iterator[str]:
     rows = []
     for key, names in takers.items():
         if len(set(takers.values())) == 1:
-            shown = _merged({name: _code(defaults[name][key]) for name in names})
+            shown = _merged({n: _of_rule(table, n, key, defaults[n][key]) for n in names})
             rows.append((f"`{key}`", shown, _merged({n: meaning(rules[n], key) for n in names})))
         else:
             alike: dict[tuple[str, str], list[str]] = {}
             for name in names:
-                said = (_code(defaults[name][key]), meaning(rules[name], key))
+                shown = _of_rule(table, name, key, defaults[name][key])
+                said = (shown, meaning(rules[name], key))
                 alike.setdefault(said, []).append(f"{name}.{key}")
             rows += [(_listed(some), *said) for said, some in alike.items()]
     yield _markdown(rows)
+
+
+def _of_rule(table: str, name: str, key: str, default: Any) -> str:
+    """Return the default of a rule's setting, and those of the goals that have another one."""
+    of_goals: dict[str, list[str]] = {}
+    for goal, value in goals_with(table, name, key).items():
+        of_goals.setdefault(_code(value), []).append(goal)
+    others = (f"{value} with goal {_listed(goals)}" for value, goals in of_goals.items())
+    return "; ".join([_code(default), *others])
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -141,9 +152,14 @@ def _merged(words: Mapping[str, str]) -> str:
     return " ".join([most, *(f"({_listed(n)}: {said})" for said, n in others.items())])
 
 
+_OF_THE_MACHINE = {"gpuless_at_once": "the number of CPUs"}
+"""Defaults that a daemon finds out."""
+
+
 def _settings_table(owner: type, settings: Mapping[str, Any]) -> str:
     return _markdown(
-        (f"`{key}`", _code(default), meaning(owner, key)) for key, default in settings.items()
+        (f"`{key}`", _OF_THE_MACHINE.get(key, _code(default)), meaning(owner, key))
+        for key, default in settings.items()
     )
 
 

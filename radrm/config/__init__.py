@@ -17,7 +17,7 @@ The files, in the order in which they may import one another:
 from radrm.config.changing import with_set
 from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
 from radrm.config.cluster import SlurmConfig
-from radrm.config.goals import AUTO, GOALS, resolved
+from radrm.config.goals import AUTO, GOALS, goals_with, of_goal, resolved
 from radrm.config.limits import NO_LIMITS, NOBODY, UserLimits, limits_of, spool_room, with_limits
 from radrm.config.reading import ConfigFile, config_path, find_config, load_config, read_config
 from radrm.config.shapes import (
@@ -75,8 +75,10 @@ __all__ = [
     "contradictions",
     "examine_config",
     "find_config",
+    "goals_with",
     "limits_of",
     "load_config",
+    "of_goal",
     "parse_config",
     "parse_table",
     "read_config",

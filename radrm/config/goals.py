@@ -1,5 +1,8 @@
 """What `auto` means for policy, order and planner: for each goal, the rules that reach it best.
 
+A setting of a rule has one default: the rule's own. Where a goal needs another value, it is here
+and nowhere else; `of_goal` tells whoever makes or shows a rule.
+
 `python -m benchmarks.simulation.waiting` measures the goals; docs/policies.md has its figures.
 """
 
@@ -48,18 +51,38 @@ GOALS: Mapping[str, Combination] = {
 }
 
 
+def goal_of(config: Config) -> Combination:
+    """Return what `auto` means in a configuration.
+
+    With another policy than `auto`, order and planner mean the published ones by it.
+    """
+    return GOALS[config.goal] if config.policy == AUTO else PUBLISHED
+
+
+def of_goal(config: Config, table: str, name: str) -> Mapping[str, Any]:
+    """Return the settings of a rule that the goal of a configuration has in place of the rule's
+    own defaults. `table`: `policies`, `orders` or `planners`; other rules have none."""
+    tables: RuleTables = getattr(goal_of(config), table, {})
+    return tables.get(name, {})
+
+
+def goals_with(table: str, name: str, key: str) -> dict[str, Any]:
+    """Return the value of a setting for each goal that does not have the rule's own default."""
+    tables = {goal: getattr(rules, table, {}).get(name, {}) for goal, rules in GOALS.items()}
+    return {goal: settings[key] for goal, settings in tables.items() if key in settings}
+
+
 def resolved(config: Config) -> Config:
     """Return the configuration with the rules that it means by `auto`.
 
-    With another policy than `auto`, order and planner mean the published ones by it. The
-    settings of a goal hold where the configuration does not say otherwise.
+    The settings of a goal hold where the configuration does not say otherwise.
     """
-    goal = GOALS[config.goal] if config.policy == AUTO else PUBLISHED
+    goal = goal_of(config)
     tables: dict[str, Any] = {}
     for table in ("policies", "orders", "planners"):
-        of_goal, given = getattr(goal, table), getattr(config, table)
-        if of_goal:
-            merged = {name: {**of_goal[name], **given.get(name, {})} for name in of_goal}
+        given, names = getattr(config, table), getattr(goal, table)
+        if names:
+            merged = {name: {**names[name], **given.get(name, {})} for name in names}
             tables[table] = {**given, **merged}
     return replace(
         config,

@@ -67,8 +67,8 @@ class CoreSettings:
     think_s: float = 60.0
     """Limit for one plan of a slow planner."""
     gpuless_at_once: int = 16
-    """Limit of running jobs without GPUs. The daemon's default is the number of CPUs. A user who
-    runs none may start one beyond it; with 0 none runs."""
+    """Limit of running jobs without GPUs. A user who runs none may start one beyond it; with 0 none
+    runs. Simulations have 16."""
     launch_retry_s: float = 5.0
     """Pause after the server could not start a job; doubles up to a minute."""
     retry_s: float = 10.0

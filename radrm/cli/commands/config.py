@@ -21,6 +21,7 @@ from radrm.config import (
     ConfigFile,
     examine_config,
     find_config,
+    of_goal,
     parse_config,
     read_config,
     with_set,
@@ -71,7 +72,7 @@ def show(
 
 def config_text(given: Config, file: ConfigFile) -> str:
     """The whole configuration as TOML; defaults are marked."""
-    remarks = dict.fromkeys(_defaults(given), "default")
+    remarks = {keys: _whose_default(given, keys) for keys in _defaults(given)}
     for key, value in meant_by_auto(given).items():
         by_default = "default, " if (key,) in remarks else ""
         remarks[key,] = f"{by_default}now {toml_value(value)}"
@@ -80,6 +81,12 @@ def config_text(given: Config, file: ConfigFile) -> str:
     table = {k: v for k, v in filled(given).to_table().items() if v != {}}
     head = f"# What a daemon started now would use: {plain(_where(file))}"
     return f"{head}\n{toml_text(table, remarks)}"
+
+
+def _whose_default(given: Config, keys: Keys) -> str:
+    """As `default of goal "sharing"`, for a setting of a rule that the goal changes."""
+    goals = len(keys) > 2 and keys[2] in of_goal(given, *keys[:2])
+    return f"default of goal {toml_value(given.goal)}" if goals else "default"
 
 
 def config_document(given: Config, file: ConfigFile) -> dict[str, Any]:
