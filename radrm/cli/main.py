@@ -139,7 +139,9 @@ def end(command: Callable[[], int]) -> NoReturn:
         sys.exit(EXIT_NO_READER)
     except OSError as error:
         _give_up_output()
-        print(f"radrm: cannot write the output: {error.strerror}", file=sys.stderr)
+        named = error.filename is not None  # else it is most likely a full disk below the output
+        what = plain(str(error.filename)) if named else "cannot write the output"
+        print(f"radrm: {what}: {error.strerror}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -61,10 +61,17 @@ def span(seconds: float) -> str:
 
 
 def starts_in(job: Document, now: float) -> str:
-    """When a waiting job is expected to start: `in 20-40m`, `in 1h05m or later`; "" if unknown."""
+    """When a waiting job is expected to start: `in 20-40m (est.)`, `in 1h05m or later (est.)`, or,
+    if only time limits are known, `at the latest in 5h32m`; "" if unknown."""
     start, latest = job.get("expected_start_at"), job.get("latest_start_at")
-    if start is None or job["state"] not in WAITING:
+    if job["state"] not in WAITING:
         return ""
+    if start is not None:
+        return f"{_between(start, latest, now)} (est.)"
+    return "" if latest is None else f"at the latest in {span(max(0.0, latest - now))}"
+
+
+def _between(start: float, latest: float | None, now: float) -> str:
     soonest = span(max(0.0, start - now))
     if latest is None:
         return f"in {soonest} or later"

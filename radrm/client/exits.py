@@ -45,11 +45,13 @@ def wait_for(
     """Wait until all of these jobs have ended. Returns their documents, each once.
 
     References are resolved once, at the beginning. After the first answer, the wait survives a
-    restart of the daemon.
+    restart of the daemon. `*` alone means the unfinished jobs: there may be none.
     """
     found: dict[int, dict[str, Any]] = {}
     for i in range(0, len(references), _BATCH):
         found |= _by_id(every_job(client.ask, jobs=references[i : i + _BATCH]))
+    if list(references) == ["*"]:
+        found = {number: d for number, d in found.items() if d["state"] not in FINAL}
     pause_s = _FIRST_PAUSE_S
     while unfinished := [d for d in found.values() if d["state"] not in FINAL]:
         pause(pause_s)

@@ -293,9 +293,9 @@ class NotifyConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """What each user may have of the daemon of the whole server. `0`: no limit, but for
-    `reserved_gpu_hours`. Root has none, and a user's own daemon applies none. A changed limit stops
-    nothing that runs."""
+    """What each user may have of the daemon of the whole server. `0` is no limit, but for two:
+    with `reserved_gpu_hours` and `priority_max` at `0`, only root reserves and raises jobs. Root
+    has no limits, and a user's own daemon applies none. A changed limit stops nothing that runs."""
 
     queued_jobs: int = 100_000
     """Jobs that wait, held ones included; each element of an array counts. Further submissions wait
@@ -314,7 +314,7 @@ class LimitsConfig:
     environment_kib: int = 512
     """The environment that a job is submitted with, in KiB."""
     priority_max: int = 1000
-    """The highest `--priority`, -1000 to 1000."""
+    """The highest `--priority`, -1000 to 1000. Not a number of things: `0` allows none above 0."""
     spool_files: int = 50_000
     """Submissions that wait in the spool, from 50,000: `radrm submit` puts no more there. The
     daemon moves what is beyond to the folder `refused`."""

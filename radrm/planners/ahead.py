@@ -43,6 +43,7 @@ from radrm.planners.forecast import (
     Stay,
     end_s,
     offer_with,
+    only_limit,
     speeds_of,
     stay_of,
 )
@@ -68,6 +69,8 @@ class _Run:
     limit_s: float
     now_mib: int
     speed: float = 1.0
+    by_limit: bool = False
+    """Only its time limit is known: it may end at any time before."""
 
     @property
     def job(self) -> Job:
@@ -112,6 +115,10 @@ class Ahead:
         self.over = False
         self.certain = True
         """True if no run time that counted so far could be longer than expected."""
+        self.bounded: set[int] = set()
+        """Those of `starts` that wait for a job of which only the time limit is known: they start
+        then at the latest, and nothing says when they are expected to."""
+        self._by_limit = False
         self._work = 0
         self._answers = Answers({})
         self._kept = view.kept(planner.name, planner.version) or {}
@@ -155,6 +162,8 @@ class Ahead:
             for run in self._runs:
                 run.work_s = max(0.0, run.work_s - (then_s - self.now_s) * run.speed)
             self.now_s = then_s
+            ended = [run for run in self._runs if run.end_s(then_s) <= then_s + _ROUNDING_S]
+            self._by_limit = self._by_limit or any(run.by_limit for run in ended)
             self._have([run for run in self._runs if run.end_s(then_s) > then_s + _ROUNDING_S])
 
     def _have(self, runs: list[_Run]) -> None:
@@ -192,6 +201,7 @@ class Ahead:
             )
             self.certain = self.certain and worst_s <= usual_s + _ROUNDING_S
             run.work_s = ((worst_s if self._worst else usual_s) - self.now_s) * speed
+            run.by_limit = only_limit(view, run.stay, kind)
         return runs
 
     def _stays(self, offer: Offer) -> list[Stay]:
@@ -276,6 +286,8 @@ class Ahead:
 
     def _start(self, job: Job, placement: Placement) -> None:
         self.starts[job.id] = self.now_s
+        if self._by_limit:
+            self.bounded.add(job.id)
         self._waiting = [each for each in self._waiting if each is not job]
         self._have([*self._runs, self._run(job, placement)])
 
@@ -294,7 +306,7 @@ class Ahead:
             work_s = left.upper_s if self._worst else left.value_s
             self.certain = self.certain and left.upper_s <= left.value_s + _ROUNDING_S
         limit_s = inf if job.limit_s is None else self.now_s + job.limit_s
-        return _Run(stay, devices, work_s, limit_s, 0)
+        return _Run(stay, devices, work_s, limit_s, 0, by_limit=work_s == inf)
 
     # ------------------------------------------------------------- devices for a job
 

@@ -217,6 +217,13 @@ def end_s(
     return min((each_s for each_s in ends if each_s is not None), default=inf)
 
 
+def only_limit(view: View, stay: Stay, kind: str) -> bool:
+    """Return whether nothing but its time limit says when a job ends."""
+    job, attempt = stay.holder.job, stay.holder.attempt
+    left = remaining(job, attempt, view.now, kind=kind, gpus=job.spec.gpus)
+    return left is not None and left.source == TIME_LIMIT
+
+
 def offer_with(view: View, offer: Offer, left: Sequence[Stay], free_mib: int) -> Offer:
     """Return an offer of the device when only these jobs are left there."""
     capacity = offer.device.capacity_mib

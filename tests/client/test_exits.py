@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from radrm.client.exits import exit_code
+from radrm.client.exits import exit_code, wait_for
+from tests.cli.fakes import Script, job
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,11 @@ def test_only_a_job_that_completed_counts_as_success(
 ) -> None:
     document = {"state": state, "outcome": outcome, "exit_code": code, "started_at": 1.0}
     assert exit_code(document) == expected
+
+
+def test_all_jobs_are_those_that_have_not_ended() -> None:
+    """`radrm wait '*'` had the exit code of a job of last week."""
+    old = job(3, "CANCELLED", exit_code=130)
+    assert wait_for(Script(status=[[old]]), ["*"]) == []  # type: ignore[arg-type]
+    named = wait_for(Script(status=[[old]]), ["resnet*"])  # type: ignore[arg-type]
+    assert [each["id"] for each in named] == [3], "what was named counts, also if it ended at once"

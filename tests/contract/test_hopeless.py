@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from radrm.core.records import Needs, Role
+from radrm.core.records import Needs, OutOfMemory, Role
 from radrm.core.words import Collocation, DeviceKind, JobState
 from tests.contract.outages import drain, see
 from tests.world import GIB, World, gpus
@@ -118,3 +118,11 @@ def test_roles_do_not_share_their_devices() -> None:
     job = world.submit(roles=two)
     assert world.state(job) is JobState.FAILED
     assert "4 GPUs" in (world.jobs[job.id].reason or "")
+
+
+def test_what_no_device_has_stays_known_of_a_job_that_failed() -> None:
+    """So its verdict does not advise to ask for more."""
+    world = World(gpus(1))
+    job = world.submit(4 * GIB)
+    died = world.end(job, 1, oom=OutOfMemory("test", requested_mib=64 * GIB))
+    assert (died.state, died.memory_floor_mib) == (JobState.FAILED, 64 * GIB)

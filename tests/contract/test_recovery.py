@@ -124,14 +124,6 @@ def test_one_that_dies_again_alone_is_not_the_worse_for_it() -> None:
     assert (died.state, died.own_device) == (JobState.RUNNING, False)
 
 
-def test_what_no_device_has_stays_known_of_a_job_that_failed() -> None:
-    """So its verdict does not advise to ask for more."""
-    world = World(gpus(1), settings=CORE)
-    job = world.submit(4 * GIB, smact=0.1)
-    died = dies(world, job, 4 * GIB, 60 * GIB)
-    assert (died.state, died.memory_floor_mib) == (JobState.FAILED, 64 * GIB)
-
-
 RULES = [IdleDevice(), OwnDevice(), Ladder(), Doubling()]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.cli.parameters import JOBS, JSON
 from radrm.client.connection import Client
 from radrm.client.exits import highest, tell_failures, wait_for
-from radrm.client.text import print_json
+from radrm.client.text import print_json, warn
 
 PARAMETERS = (JOBS, JSON)
 
@@ -14,7 +14,9 @@ def wait(jobs: list[str], as_json: bool) -> int:
     """Wait for jobs to end.
 
     The exit code is the highest of the jobs' own; 124 for a time limit, 125 for a job that
-    was lost or never started, 127 without its program, 128+n for signal n.
+    was lost or never started, 127 without its program, 128+n for signal n. A name or pattern
+    means the unfinished jobs, and only if there is none those that have ended; '*' means the
+    unfinished ones alone.
 
     \b
     Examples:
@@ -27,4 +29,7 @@ def wait(jobs: list[str], as_json: bool) -> int:
         print_json(documents)
     else:
         tell_failures(documents)
+    if not documents and jobs == ["*"]:
+        warn("no job is unfinished")
+        return 0
     return highest(documents)

@@ -153,6 +153,6 @@ def _rank(asked: Document, waiting: Sequence[Document], devices: Sequence[Docume
     crowd = len(before) / max(1, len(devices))
     if not before and free >= asked["gpus"]:
         return 0.0, crowd
-    starts = [job.get("expected_start_at") for job in before]
+    starts = [job.get("expected_start_at") or job.get("latest_start_at") for job in before]
     known = [start for start in starts if start is not None]
     return (max(known) if known and len(known) == len(starts) else inf), crowd

@@ -271,7 +271,7 @@ def _times(job: Document, now: float) -> Iterator[Fact]:
         if job[f"{key}_at"] is not None:
             yield key, when(job[f"{key}_at"], now)
     if starts_in(job, now):
-        yield "starts", f"{starts_in(job, now)} (est.)"
+        yield "starts", starts_in(job, now)
     if job.get("expected_end_at") is not None:
         latest = job.get("latest_end_at")
         most = ""

@@ -106,5 +106,5 @@ def state_of_open(job: Document, now: float | None) -> str:
     if job["state"] in FINAL:
         return ""
     starts = "" if now is None else starts_in(job, now)
-    words = (size_text(job), advance(job, now), f"{starts} (est.)" if starts else "")
+    words = (size_text(job), advance(job, now), starts)
     return ", ".join(filter(None, words))

@@ -95,18 +95,21 @@ def outlook(job: Document, now: float) -> str:
 
 
 def expected_start(job: Document, now: float) -> str:
-    """As `expected start: in 20-40m, from 14:20 to 14:40 (est.)`, or why it is unknown."""
+    """As `expected start: in 20-40m (est.), from 14:20 to 14:40`, `starts at the latest in 5h32m,
+    at 19:50: jobs before it have only a time limit`, or why it is unknown."""
     found = starts_in(job, now)
     if not found:
         unknown = job.get("start_unknown")
         return f"expected start: unknown; {plain(unknown)}" if unknown else ""
     start, latest = job["expected_start_at"], job.get("latest_start_at")
+    if start is None and latest is not None:
+        return f"starts {found}, at {clock(latest, now)}; {plain(job['start_unknown'] or '')}"
     at = f"at {clock(start, now)}"
     if latest is None:
         at = f"not before {clock(start, now)}"
     elif clock(latest, now) != clock(start, now):
         at = f"from {clock(start, now)} to {clock(latest, now)}"
-    return f"expected start: {found}, {at} (est.)"
+    return f"expected start: {found}, {at}"
 
 
 def _expected(job: Document, now: float) -> str:

@@ -52,9 +52,10 @@ _SHARE = 0.05
 class Expected:
     """What is expected of a job. Epoch seconds; None: unknown.
 
-    `start` of a waiting job, and `start_latest`, at worst; `end`; `latest`, the end at worst.
-    `source`: of its run time; the time limit, if that ends it. `unknown`: why there is no `end`.
-    `start_unknown`: why there is no `start`. `needs_s`: the run time that it has left.
+    `start` of a waiting job, and `start_latest`, at worst: alone, if jobs before it have only a
+    time limit. `end`; `latest`, the end at worst. `source`: of its run time; the time limit, if
+    that ends it. `unknown`: why there is no `end`. `start_unknown`: why there is no `start`.
+    `needs_s`: the run time that it has left.
     """
 
     start: float | None = None
@@ -140,11 +141,10 @@ class Foresight:
         source = TIME_LIMIT if left.limited else left.source
         needs_s = None if left.source == TIME_LIMIT else left.value_s  # it may run for longer
         found = Expected(None, None, None, source, why, needs_s, latest_start, why)
+        last_s = start if latest_start is None else latest_start
+        latest = None if last_s is None or left.upper_s == inf else last_s + left.upper_s
         if start is None:
-            return found
-        latest = None
-        if left.upper_s < inf:
-            latest = (start if latest_start is None else latest_start) + left.upper_s
+            return replace(found, latest=latest)
         if left.source == TIME_LIMIT:
             return replace(found, start=start, latest=latest, unknown=_NO_SOURCE)
         return replace(found, start=start, end=start + left.value_s, latest=latest)
@@ -185,7 +185,18 @@ class Foresight:
         wait_s = self._wait_s(job)
         if wait_s == inf:
             return None, None, "its start cannot be predicted"
-        return now.wall_s + max(0.0, wait_s), None, None
+        start = now.wall_s + max(0.0, wait_s)
+        bounded = wait_s > 0 and self._bounded(now)
+        return (None, start, _BOUNDED) if bounded else (start, None, None)
+
+    def _bounded(self, now: Instant) -> bool:
+        """Return whether only its time limit is known of a job that runs on a GPU."""
+        found = (
+            remaining(job, live, now, kind=_kind(self._scheduler.snapshot, live), gpus=job.gpus)
+            for job, live in self._scheduler.snapshot.running
+            if live.devices
+        )
+        return any(left is not None and left.source == TIME_LIMIT for left in found)
 
     def prepare(self) -> Work[None]:
         """Play the line forward, in pieces. `of` then knows the start of every job in it."""
@@ -284,9 +295,10 @@ class _Plays:
             return None, None, self._why_unknown(job)
         start = max(now.wall_s, now.wall_s + start_s - now.boot_s)
         worst_s = (self._usual if self._usual.certain else self._worst).starts.get(job.id)
-        if worst_s is None:
-            return start, None, None
-        return start, max(start, now.wall_s + worst_s - now.boot_s), None
+        latest = None if worst_s is None else max(start, now.wall_s + worst_s - now.boot_s)
+        if job.id not in self._usual.bounded:
+            return start, latest, None
+        return None, latest, self._why_unknown(job) if latest is None else _BOUNDED
 
     def _why_unknown(self, job: Job) -> str:
         endless = None if self._failed else self._usual.endless()
@@ -298,6 +310,7 @@ class _Plays:
         return "its start cannot be predicted"
 
 
+_BOUNDED = "jobs before it have only a time limit, and may end sooner"
 _NO_SOURCE = "its run time is unknown; give its --duration, or report progress"
 
 

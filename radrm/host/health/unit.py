@@ -59,4 +59,4 @@ def code(radrmd: str | None = None, ownership: Ownership | None = None) -> Findi
         return ok(name, "only root can change it")
     moved = "install radrm in a folder of root's, as docs/dgx.md says"
     step = f"chmod go-w {fault.path}" if fault.mode_only else moved
-    return fail(name, f"{fault.path}: {fault.why}, and root runs it", step)
+    return fail(name, f"{fault}, and root runs its code", step)

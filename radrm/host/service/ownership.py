@@ -30,8 +30,12 @@ class Fault:
 
     path: str
     why: str
+    """What is wrong with it, as the rest of a sentence: `is writable by all (mode 1777)`."""
     mode_only: bool = False
     """It is root's, and only its mode is wrong."""
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.why}"
 
 
 class Ownership:
@@ -67,11 +71,11 @@ class Ownership:
                 continue
             self._searched.add(real)
             if self._sound[real].st_mode & _OTHERS_WRITE:  # a sticky one
-                return Fault(real, f"anybody can add files to it ({_mode(self._sound[real])})")
+                return Fault(real, _writable(self._sound[real]))
             for name in os.listdir(real):
                 self._entries += 1
                 if self._entries > _MOST_ENTRIES:
-                    return Fault(path, f"it holds more than {_MOST_ENTRIES} files to check")
+                    return Fault(path, f"holds more than {_MOST_ENTRIES:,} files to check")
                 waiting.append(os.path.join(real, name))
         return None
 
@@ -95,13 +99,12 @@ class Ownership:
                 fault = self._look(entry)
             except (FileNotFoundError, NotADirectoryError):
                 if self._sound[here].st_mode & _OTHERS_WRITE:
-                    mode = _mode(self._sound[here])
-                    return Fault(here, f"anybody can make {name} in it ({mode})"), None
+                    return Fault(here, _writable(self._sound[here])), None
                 return None, None
             if fault is None and stat.S_ISLNK(self._sound[entry].st_mode):
                 links += 1
                 if links > _MOST_LINKS:
-                    return Fault(path, f"more than {_MOST_LINKS} links lead on from it"), None
+                    return Fault(path, f"leads on through more than {_MOST_LINKS} links"), None
                 target = os.readlink(entry)
                 rest.extendleft(reversed(target.split("/")))
                 here = "/" if target.startswith("/") else here
@@ -115,17 +118,17 @@ class Ownership:
             return None
         found = self._lstat(entry)
         if found.st_uid not in self._trusted:
-            return Fault(entry, f"it belongs to user {found.st_uid}")
+            return Fault(entry, f"belongs to user {found.st_uid}")
         kind = found.st_mode
         sticky = stat.S_ISDIR(kind) and kind & stat.S_ISVTX
         if not stat.S_ISLNK(kind) and kind & _OTHERS_WRITE and not sticky:
-            who = "everybody" if kind & stat.S_IWOTH else f"group {found.st_gid}"
-            return Fault(entry, f"{who} can write it ({_mode(found)})", mode_only=True)
+            return Fault(entry, _writable(found), mode_only=True)
         if sticky and kind & _OTHERS_WRITE and self._lasting:
-            return Fault(entry, f"what is removed from it, anybody can replace ({_mode(found)})")
+            return Fault(entry, _writable(found))
         self._sound[entry] = found
         return None
 
 
-def _mode(found: os.stat_result) -> str:
-    return f"mode {stat.S_IMODE(found.st_mode):04o}"
+def _writable(found: os.stat_result) -> str:
+    who = "all" if found.st_mode & stat.S_IWOTH else f"group {found.st_gid}"
+    return f"is writable by {who} (mode {stat.S_IMODE(found.st_mode):04o})"

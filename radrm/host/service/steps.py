@@ -93,7 +93,7 @@ def code_refusal(fault: Fault, source: str) -> Refused:
             f"sudo /opt/radrm/bin/pip install {shlex.quote(source)} && "
             "sudo /opt/radrm/bin/radrm install-service"
         )
-    return Refused(f"{fault.path}: {fault.why}, and the service would run it as root; {step}")
+    return Refused(f"{fault}, and the service would run its code as root; {step}")
 
 
 def refuse_packaged(where: Site) -> None:
@@ -127,9 +127,7 @@ def check_folder(file: File, where: Site, ownership: Ownership) -> None:
     folder = os.path.dirname(under(where.root, file.path))
     fault = ownership.way(folder) if file.text is not None else None
     if fault is not None:
-        raise Refused(
-            f"{folder} is not written to: {fault.path}: {fault.why}; correct its owner and mode"
-        )
+        raise Refused(f"{folder} is not written to: {fault}; correct its owner and mode")
     if os.path.commonpath([os.path.realpath(folder), where.root]) != where.root:
         raise Refused(f"{folder} leads out of {where.root}, so nothing is written there")
 

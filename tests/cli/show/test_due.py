@@ -198,11 +198,12 @@ def test_a_job_that_waits_for_its_moment_says_when_it_begins() -> None:
 @pytest.mark.parametrize(
     ("start_s", "latest_s", "text"),
     [
-        (1200.0, 2400.0, "in 20-40m"),
-        (1200.0, 1210.0, "in 20m"),
-        (1200.0, None, "in 20m or later"),
-        (3000.0, 7200.0, "in 50m-2h00m"),
-        (-5.0, 10.0, "in 0-10s"),
+        (1200.0, 2400.0, "in 20-40m (est.)"),
+        (1200.0, 1210.0, "in 20m (est.)"),
+        (1200.0, None, "in 20m or later (est.)"),
+        (3000.0, 7200.0, "in 50m-2h00m (est.)"),
+        (-5.0, 10.0, "in 0-10s (est.)"),
+        (None, 19_920.0, "at the latest in 5h32m"),
         (None, None, ""),
     ],
 )
@@ -214,4 +215,4 @@ def test_the_expected_start_is_a_range(
     assert starts_in(waiting, NOW) == text
     assert starts_in(waiting | {"state": "RUNNING"}, NOW) == ""
     row = job_rows([waiting], {}, NOW).plain_lines()[1]
-    assert row.endswith(f"{text} (est.)") if text else "(est.)" not in row
+    assert row.endswith(text) and ("(est.)" in row) is (start_s is not None)

@@ -289,6 +289,21 @@ def test_every_job_of_a_prepared_line_has_an_expected_start(store: Store) -> Non
     assert foresight.of(held, None, world.now).start_unknown == "it is held"
 
 
+def test_a_start_that_only_time_limits_bound_is_no_estimate() -> None:
+    world, foresight = one_gpu()
+    limited = world.submit(GIB, duration_s=None, time_limit_s=20_000.0)
+    waiting, last = submit(world, 100.0), submit(world, 50.0)
+    for _ in foresight.prepare():
+        pass
+    first, then = (foresight.of(world.jobs[job.id], None, world.now) for job in (waiting, last))
+    latest_s = world.now.wall_s + 20_000.0
+    assert world.where(limited)
+    assert (first.start, first.start_latest) == (None, latest_s)
+    assert "time limit" in (first.start_unknown or "")
+    assert (first.end, first.latest) == (None, latest_s + 100.0)
+    assert (then.start, then.start_latest) == (None, latest_s + 100.0)
+
+
 def test_plays_that_take_long_are_kept_for_long() -> None:
     world, _ = one_gpu()
     submit(world, 1000.0)

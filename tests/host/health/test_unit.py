@@ -65,7 +65,9 @@ def test_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = frozenset({0, os.getuid()})
     judged(unit.code(RADRMD, Ownership(mine)), "ok", "only root can change it")
     file.chmod(0o664)
-    judged(unit.code(RADRMD, Ownership(mine)), "fail", "and root runs it", f"chmod go-w {file}")
+    judged(
+        unit.code(RADRMD, Ownership(mine)), "fail", "and root runs its code", f"chmod go-w {file}"
+    )
     file.chmod(0o644)
     nobody = Ownership(frozenset({4_000_000}))
     judged(unit.code(RADRMD, nobody), "fail", "belongs to user 0", "docs/dgx.md")

@@ -75,16 +75,16 @@ def test_one_writable_place_is_enough(tmp_path: Path, wrong: str) -> None:
     assert found is not None
     assert found.path == str(tmp_path / wrong)
     said = str(code_refusal(found, "."))
-    assert said.startswith(f"{tmp_path / wrong}: group ")
-    assert said.endswith(f"(mode 0775), and the service would run it as root; sudo chmod go-w "
-                         f"{tmp_path / wrong}")  # fmt: skip
+    assert said.startswith(f"{tmp_path / wrong} is writable by group ")
+    assert "(mode 0775), and the service would run its code as root; " in said
+    assert said.endswith(f"sudo chmod go-w {tmp_path / wrong}")
 
 
 def test_code_of_another_user_needs_a_place_of_roots(tmp_path: Path) -> None:
     found = fault_of(Code((str(tmp_path),), ()), Ownership(frozenset({4_000_000})))
     assert found is not None
     said = str(code_refusal(found, "/home/anna/my radrm"))
-    assert said.startswith("/: it belongs to user 0, and the service would run it as root; ")
+    assert said.startswith("/ belongs to user 0, and the service would run its code as root; ")
     assert "sudo /opt/radrm/bin/pip install '/home/anna/my radrm' && " in said
     assert said.endswith("sudo /opt/radrm/bin/radrm install-service")
     assert "\n" not in said

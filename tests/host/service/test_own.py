@@ -46,9 +46,16 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(steps.run_all, "__defaults__", (run,))
     monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 1000)
     monkeypatch.setattr("radrm.cli.service._lingers", lambda: False)
+    monkeypatch.setattr("radrm.host.storage.paths._SYSTEM_STATE", str(tmp_path / "server"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return found
+
+
+def test_no_service_of_ones_own_beside_that_of_the_server(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    assert "this server has a radrm for all users" in desk.error("install-service", "--user")
+    assert desk.ran == []
 
 
 def test_install_again_and_uninstall(desk: Desk) -> None:

@@ -168,7 +168,7 @@ def test_code_that_others_can_change_is_not_installed(
     monkeypatch.setattr("radrm.cli.commands.install_service.code_of", lambda _: told)
     refused = machine.radrm("install-service", "--replace")
     assert str(refused.exception) == (
-        f"{file}: everybody can write it (mode 0666), and the service would run it as root; "
+        f"{file} is writable by all (mode 0666), and the service would run its code as root; "
         f"sudo chmod go-w {file}"
     )
     assert (machine.tree(), machine.ran) == ({}, [])
@@ -212,7 +212,7 @@ def test_a_folder_of_others_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc").chmod(0o777)
     where = Site(str(tmp_path), offline=True)
-    with pytest.raises(Refused, match=r"is not written to: .*/etc: everybody can write it"):
+    with pytest.raises(Refused, match=r"is not written to: .*/etc is writable by all"):
         check_folder(file, where, Ownership(ME))
     link = files_of("/opt/radrm/bin/radrmd")[2]
     check_folder(type(link)("/etc/bin/radrm", leads_to=link.leads_to), where, Ownership(ME))

@@ -56,7 +56,8 @@ def refusal(path: str, uid: int, fault: Fault | None = None) -> str | None:
     if not stat.S_ISREG(mode):
         return "not a file; name the file libnvidia-ml.so.1 itself"
     if changed_by is not None:
-        return f"{changed_by}, and root would run it; put it into a folder that only root can write"
+        move = "move the library to a folder that only root can write"
+        return f"{changed_by}, so others could replace what root would run; {move}"
     return None
 
 
@@ -64,7 +65,7 @@ def _fault(path: str) -> str | None:
     from radrm.host.service.ownership import Ownership  # only root's processes need it
 
     found = Ownership(lasting=True).way(path)
-    return f"{found.path}: {found.why}" if found is not None else None
+    return str(found) if found is not None else None
 
 
 def _library(path: str) -> Any:
