@@ -3,10 +3,6 @@ so neither waits for the imports of typer and of the commands."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 GROUPS: dict[str, dict[str, str]] = {
     "Jobs": {
         "submit": "Submit job files, or one command after `--`.",
@@ -141,13 +137,10 @@ def overview() -> str:
 
 def unknown(word: str) -> str:
     """One line about a first word that is no command."""
+    from radrm.spellings import command_hint, option_hint  # only a mistake needs it
+
     if word.startswith("-"):
-        return f"radrm: unknown option {word}{_hint(word, ('--help', '--version'))}"
-    return f"radrm: unknown command {word}{_hint(word, COMMANDS)}"
-
-
-def _hint(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # imported here, because only a mistake needs it
-
-    near = get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]}?" if near else "; see radrm --help"
+        hint = option_hint(word, ("help", "version", "host"))
+        return f"radrm: unknown option {word}; {hint or 'see radrm --help'}"
+    hint = command_hint(word, {**COMMANDS, **ALIASES})
+    return f"radrm: unknown command {word}; {hint or 'see radrm --help'}"

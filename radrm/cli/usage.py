@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any
 
 import typer
+
+from radrm.spellings import command_hint, option_hint
 
 WrongUsage: Any = typer.BadParameter.__mro__[1]
 """The error that typer raises for a wrong command line: `UsageError` of its own click."""
@@ -20,15 +21,14 @@ def in_one_line(error: Any) -> str:
     step = f"; see {command} --help"
     option = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and option:
-        near = get_close_matches(option, list(error.possibilities or ()), n=1, cutoff=0.0)
-        hint = f"; did you mean {near[0]}?" if near else step
-        return f"{command}: unknown option {option}{hint}"
+        known = [flag.lstrip("-") for each in context.command.params for flag in each.opts]
+        hint = option_hint(option, known)
+        return f"{command}: unknown option {option}{f'; {hint}' if hint else step}"
     message = " ".join(error.format_message().split()).rstrip(".")
     if message.startswith("No such command") and context is not None:
         word = message.split("'")[1] if "'" in message else ""
-        near = get_close_matches(word, list(getattr(context.command, "commands", {})), n=1)
-        hint = f"; did you mean {near[0]}?" if near else step
-        return f"{command}: unknown command {word}{hint}"
+        hint = command_hint(word, list(getattr(context.command, "commands", {})))
+        return f"{command}: unknown command {word}{f'; {hint}' if hint else step}"
     message = message.replace(
         "Input should be a valid number, unable to parse string as a number", "not a number"
     )

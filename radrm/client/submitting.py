@@ -50,11 +50,16 @@ and whether the user is told of it."""
 
 def check(client: Client, request: SubmitRequest) -> tuple[list[Submission], Paths, bool]:
     """Read the jobs of a request and ask the daemon whether they can run. Returns a result for
-    each, where they are to be put, and whether a daemon runs."""
+    each, where they are to be put, and whether a daemon answers."""
     paths, up = find_spool(client)
     results = _read_all(request, client if up else None, paths)
     if up:
-        _refuse_hopeless(client, results)
+        try:
+            _refuse_hopeless(client, results)
+        except Unreachable as error:  # it is busy, or has ended: the spool does not need it
+            up = False
+            for result in results:
+                _note_unchecked(result, error)
     return results, paths, up
 
 
@@ -174,6 +179,12 @@ def _refuse_hopeless(client: Client, results: list[Submission]) -> None:
                     why = f"it can never run: {why}{_to_lower(result['job_file'])}"
                 result["error"] = f"{result['file'] or result['name']}: {why}"
                 result["code"] = 1
+
+
+def _note_unchecked(result: Submission, error: Unreachable) -> None:
+    if result["error"] is None:
+        note = f"not checked, as the daemon gave no answer ({error}); it takes the job in later"
+        result["job_file"] = with_notes(result["job_file"], [note])
 
 
 def needs_of(job_file: JobFile) -> RawOptions:

@@ -59,7 +59,7 @@ def _of_places(
     asked = job_file.options
     copied = asked.snapshot is not None
     cwd = os.path.join(folder, asked.chdir or "")
-    if not copied and not os.path.isdir(cwd):
+    if asked.chdir is not None and not copied and not os.path.isdir(cwd):
         cause = "is not a folder" if os.path.exists(cwd) else "does not exist"
         raise UsageError(
             f"{where}: the folder {cwd} {cause}; make it, or name another with --chdir"

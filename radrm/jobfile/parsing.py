@@ -25,53 +25,18 @@ MOST_TARGETS = 8
 MAX_REPEATS = 4096
 """How often one source may give a repeatable option."""
 
-_OTHER_NAMES = {
-    "J": "--name=NAME",
-    "job-name": "--name=NAME",
-    "t": "--time=TIME (a plain number is seconds)",
-    "gres": "--gpus=N",
-    "G": "--gpus=N",
-    "n": "--gpus=N, --cpus=N, or --name=NAME",
-    "ntasks": "--gpus=N or --cpus=N; programs start their own processes",
-    "N": "one server, so leave it out",
-    "nodes": "one server, so leave it out",
-    "p": "--gpu-type=TYPE, for there are no partitions",
-    "partition": "--gpu-type=TYPE, for there are no partitions",
-    "mail-user": "--notify=ADDRESS[:end,fail,start]",
-    "mail-type": "--notify=ADDRESS[:end,fail,start]",
-    "gpus-per-node": "--gpus=N",
-    "mem": "--memory=SIZE for the host's memory, --gpu-memory=SIZE for a GPU's",
-    "mem-per-cpu": "--memory=SIZE, of the whole job",
-    "mem-per-gpu": "--memory=SIZE, of the whole job",
-    "dependency": "--after=ID[:ok|:any|:failed]",
-    "d": "--after=ID[:ok|:any|:failed]",
-    "a": "--array=0-9[%N]",
-    "o": "--output=PATH",
-    "e": "--error=PATH",
-    "D": "--chdir=DIR",
-    "c": "--cpus=N",
-    "cpus-per-task": "--cpus=N",
-    "export": "--env=NAME=VALUE",
-    "elastic": "--gpus=MIN-MAX",
-}
-"""Options of Slurm, and earlier ones, by their names here: for the error about an unknown one."""
-
 
 def raise_unknown(word: str, where: str, others: Iterable[str] = ()) -> NoReturn:
     """Raise `UsageError` for an unknown option, with the nearest option's name.
 
     `others` are other words that the source accepts.
     """
-    from difflib import get_close_matches
+    from radrm.spellings import option_hint  # only a mistake needs it
 
     if not word.startswith("-"):
         raise UsageError(f"{where}: {shown(word)} is not an option; options begin with --")
-    bare = word.lstrip("-").partition("=")[0][:40]
-    if bare in _OTHER_NAMES:
-        raise UsageError(f"{where}: unknown option {shown(word)}; here it is {_OTHER_NAMES[bare]}")
-    near = get_close_matches(bare, [*BY_NAME, *others], n=1)
-    hint = f"; did you mean --{near[0]}?" if near else "; see `radrm submit --help`"
-    raise UsageError(f"{where}: unknown option {shown(word)}{hint}")
+    hint = option_hint(word, [*BY_NAME, *others]) or "see `radrm submit --help`"
+    raise UsageError(f"{where}: unknown option {shown(word)}; {hint}")
 
 
 def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> None:

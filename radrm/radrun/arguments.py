@@ -31,6 +31,7 @@ number while the job runs. Outside radrm it starts --nproc-per-node workers.
   -h, --help            this text
 """
 
+_OWN = ("nproc-per-node", "max-restarts", "role", "module", "no-python", "help")
 # fmt: off
 _MEAN_THE_SAME = {
     "standalone": None, "nnodes": {"1", "1:1"}, "node-rank": {"0"}, "monitor-interval": ...,
@@ -99,7 +100,7 @@ def parse(words: list[str]) -> Options:
         name, equals, value = word.lstrip("-").partition("=")
         name = "module" if word == "-m" else "help" if word == "-h" else name.replace("_", "-")
         if not word.startswith("--") and word not in ("-m", "-h"):
-            raise UsageError(f"{word} is not an option of radrun; see radrun --help")
+            raise _unknown(word)
         if name in ("module", "no-python", "help", "standalone"):
             if equals:
                 raise UsageError(f"--{name} takes no value; leave out ={value}")
@@ -113,7 +114,7 @@ def parse(words: list[str]) -> Options:
         elif name in _REFUSED:
             raise UsageError(f"radrun has no --{name}: {_REFUSED[name]}")
         else:
-            raise UsageError(f"{word} is not an option of radrun; see radrun --help")
+            raise _unknown(word)
     roles_have_scripts = bool(options.roles) and all(each.script for each in options.roles)
     if left and not roles_have_scripts:
         options.script = left.pop(0)
@@ -123,6 +124,13 @@ def parse(words: list[str]) -> Options:
     if options.module and options.no_python:
         raise UsageError("--module and --no-python exclude each other; leave one out")
     return options
+
+
+def _unknown(word: str) -> UsageError:
+    from radrm.spellings import option_hint  # only a mistake needs it
+
+    hint = option_hint(word, [*_OWN, *_MEAN_THE_SAME]) or "see radrun --help"
+    return UsageError(f"{word} is not an option of radrun; {hint}")
 
 
 def _flag(options: Options, name: str) -> None:

@@ -56,7 +56,7 @@ def run(argv: list[str]) -> int:
         asked = _submission(request)
         results, paths, up = check(client, asked)
         put(client, results, paths, up)
-        tell(asked, results, None if up else paths)
+        tell(asked, results, None if up or client.paths is not None else paths)
         (result,) = results
         if result["error"] is not None:
             return int(result["code"])

@@ -65,7 +65,7 @@ def carry_out(request: SubmitRequest) -> int:
             return show_dry_run(results, client if up else None, request.json)
         put(client, results, paths, up)
         try:
-            tell(request, results, None if up else paths)
+            tell(request, results, None if up or client.paths is not None else paths)
         except OSError as error:
             print(
                 f"radrm: cannot write the output: {error.strerror}; the jobs are submitted "

@@ -266,21 +266,23 @@ def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
         asked = typed(each, "these needs")
         elements = 1 if asked.array is None else len(asked.array.indices)
         more += elements
+        never, unmet = _after(loop, asked)
         why = (
             refuse_job(mine, asked.priority or 0, elements, environment)
             or loop.scheduler.hopeless(_imagined(asked, uid))
-            or _never_after(loop, asked)
+            or never
             or refuse_more(mine, queued, more)
         )
-        found.append([why, _not_notified(loop, asked)] if words.get("notes") is True else why)
+        notes = [*unmet, *_not_notified(loop, asked)]
+        found.append([why, notes] if words.get("notes") is True else why)
         if pace.spent:
             yield from pace.rest()
     return found
 
 
-def _never_after(loop: Loop, asked: Options) -> str | None:
-    """Why a job can never start after the jobs that it names; None if it can. A ticket that the
-    store does not know may be in the spool."""
+def _after(loop: Loop, asked: Options) -> tuple[str | None, list[str]]:
+    """Why a job cannot be submitted after the jobs that it names: one never was; and a line about
+    one that has ended otherwise. A ticket that the store does not know may be in the spool."""
     known = [
         each
         for each in asked.after
@@ -289,8 +291,9 @@ def _never_after(loop: Loop, asked: Options) -> str | None:
     try:
         dependencies(tuple(known), References(loop.scheduler, loop.store).target)
     except Refused as error:
-        return str(error) if str(error).startswith("--after") else f"--after: {error}"
-    return None
+        why = str(error)
+        return (why, []) if why.startswith("--after") else (None, [f"--after: {why}"])
+    return None, []
 
 
 def _not_notified(loop: Loop, asked: Options) -> list[str]:

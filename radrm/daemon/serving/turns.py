@@ -4,10 +4,14 @@ Theory of operation. A request's work is a generator that yields between pieces.
 the loop gives a short time to requests. So neither a command on 100,000 jobs nor a hundred
 clients delay events or other users. Between two pieces jobs and devices may change: work must
 read the snapshot again after each `yield`.
+
+A user's requests are of three kinds (`kind_of`), each with places of its own: a submission does not
+wait for the user's reports, nor for commands on many jobs, whatever those take.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator
@@ -21,8 +25,15 @@ PIECE_S = 0.005
 MOST_EVENTS = 50
 """Events of one piece of a command: one transaction."""
 AT_ONCE = 4
-"""Requests of one user that are worked on at a time; others wait. More than one, so that quick
-requests pass long ones; few, so that the memory for a user stays small."""
+"""Requests of one user and one kind that are worked on at a time; others wait. More than one, so
+that quick requests pass long ones; few, so that the memory for a user stays small."""
+
+OF_SUBMISSIONS, OF_THE_PAST, OTHERS = "submissions", "the past", "others"
+_KINDS = {
+    **dict.fromkeys((b"ping", b"check", b"intake", b"spool", b"limits"), OF_SUBMISSIONS),
+    **dict.fromkeys((b"report", b"overview", b"history", b"energy"), OF_THE_PAST),
+}
+_OP = re.compile(rb'\s*\{\s*"op"\s*:\s*"([a-z-]{1,20})"')
 
 _MANY = 100
 """Waiting requests of one user from which on those of disconnected clients are dropped."""
@@ -30,6 +41,13 @@ _MANY = 100
 T = TypeVar("T")
 Work: TypeAlias = Generator[None, None, T]
 """Yields between pieces, returns the result."""
+
+
+def kind_of(line: bytes) -> str:
+    """Return the kind of a request by how its text begins: it is parsed only at its turn. One that
+    is written otherwise takes another kind's place, whose bound holds, too."""
+    found = _OP.match(line)
+    return OTHERS if found is None else _KINDS.get(found[1], OTHERS)
 
 
 class Pace:
@@ -55,11 +73,25 @@ class _User:
         self.used_s = used_s
         """Seconds of work for this user. A new user starts with the least time of the others,
         so that old users do not wait until the new one has caught up."""
-        self.waiting: deque[Request] = deque()
-        self.begun: deque[tuple[Request, Work[None]]] = deque()
+        self.waiting: dict[str, deque[Request]] = {}
+        """By kind, those that wait. The first kind's turn it is."""
+        self.begun: deque[tuple[Request, str, Work[None]]] = deque()
         self.goes_on = False
         """True if the next turn is for begun work: new requests and begun work alternate, so that
         a client that asks again and again does not delay its user's long requests for ever."""
+
+    def next_to_begin(self) -> tuple[Request, str] | None:
+        """Take the request that begins next, with its kind; None if all places are taken. The
+        kinds take turns."""
+        busy = [kind for _, kind, _ in self.begun]
+        for kind, line in self.waiting.items():
+            if busy.count(kind) < AT_ONCE:
+                request = line.popleft()
+                del self.waiting[kind]
+                if line:
+                    self.waiting[kind] = line
+                return request, kind
+        return None
 
 
 class Turns:
@@ -82,10 +114,12 @@ class Turns:
         uid = request.client.uid
         if uid not in self._users:
             self._users[uid] = _User(min((u.used_s for u in self._users.values()), default=0.0))
-        user = self._users[uid]
-        if len(user.waiting) >= _MANY:
-            user.waiting = deque(each for each in user.waiting if not each.given_up)
-        user.waiting.append(request)
+        line = self._users[uid].waiting.setdefault(kind_of(request.line), deque())
+        if len(line) >= _MANY:
+            left = [each for each in line if not each.given_up]
+            line.clear()
+            line.extend(left)
+        line.append(request)
 
     @property
     def pending(self) -> bool:
@@ -107,13 +141,13 @@ class Turns:
 
     def _work_for(self, user: _User) -> None:
         user.goes_on = not user.goes_on and bool(user.begun)
-        if user.waiting and len(user.begun) < AT_ONCE and not user.goes_on:
-            request = user.waiting.popleft()
+        if not user.goes_on and (found := user.next_to_begin()) is not None:
+            request, kind = found
             if request.begin():
-                user.begun.appendleft((request, self._answer(request)))
+                user.begun.appendleft((request, kind, self._answer(request)))
         if not user.begun:
             return
-        request, work = user.begun.popleft()
+        request, kind, work = user.begun.popleft()
         if request.given_up:
             work.close()
             request.stopped()
@@ -122,7 +156,7 @@ class Turns:
             next(work)
         except StopIteration:
             return
-        user.begun.append((request, work))
+        user.begun.append((request, kind, work))
 
 
 def finish(work: Work[T]) -> T:

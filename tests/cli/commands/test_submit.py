@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -221,27 +223,46 @@ def test_a_submission_imports_little(home: Path, words: list[str]) -> None:
     assert found.isdisjoint(HEAVY)
 
 
-@pytest.fixture
-def answering(home: Path) -> Iterator[None]:
-    """Something that answers like a daemon that has nothing against it."""
+@contextmanager
+def server_of(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
+    """Something that answers one connection like a daemon."""
     paths = paths_for(os.environ, os.getuid())
     prepare(paths, system=False)
     server = listen(paths.socket)
 
-    def answer() -> None:
+    def serve() -> None:
         connection, _ = server.accept()
         with connection, connection.makefile("rwb") as lines:
             for line in lines:
-                asked = json.loads(line)
-                result = [None for _ in asked.get("needs", asked.get("jobs"))]
-                lines.write(json.dumps({"ok": True, "result": result}).encode() + b"\n")
+                lines.write(json.dumps(answer(json.loads(line))).encode() + b"\n")
                 lines.flush()
 
-    thread = threading.Thread(target=answer)
+    thread = threading.Thread(target=serve)
     thread.start()
     yield
     thread.join(60)
     server.close()
+
+
+@pytest.fixture
+def answering(home: Path) -> Iterator[None]:
+    """Something that answers like a daemon that has nothing against it."""
+    with server_of(
+        lambda asked: {"ok": True, "result": [None for _ in asked.get("needs", asked.get("jobs"))]}
+    ):
+        yield
+
+
+def test_a_daemon_that_is_too_busy_to_answer_gets_the_job_nevertheless(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = {"ok": False, "code": 3, "error": "the daemon is too busy to answer"}
+    with server_of(lambda asked: busy):
+        assert run(["--", "true"]) == 0
+    (envelope,) = handed_in(home)
+    said = capsys.readouterr()
+    assert said.out == f"Submitted true as {envelope.ticket}\n"
+    assert "too busy to answer" in said.err and "no daemon is running" not in said.err
 
 
 def test_with_a_daemon_it_imports_sockets_besides(home: Path, answering: None) -> None:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from radrm.daemon.serving.server import Request
-from radrm.daemon.serving.turns import AT_ONCE, ROUND_S, Turns
+from radrm.daemon.serving.turns import (
+    AT_ONCE,
+    OF_SUBMISSIONS,
+    OF_THE_PAST,
+    OTHERS,
+    ROUND_S,
+    Turns,
+    kind_of,
+)
 from radrm.host.sockets import Peer
 
 
@@ -82,6 +92,53 @@ def test_quick_requests_that_never_end_do_not_starve_a_long_one_of_their_user() 
     assert long.wait(0) is not None, bench.worked
 
 
+@pytest.mark.parametrize(
+    ("slow", "quick"),
+    [
+        ('{"op":"report"}', '{"op":"intake"}'),
+        ('{"op":"report"}', '{"op":"status"}'),
+        ('{"op":"cancel"}', '{"op":"check"}'),
+        ('{"op":"history"}', '{"op":"cancel"}'),
+    ],
+)
+def test_slow_requests_of_one_kind_do_not_delay_those_of_another(slow: str, quick: str) -> None:
+    bench = Bench()
+    for _ in range(2 * AT_ONCE):
+        bench.add(slow, 1, 10_000)
+    for _ in range(AT_ONCE):
+        bench.turns.run()
+    asked = bench.add(quick, 1)
+    for _ in range(AT_ONCE):
+        bench.turns.run()
+    assert asked.wait(0) is not None, "it began at once, although all other places are taken"
+
+
+def test_the_kinds_of_one_user_take_turns() -> None:
+    bench = Bench()
+    for _ in range(1000):
+        bench.add('{"op":"ping"}', 1)
+    command = bench.add('{"op":"cancel"}', 1)
+    for _ in range(4):
+        bench.turns.run()
+    assert command.wait(0) is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b'{"op": "intake", "jobs": []}', OF_SUBMISSIONS),
+        (b'{"op":"check"}', OF_SUBMISSIONS),
+        (b' { "op" : "report" }', OF_THE_PAST),
+        (b'{"op": "cancel"}', OTHERS),
+        (b'{"jobs": [], "op": "intake"}', OTHERS),
+        (b"", OTHERS),
+        (b"\xff", OTHERS),
+    ],
+)
+def test_the_kind_of_a_request(line: bytes, kind: str) -> None:
+    assert kind_of(line) == kind
+
+
 def test_what_was_not_begun_is_withdrawn_and_never_happens() -> None:
     bench = Bench()
     request = bench.add("order", 1)
@@ -100,7 +157,7 @@ def test_those_whose_clients_have_gone_do_not_pile_up() -> None:
     for n in range(1000):
         requests.append(bench.add(f"gone{n}", 1))
         requests[-1].give_up()
-    assert len(bench.turns._users[1].waiting) <= 101
+    assert sum(map(len, bench.turns._users[1].waiting.values())) <= 101
     assert not any(request.line for request in requests[1:])
 
 

@@ -1,0 +1,105 @@
+"""Options and commands of other tools are answered with those of radrm."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.main import get_command
+
+from radrm import spellings
+from radrm.cli.app import make_app
+from radrm.cli.listing import COMMANDS, unknown
+from radrm.errors import UsageError
+from radrm.jobfile.command_line import parse_edit, parse_run, parse_submit
+from radrm.jobfile.options import BY_NAME
+from radrm.jobfile.radfile import read_job_file
+from radrm.radrun.arguments import parse as parse_radrun
+from radrm.spellings import command_hint, option_hint
+
+SUBMIT = {
+    "--mem=4G": "--memory=SIZE for the host's memory, --gpu-memory=SIZE",
+    "--ngpus=2": "--gpus=N",
+    "--gres=gpu:2": "--gpus=N",
+    "--num-gpus=2": "--gpus=N",
+    "--num_gpus=2": "--gpus=N",
+    "-G": "--gpus=N",
+    "--partition=x": "--gpu-type=TYPE",
+    "-p": "--gpu-type=TYPE",
+    "--walltime=2h": "--time=TIME",
+    "--cwd=/": "--chdir=DIR",
+    "--log=x": "--output=PATH",
+    "--job-name=x": "--name=NAME",
+    "--gpu-meory=2G": "--gpu-memory",
+    "--gpu_memory=2G": "--gpu-memory",
+    "--priorty=2": "--priority",
+}
+
+
+@pytest.mark.parametrize(("word", "ours"), SUBMIT.items())
+def test_an_option_of_submit_has_one_answer_everywhere(word: str, ours: str) -> None:
+    def of_file() -> None:
+        read_job_file(f"#!/bin/sh\n#RAD {word}\ntrue\n".encode(), "job.rad", {})
+
+    for parse in (
+        lambda: parse_submit([word, "--", "true"]),
+        lambda: parse_run([word, "--", "true"]),
+        lambda: parse_edit([word, "3"]),
+        of_file,
+    ):
+        with pytest.raises(UsageError) as caught:
+            parse()
+        assert f"unknown option '{word}'" in str(caught.value) and ours in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "hint"),
+    [
+        ("--port", ("listen",), "here it is --listen=[HOST:]PORT"),
+        ("-p8080", ("listen",), "here it is --listen=[HOST:]PORT"),
+        ("--mem", ("gpu-memory",), "here it is --gpu-memory=SIZE"),
+        ("-n", ("lines",), "here it is --lines=N"),
+        ("--users", ("user", "state"), "did you mean --user?"),
+        ("--STATE", ("user", "state"), "did you mean --state?"),
+        ("--port", ("user",), None),
+        ("--xyzzy", tuple(BY_NAME), None),
+        ("--", ("user",), None),
+    ],
+)
+def test_what_an_option_is_here(word: str, known: tuple[str, ...], hint: str | None) -> None:
+    assert option_hint(word, known) == hint
+
+
+@pytest.mark.parametrize(
+    ("word", "ours"),
+    [
+        *(("squeue", "status"), ("qstat", "status"), ("sbatch", "submit"), ("qsub", "submit")),
+        *(("scancel", "cancel"), ("sinfo", "gpus"), ("srun", "run"), ("htop", "top")),
+        *(("sacct", "history"), ("Squeue", "status"), ("web", "serve"), ("log", "logs")),
+    ],
+)
+def test_what_a_command_is_here(word: str, ours: str) -> None:
+    assert command_hint(word, COMMANDS) == f"here it is {ours}"
+    assert unknown(word).endswith(f"here it is {ours}")
+
+
+def test_a_mistyped_command() -> None:
+    assert command_hint("sumbit", COMMANDS) == "did you mean submit?"
+    assert command_hint("xyzzy", COMMANDS) is None
+
+
+def test_options_of_radrun() -> None:
+    with pytest.raises(UsageError, match=r"did you mean --nproc-per-node\?"):
+        parse_radrun(["--nproc_per_nod=2", "a.py"])
+
+
+def test_the_tables_name_what_there_is() -> None:
+    commands = get_command(make_app()).commands  # type: ignore[attr-defined]
+    inner = [sub for each in commands.values() for sub in getattr(each, "commands", {}).values()]
+    flags = {f for c in (*commands.values(), *inner) for p in c.params for f in p.opts}
+    ours = {*flags, *(f"--{name}" for name in (*BY_NAME, "wait"))}
+    for texts in spellings._OPTIONS.values():
+        for text in texts:
+            assert set(re.findall(r"--[a-z-]+", text)) <= ours, text
+    assert set(spellings._COMMANDS.values()) <= {*COMMANDS, "--version"}
+    assert not set(spellings._COMMANDS) & set(COMMANDS)
