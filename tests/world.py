@@ -321,9 +321,10 @@ class World:
         job_id = job if isinstance(job, int) else job.id
         self.step(ev.HoldRequested(at=self.now, job_id=job_id, held=held))
 
-    def requeue(self, job: int | Job) -> Job:
+    def requeue(self, job: int | Job, from_start: bool = False) -> Job:
         job_id = job if isinstance(job, int) else job.id
-        self.step(ev.RequeueRequested(at=self.now, job=self.jobs[job_id], by="ann"))
+        about = self.jobs[job_id]
+        self.step(ev.RequeueRequested(at=self.now, job=about, by="ann", from_start=from_start))
         return self.jobs[job_id]
 
     def edit(

@@ -76,7 +76,8 @@ def release_jobs(jobs: References) -> Commanded:
 
 
 def requeue_jobs(jobs: References) -> Commanded:
-    """Run jobs of this user again from their start. A running one is stopped first."""
+    """Run jobs of this user again. A running one that can save does so first, and runs on if it
+    does not; any other running one is stopped."""
     return _command("requeue", jobs)
 
 

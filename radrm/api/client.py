@@ -301,7 +301,8 @@ class Client:
         self, *jobs: Reference, user: str | None = None, state: str | None = None,
         check: bool = True,
     ) -> list[Result]:  # fmt: skip
-        """Put jobs back into the queue: a running one is stopped, an ended one runs again."""
+        """Put jobs back into the queue: a running one saves if it can, and is stopped; an ended one
+        runs again."""
         return self._command("requeue", jobs, user, state, check)
 
     def edit(

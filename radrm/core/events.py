@@ -111,10 +111,11 @@ class HoldRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequeueRequested(Event):
-    """A user has a job run again. `job` is its record: the core forgets jobs that have ended."""
+    """A user has a job run again that the core may have forgotten. `from_start`: it begins anew."""
 
     job: Job
     by: str
+    from_start: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable
 
+from radrm.core.records import Job
 from radrm.host.folders import OpenFolder
 
-_LONGEST_ID = 16
+_NAME = re.compile(r"([0-9]{1,15})(\.[0-9]{1,15})?")
+
+
+def _name(job: Job) -> str:
+    """The folder's name: another one each time that a job begins anew. The old one stays."""
+    return f"{job.id}.{job.anew}" if job.anew else str(job.id)
 
 
 class Checkpoints:
@@ -28,9 +35,9 @@ class Checkpoints:
         self.path = path
         self._give_away = give_away
 
-    def make(self, job_id: int, uid: int, gid: int) -> None:
+    def make(self, job: Job, uid: int, gid: int) -> None:
         """Make a job's folder if it is missing. Raises `OSError`."""
-        name = str(job_id)
+        name = _name(job)
         with self._open() as folder:
             try:
                 os.mkdir(name, 0o700, dir_fd=folder.fd)
@@ -41,20 +48,23 @@ class Checkpoints:
             if self._give_away:
                 os.chown(name, uid, gid, dir_fd=folder.fd, follow_symlinks=False)
 
-    def remove_empty(self, job_id: int, uid: int) -> None:
-        """Remove the folder of an ended job of `uid` if it is empty."""
+    def of(self, job: Job) -> str:
+        """The path of a job's folder."""
+        return os.path.join(self.path, _name(job))
+
+    def remove_empty(self, job: Job) -> None:
+        """Remove the folder of an ended job if it is empty."""
         # It is not removed if it is not empty.
         with contextlib.suppress(OSError), self._open() as folder:
-            self._remove_empty(folder, str(job_id), uid)
+            self._remove_empty(folder, _name(job), job.spec.uid)
 
     def remove_left(self, ended_owner: Callable[[int], int | None]) -> None:
         """Remove the empty folders of all ended jobs. `ended_owner` gives the user of an ended
         job, None for any other."""
         with contextlib.suppress(OSError), self._open() as folder:
             for name in os.listdir(folder.fd):
-                if not (name.isascii() and name.isdigit() and len(name) < _LONGEST_ID):
-                    continue
-                uid = ended_owner(int(name))
+                found = _NAME.fullmatch(name)
+                uid = ended_owner(int(found[1])) if found else None
                 if uid is not None:
                     with contextlib.suppress(OSError):
                         self._remove_empty(folder, name, uid)

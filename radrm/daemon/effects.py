@@ -187,7 +187,7 @@ class Effects:
                     said = f"{how}: {why}" if why else how
                     log.info("job %d, attempt %d: %s", record.job_id, record.number, said)
             elif isinstance(record, Job) and record.state.final:
-                self._site.checkpoints.remove_empty(record.id, record.spec.uid)
+                self._site.checkpoints.remove_empty(record)
                 why = f": {record.reason}" if record.reason else ""
                 log.info(
                     "job %s (%s) %s%s", record.label, record.spec.name, record.state.value, why
@@ -201,7 +201,7 @@ class Effects:
             return
         submission = self._store.submissions.of_job(action.job_id)
         devices = self._devices(action.placement.devices)
-        site.checkpoints.make(job.id, submission.uid, submission.gid)
+        site.checkpoints.make(job, submission.uid, submission.gid)
         progress = site.reports.open(job, action.serial)
         plan = plan_launch(action, job, submission, devices, site, progress)
         plan = self.capping.with_caps(plan, action)

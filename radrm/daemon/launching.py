@@ -212,7 +212,7 @@ def job_environment(
         "RADRM_JOB_NAME": job.spec.name,
         "RADRM_ATTEMPT": str(action.number),
         **_array_variables(job, submitted),
-        "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
+        "RADRM_CHECKPOINT_DIR": site.checkpoints.of(job),
         "RADRM_PROGRESS": progress,
         "RADRM_REPORT_PY": _REPORT_PY,
         "MASTER_PORT": str(free_port()),

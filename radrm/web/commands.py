@@ -39,6 +39,8 @@ async def act(asking: Asking, command: str, job: Document, value: str) -> str:
         return plain(wrong)
     if command == "priority":
         return f"Job {plain(name)} has priority {_priority(value)}."
+    if any(each.get("saves") for each in results):
+        return f"Asked job {plain(name)} to save its work; when it has, it is requeued."
     return f"{_DONE[command]} job {plain(name)}."
 
 

@@ -281,3 +281,13 @@ def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: Da
     daemon.settings = ['gpus.order=["h200", 0]']
     daemon.start()
     assert "no GPU here is named 'h200' (gpus.order)" in daemon.radrm("doctor").stdout
+
+
+def test_a_job_that_begins_anew_finds_no_checkpoint(guest: DaemonHome) -> None:
+    code = "cd $RADRM_CHECKPOINT_DIR && ls && touch model.pt"
+    job = guest.submit("--checkpoint=signal", "--", "sh", "-c", code)
+    guest.wait_state(job, "COMPLETED")
+    for words, found in (((), "model.pt\n"), (("--from-start",), ""), ((), "model.pt\n")):
+        guest.radrm("requeue", str(job), *words)
+        guest.wait_state(job, "COMPLETED")
+        assert guest.radrm("logs", str(job)).stdout == found

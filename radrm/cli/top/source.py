@@ -103,6 +103,8 @@ class Source:
         except RadrmError as error:
             return _trouble(error)
         wrong = next((result["error"] for result in results if result["error"]), None)
+        if wrong is None and any(result.get("saves") for result in results):
+            return f"Asked job {plain(name)} to save its work; when it has, it is requeued."
         return plain(wrong) if wrong else f"{_DONE[command]} job {plain(name)}."
 
 

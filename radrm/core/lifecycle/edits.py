@@ -18,19 +18,22 @@ from radrm.core.events import (
 )
 from radrm.core.lifecycle.adopted import adopt
 from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
+from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.others.dependencies import cycle, is_open
 from radrm.core.lifecycle.others.max_fails import go_on
+from radrm.core.lifecycle.outcomes import FROM_START, REQUEUE
+from radrm.core.lifecycle.pending import ask
 from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing.begin import with_begin
 from radrm.core.lifecycle.timing.limits import wake_for_limit
 from radrm.core.lifecycle.timing.silence import end_silence
-from radrm.core.records import DECLARED, MEASURED, Estimate, Job
+from radrm.core.records import DECLARED, MEASURED, Estimate, Job, PlannerRequest
 from radrm.core.reservations.barred import longer_than_reserved
 from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
 from radrm.core.units import show_seconds
-from radrm.core.words import JobState, Quantity, StopReason
+from radrm.core.words import ActionKind, CheckpointKind, JobState, Quantity, StopReason
 
 
 def submit(state: State, event: JobSubmitted) -> None:
@@ -137,7 +140,11 @@ def hold(state: State, event: HoldRequested) -> None:
 
 
 def requeue(state: State, event: RequeueRequested) -> None:
-    """Stop a live job and return it to its queue, or run an ended job again."""
+    """Return a live job to its queue, or run an ended job again.
+
+    A running job that can save does so first, as for a planner's preemption: if it does not save in
+    time, it runs on. A job that begins anew is stopped at once.
+    """
     job = state.jobs.get(event.job.id)
     if job is None and not event.job.state.final:
         return  # it ended after the command was accepted
@@ -146,18 +153,36 @@ def requeue(state: State, event: RequeueRequested) -> None:
     if event.job.outer is not None and job is None:
         return  # nobody waits to run it
     if job is None:
-        _run_again(state, event.job)
+        _run_again(state, event.job, event.from_start)
     elif job.state in (JobState.LAUNCHING, JobState.RUNNING):
         # The user asks for this, so it must not lead to a pause.
         job = state.put_job(replace(job, setbacks=0))
-        attempt, why = state.attempts[job.id], f"requeued by {event.by}"
-        stop(state, job, attempt, StopReason.PREEMPTED, why)
+        why, kind = f"requeued by {event.by}", FROM_START if event.from_start else REQUEUE
+        requested = PlannerRequest(kind, user=event.by, why=why)
+        attempt = state.put_attempt(replace(state.attempts[job.id], requested=requested))
+        if event.from_start:
+            drop_target(state, job)
+        if event.from_start or not saves_first(job):
+            stop(state, state.jobs[job.id], attempt, StopReason.PREEMPTED, why)
+        elif attempt.asked(ActionKind.CHECKPOINT) is not None:
+            stopping = (
+                replace(each, stops=each.stops or each.kind is ActionKind.CHECKPOINT)
+                for each in attempt.pending
+            )
+            state.put_attempt(replace(attempt, pending=tuple(stopping)))
+        else:
+            ask(state, job, attempt, ActionKind.CHECKPOINT, stops=True)
 
 
-def _run_again(state: State, job: Job) -> None:
+def saves_first(job: Job) -> bool:
+    """Return whether a live job is asked to save before it returns to its queue."""
+    return job.state is JobState.RUNNING and job.spec.checkpoint.kind is not CheckpointKind.NONE
+
+
+def _run_again(state: State, job: Job, from_start: bool) -> None:
     """Run an ended job again. Of its dependencies only the open ones stay."""
     open_yet = tuple(d for d in job.after if is_open(state, d))
-    run_again(state, with_begin(state, replace(job, after=open_yet)))
+    run_again(state, with_begin(state, replace(job, after=open_yet)), from_start)
     job = state.jobs[job.id]
     never = hopeless(state, job)
     if never is not None:

@@ -45,6 +45,7 @@ from radrm.core.lifecycle.memory.larger import enlarged
 from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import release_all
 from radrm.core.lifecycle.outcomes import (
+    FROM_START,
     exit_code_of,
     outcome_of,
     reported,
@@ -59,6 +60,7 @@ from radrm.core.lifecycle.outer import end_without_outer, runs_again
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.lifecycle.returning import (
+    begun_anew,
     passing_retry,
     refuse_retry,
     retry,
@@ -258,6 +260,8 @@ def _return(state: State, job: Job, attempt: Attempt, why: str) -> None:
 
     Jobs in the recovery queue are before all others, so one that goes behind leaves it.
     """
+    if attempt.requested is not None and attempt.requested.kind == FROM_START:
+        job = begun_anew(job)
     changes = setback(state, job, attempt, why)
     if attempt.goes_behind and attempt.outcome is Outcome.PREEMPTED:
         job = state.behind_all(job)

@@ -31,6 +31,8 @@ FASTER = 1.25
 """A job may work so many times as fast after its last report as before. An assumption."""
 REACH = 4.0
 """A report tells the speed for so many times the time that its attempt had run. An assumption."""
+REQUEUE, FROM_START = "a requeue", "a requeue from the start"
+"""What a user's requeue is called as a request of an attempt."""
 _BY_TERM = 128 + 15
 
 
@@ -213,10 +215,12 @@ def used_s(job: Job, attempt: Attempt) -> float:
     Only attempts count that were preempted, and whose work the next one continues. A user's
     requeue begins anew.
     """
-    stop, began = attempt.stop, attempt.started
+    stop, began, asked = attempt.stop, attempt.started, attempt.requested
     if attempt.outcome is not Outcome.PREEMPTED:
         return job.used_s
     if stop is not None and stop.why is not None:
+        return 0.0
+    if asked is not None and asked.kind == REQUEUE:
         return 0.0
     if began is None or not has_saved(job, began):
         return job.used_s

@@ -15,7 +15,7 @@ from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
 from radrm.core.state.timers import PAUSE_OVER, Timer
 from radrm.core.transitions import Trigger
-from radrm.core.words import Collocation, Outcome, Queue
+from radrm.core.words import Collocation, JobState, Outcome, Queue
 
 
 def return_to_queue(state: State, job: Job, **changes: object) -> None:
@@ -100,11 +100,27 @@ def end_pause(state: State, job: Job) -> bool:
     return True
 
 
-def run_again(state: State, job: Job) -> None:
-    """Return an ended job to the queue as a new job.
+def begun_anew(job: Job) -> Job:
+    """Return a job's record without its saved work: its next attempt begins at the start."""
+    return replace(job, progress=None, saved=None, saved_at=None, used_s=0.0, anew=job.anew + 1)
 
-    Its proven need (`memory_floor_mib`) stays.
+
+def ends_its_work(job: Job) -> bool:
+    """Return whether a job has completed and is known to have done all its work.
+
+    What it has saved is the end of its work, so there it could only end again.
     """
+    known = (p.work_done for p in (job.progress, job.saved) if p is not None)
+    return job.state is JobState.COMPLETED and any(done == 1.0 for done in known)
+
+
+def run_again(state: State, job: Job, from_start: bool = False) -> None:
+    """Return an ended job to the queue as a new job. It goes on from what it has saved.
+
+    Unless that is the end of its work, or `from_start`. Its proven need (`memory_floor_mib`) stays.
+    """
+    if from_start or ends_its_work(job):
+        job = begun_anew(job)
     array = None if job.array is None else replace(job.array, fails=0)
     state.move(
         state.behind_all(replace(job, used_s=0.0, array=array)),

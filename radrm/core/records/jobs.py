@@ -171,6 +171,8 @@ class Job:
     """Its migrations, and its resizes by a restart: the attempts that continued at a target."""
     used_s: float = 0.0
     """The part of its time limit that earlier attempts have used whose work it continues."""
+    anew: int = 0
+    """How often it has begun anew: each time it has another checkpoint folder."""
     outcome: Outcome | None = None
     exit_code: int | None = None
     reason: str | None = None

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from radrm.core import events as ev
+from radrm.core.lifecycle.edits import saves_first
 from radrm.core.records import Job
 from radrm.core.words import JobState
 from radrm.daemon.answers.device_commands import drain, mps_start, mps_stop, resume
@@ -130,13 +131,17 @@ def _is_stopped(loop: Loop, job: Job) -> bool:
 
 
 def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
-    """Run jobs again from their start: running jobs, and jobs that have ended.
+    """Run jobs again: running jobs, which save first if they can, and jobs that have ended.
 
+    With `from_start` they begin anew, in place of going on from what they have saved.
     With `followers`, those that follow them and have ended without completing run again after them.
     """
     coming: Counter[int] = Counter()
     """By user: the jobs of this command that the scheduler has not queued yet."""
     follows = request.words.get("followers") is True
+    from_start = request.words.get("from_start") is True
+    saving: set[int] = set()
+    """The jobs that save first."""
 
     def make_event(job: Job) -> ev.Event:
         if job.adopted is not None:
@@ -157,9 +162,15 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
             raise Refused(why)
         coming[job.spec.uid] += 1
         by = user_name(request.client.uid)
-        return ev.RequeueRequested(at=loop.clock.now(), job=_as_new(loop, job, follows), by=by)
+        if not from_start and saves_first(job):
+            saving.add(job.id)
+        again = _as_new(loop, job, follows)
+        return ev.RequeueRequested(at=loop.clock.now(), job=again, by=by, from_start=from_start)
 
     def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
+        for result in done:
+            if result.id in saving:
+                result.saves = True
         coming.clear()
         loop.process(events)
 

@@ -37,6 +37,8 @@ class JobResult(msgspec.Struct, gc=False):
     """The jobs that fail with a cancelled job."""
     warning: str | msgspec.UnsetType = msgspec.UNSET
     """Why an edited job cannot end in time."""
+    saves: bool | msgspec.UnsetType = msgspec.UNSET
+    """A requeued job saves its work first; it runs on if it does not."""
 
 
 MakeEvent: TypeAlias = "Callable[[Job], Event | None]"

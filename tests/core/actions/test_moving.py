@@ -9,8 +9,8 @@ from radrm.core import events as ev
 from radrm.core.proposals import Migrate
 from radrm.core.records import Checkpoint, Job, Node, Progress
 from radrm.core.words import CheckpointKind, JobState, ReservationKind
-from tests.core.actions.test_saving import BY_TERM, EXIT, OK, SIGNAL, ask, end, save, saving
 from tests.core.placements import CORE, on
+from tests.core.saving.server import BY_TERM, EXIT, OK, SIGNAL, ask, end, save, saving
 from tests.world import GIB, World, gpus
 
 # ------------------------------------------------------------------ what users ask for

@@ -19,8 +19,8 @@ from radrm.core.proposals import (
 from radrm.core.records import Checkpoint, Job
 from radrm.core.words import CheckpointKind
 from tests.core.actions.silent import CAPPED, GROWN, HERE, each_restart, silent
-from tests.core.actions.test_saving import save
 from tests.core.placements import on, propose, start
+from tests.core.saving.server import save
 from tests.world import World
 
 

@@ -49,11 +49,11 @@ def test_a_cancel_ends_it(phase: str, restart: bool) -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_users_requeue_stops_it_at_once(phase: str) -> None:
+def test_a_users_requeue_from_the_start_stops_it_at_once(phase: str) -> None:
     world = server()
     preempt(world, behind=True)
     PHASES[phase](world)
-    world.requeue(1)
+    world.requeue(1, from_start=True)
     assert world.state(1) is JobState.STOPPING
     job = end(world)
     assert line(world) == [2, 3, 1] and job.pause is None

@@ -36,7 +36,7 @@ def stopped_by(world: World, how: str) -> None:
     if how == "cancelled":
         world.cancel(1)
     elif how == "preempted":
-        world.requeue(1)
+        world.requeue(1, from_start=True)
     else:
         world.edit(1, time_limit_s=1.0)
         world.step(ev.Tick(at=world.now))

@@ -11,7 +11,8 @@ from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Preempt, Proposal, TakeCheckpointNow
 from radrm.core.records import Checkpoint, Exit, Progress
 from radrm.core.words import JobState, Outcome, ReservationKind
-from tests.core.actions.saving import (
+from tests.core.placements import CORE, on, propose
+from tests.core.saving.server import (
     BAD,
     BY_TERM,
     DONE,
@@ -26,7 +27,6 @@ from tests.core.actions.saving import (
     save,
     saving,
 )
-from tests.core.placements import CORE, on, propose
 from tests.world import GIB, World, gpus
 
 # ------------------------------------------------------------------ how an attempt ends
@@ -243,6 +243,7 @@ def test_a_users_requeue_has_the_whole_limit() -> None:
     world.step(ev.AttemptStarted(at=world.now, job_id=1, serial=2))
     save(world, job, 0.6, serial=2)
     world.requeue(1)
+    save(world, job, 0.7, serial=2)
     assert end(world, world.jobs[1], BY_TERM).limit_s == 2 * LONG_S
 
 

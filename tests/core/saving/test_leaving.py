@@ -9,7 +9,8 @@ import pytest
 from radrm.core.proposals import Migrate, Preempt, Proposal, TakeCheckpointNow
 from radrm.core.records import Exit, Progress
 from radrm.core.words import CheckpointKind, JobState, Outcome
-from tests.core.actions.saving import (
+from tests.core.placements import on
+from tests.core.saving.server import (
     BAD,
     BY_TERM,
     BY_USR1,
@@ -31,7 +32,6 @@ from tests.core.actions.saving import (
     save,
     saving,
 )
-from tests.core.placements import on
 
 
 @dataclass(frozen=True)
