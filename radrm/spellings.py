@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
-_AFTER = ("--after=ID[:ok|:any|:failed]",)
+_AFTER = ("--after=JOB[:ok|:any|:failed]",)
 _CHDIR = ("--chdir=DIR",)
 _CPUS = ("--cpus=N",)
 _ENV = ("--env=NAME=VALUE",)

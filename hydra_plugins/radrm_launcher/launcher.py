@@ -79,7 +79,7 @@ class RadrmLauncher(Launcher):
             job_subdir_key="hydra.sweep.subdir",
         )
         if done.status is JobStatus.FAILED:
-            done.return_value = _to_raise(done._return_value)
+            done.return_value = to_raise(done._return_value)
         return done
 
     def checkpoint(self, *arguments: Any) -> Any:
@@ -89,7 +89,7 @@ class RadrmLauncher(Launcher):
         return DelayedSubmission(self, *arguments)
 
 
-def _to_raise(error: Exception) -> Any:
+def to_raise(error: Exception) -> Any:
     """What is unpickled as this exception, or else as one that says what it was."""
     from radrm.api.records import JobFailed
     from radrm.api.run_call import in_words, portable

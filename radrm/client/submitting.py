@@ -25,6 +25,7 @@ from radrm.jobfile.radfile import NOTIFY_VARIABLE, name_from, read_job_file, wra
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from radrm.client.connection import Client
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from radrm.jobfile.moments import Here
     from radrm.jobfile.options import RawOptions
     from radrm.jobfile.radfile import JobFile
+    from radrm.jobfile.relations import AfterOption
 
     Submission = dict[str, Any]
 
@@ -101,13 +103,40 @@ def _read_all(request: SubmitRequest, client: Client | None, paths: Paths) -> li
             copies.append(Copies(paths))
         return copies[0]
 
-    if not request.files:
-        return [_result(None, None, request, here_now, all_copies)]
-    return [_result(name, load, request, here_now, all_copies) for name in request.files]
+    tickets: dict[str, str] = {}
+
+    def followed(after: Sequence[AfterOption]) -> list[str]:
+        """`--after` with ids in place of names: later jobs of a name do not count, and of those
+        that are submitted together the earlier ones come first."""
+        words = [f"{tickets.get(each.job, each.job)}:{each.condition}" for each in after]
+        unknown = [each.job for each in after if each.looked_up and each.job not in tickets]
+        if not unknown:
+            return words
+        if client is None:
+            raise Unreachable(
+                f"--after={unknown[0]}: no daemon answers that could look it up; start one, or "
+                "name an id or a ticket"
+            )
+        found: list[str] = client.ask("after", after=words)
+        return found
+
+    results = []
+    for name in request.files or (None,):
+        read = None if name is None else load
+        result = _result(name, read, request, here_now, all_copies, followed)
+        if result["error"] is None:
+            tickets[result["name"]] = result["envelope"].ticket
+        results.append(result)
+    return results
 
 
 def _result(
-    name: str | None, load: Any, request: SubmitRequest, here_now: Any, all_copies: Any
+    name: str | None,
+    load: Any,
+    request: SubmitRequest,
+    here_now: Any,
+    all_copies: Any,
+    followed: Any,
 ) -> Submission:
     result: Submission = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     result["code"] = 0
@@ -134,6 +163,8 @@ def _result(
             result["copies"] = all_copies()
             result["copy"] = result["copies"].of(job_file)
             raw = {**raw, "snapshot": result["copy"].run_folder(job_file)}
+        if any(each.looked_up for each in job_file.options.after):
+            raw = {**raw, "after": ["none", *followed(job_file.options.after)]}
         envelope = result["envelope"] = envelope_of(job_file, name, data, raw)
         where = name or "command line"
         result["job_file"] = look_over(job_file, envelope.cwd, envelope.environment, where)

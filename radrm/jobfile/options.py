@@ -125,7 +125,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("hold", None, v.flag, "do not start the job before `radrm release`"),
     Option(
         "after",
-        "ID[:ok|:any|:failed]",
+        "JOB[:ok|:any|:failed]",
         r.after_option,
         "start after that job; `none` drops earlier ones",
         **_many,

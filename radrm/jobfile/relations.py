@@ -23,14 +23,20 @@ FIXED = OF_ARRAYS | {"adopt", "hold", "interactive", "snapshot"}
 
 
 class AfterOption(Record):
-    """The value of `--after`: start after `job` (an id or a ticket) ended as `condition` says.
+    """The value of `--after`: start after `job` ended as `condition` says.
 
-    `condition` is `ok`, `any` or `failed`. The core's record is `Dependency`, which has the id
-    of an existing job.
+    `job` is an id or a ticket, or a word that the daemon looks up when the job is submitted: a
+    name, a pattern or `@`. `condition` is `ok`, `any` or `failed`. The core's record is
+    `Dependency`, which has the id of an existing job.
     """
 
     job: str
     condition: str
+
+    @property
+    def looked_up(self) -> bool:
+        """Whether later jobs could change what it means: it is no id and no ticket."""
+        return re.fullmatch(_IDS, self.job) is None
 
 
 class ArrayOption(Record):
@@ -81,21 +87,24 @@ _SLURM_CONDITIONS = {
 }
 
 
+_IDS = r"[0-9]{1,18}(?:_[0-9]{1,9})?|[0-9A-HJKMNP-TV-Z]{26}"
+_NAMES = r"@(?:~[0-9]{1,4})?|[^\s:/@][^:/]{0,127}"
+
+
 def after_option(given: str) -> AfterOption | None:
     """Return the value; None for `none`, which removes earlier values, such as a job file's."""
     if given == "none":
         return None
-    found = re.fullmatch(
-        r"([0-9]{1,18}(?:_[0-9]{1,9})?|[0-9A-HJKMNP-TV-Z]{26})(?::(ok|any|failed))?", given
-    )
+    found = re.fullmatch(rf"({_IDS}|{_NAMES})(?::(ok|any|failed))?", given)
     slurm = re.fullmatch(r"(after[a-z]*):([0-9_]{1,28}(?::[0-9_]{1,28})*)(?:\+[0-9]+)?", given)
     if slurm and slurm[1] in _SLURM_CONDITIONS:
         condition = _SLURM_CONDITIONS[slurm[1]]
         ours = " ".join(f"--after={job}{condition}" for job in slurm[2].split(":")[:4])
         raise ValueError(f"{shown(given)} is Slurm's; write {ours}")
-    if not found:
+    if not found or found[1] == "none" or not given.isprintable():
         raise ValueError(
-            f"{shown(given)} is not ID, ID:ok, ID:any or ID:failed, with an id or a ticket"
+            f"{shown(given)} is not JOB, JOB:ok, JOB:any or JOB:failed; name JOB by its id, "
+            "ticket, name or a pattern, or as @"
         )
     return AfterOption(found[1], found[2] or "ok")
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from importlib.util import find_spec
-from unittest.mock import Mock
 
 import pytest
 
@@ -82,23 +81,15 @@ class TwoArguments(Exception):
     ],
 )
 def test_an_exception_reaches_the_sweep_whatever_its_constructor_takes(
-    error: Exception, kind: type, text: str, monkeypatch: pytest.MonkeyPatch
+    error: Exception, kind: type, text: str
 ) -> None:
     import cloudpickle
-    from hydra.core.singleton import Singleton
     from hydra.core.utils import JobReturn, JobStatus
-    from omegaconf import OmegaConf
 
-    from hydra_plugins.radrm_launcher import launcher
+    from hydra_plugins.radrm_launcher.launcher import to_raise
 
-    failed = JobReturn(status=JobStatus.FAILED, _return_value=error)
-    monkeypatch.setattr(launcher, "run_job", lambda **words: failed)
-    monkeypatch.setattr(launcher, "setup_globals", lambda: None)
-    job = launcher.RadrmLauncher("folder")
-    context = Mock()
-    context.config_loader.load_sweep_config.return_value = OmegaConf.create({"hydra": {"job": {}}})
-    job.setup(hydra_context=context, task_function=Mock(), config=OmegaConf.create())
-    found = pickle.loads(cloudpickle.dumps(job([], 0, Singleton.get_state())))
+    failed = JobReturn(status=JobStatus.FAILED, _return_value=to_raise(error))
+    found = pickle.loads(cloudpickle.dumps(failed))
     with pytest.raises(kind) as it:
         _ = found.return_value
     assert str(it.value).startswith(text)

@@ -52,7 +52,7 @@ def test_help_beats_everything(argv: list[str]) -> None:
         (["a.rad", "--wait=yes"], "unknown option '--wait=yes'; did you mean --wait?"),
         (["a.rad", "-n", "1"], "unknown option '-n'"),
         (["a.rad", ""], "'' is not an option"),
-        (["--dependency=afterok:1", "a.rad"], "here it is --after=ID"),
+        (["--dependency=afterok:1", "a.rad"], "here it is --after=JOB"),
         (["-c", "4", "a.rad"], "here it is --cpus=N"),
         (["--cpus-per-task=4", "a.rad"], "here it is --cpus=N"),
         (["--mem=4G", "a.rad"], "here it is --memory=SIZE for the host's memory"),

@@ -23,7 +23,7 @@ from radrm.daemon.views.references import References
 from radrm.errors import RadrmError, Refused
 from radrm.host.storage.submission import here
 from radrm.jobfile.moments import too_late
-from radrm.jobfile.parsing import dated, merged
+from radrm.jobfile.parsing import dated, merged, typed
 
 _OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
 """Options with which a live attempt was started: under others its logs would not be found."""
@@ -63,6 +63,11 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     """Change what unfinished jobs ask for."""
     now_here = here(loop.clock.now().wall_s)
     changes = dict(dated(raw_options(request.words), now_here, "edited options", past=True))
+    if changes.get("after"):
+        named = typed({"after": changes["after"]}, "edited options").after
+        if any(each.looked_up for each in named):
+            look_up = References(loop.scheduler, loop.store, request.client.uid)
+            changes["after"] = yield from look_up.followed(named)
     for name in ("after", "notify"):
         if isinstance(words := changes.get(name), list):
             # Edits add up in lists; "none" first makes the new values replace the old ones.

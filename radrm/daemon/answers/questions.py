@@ -108,6 +108,12 @@ def _one_job(loop: Loop, words: Words, uid: int) -> Work[Job]:
     return (yield from References(loop.scheduler, loop.store, uid).one(named[0]))
 
 
+def after(loop: Loop, words: Words, uid: int) -> Work[list[str]]:
+    """The values of `--after` of a submission, with ids in place of names, patterns and `@`."""
+    asked = typed({"after": words.get("after")}, "--after")
+    return (yield from References(loop.scheduler, loop.store, uid).followed(asked.after))
+
+
 def runs(loop: Loop, words: Words, uid: int) -> Document:
     """The runs that estimators learn from here: the client's own runs with a fingerprint, and
     the latest runs of all users, without their names."""
@@ -330,6 +336,7 @@ QUESTIONS: dict[str, Question] = {
     "status": status,
     "page": paged,
     "explain": explain,
+    "after": after,
     "runs": runs,
     "logs": logs,
     "gpus": gpus,

@@ -21,11 +21,12 @@ from radrm.core.records import Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.daemon.serving.turns import Pace, Work
-from radrm.daemon.views.globs import MAX_PATTERN
+from radrm.daemon.views.globs import MAX_PATTERN, is_glob
 from radrm.daemon.views.names import Names
 from radrm.errors import RadrmError, Refused
 from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
+from radrm.jobfile.relations import AfterOption
 from radrm.jobfile.values import shown
 
 _ROWS = 500
@@ -34,6 +35,8 @@ MAX_FOUND = 200_000
 
 _MOST_LOOKED = 100_000
 """Jobs among which `@` looks for those of the client."""
+MOST_FOLLOWED = 1000
+"""Jobs and arrays that one job can follow by names."""
 _LATEST = re.compile(r"@(?:~([0-9]{1,4}))?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _PLAIN = re.compile(r"[\w.*?-]{1,60}")
@@ -88,6 +91,8 @@ class References:
     def target(self, word: str) -> Target:
         """The target of a dependency on this id, element or ticket. For an array, only counts
         are read. Raises `Refused` if it means no job."""
+        if _is_name(word):
+            raise Refused(f"name the id or ticket of {_quoted(word)} here: it was not looked up")
         job_id = self._first(word)
         job = self.current(job_id) if job_id is not None else None
         if job is None:
@@ -108,6 +113,43 @@ class References:
         if _NUMBER.fullmatch(word):
             return int(word)
         return next(iter(self._exact(word)), None)
+
+    def followed(self, wanted: Sequence[AfterOption]) -> Work[list[str]]:
+        """The values of `--after` with an id or ticket in place of each other word.
+
+        A name or pattern means all unfinished jobs that have it, and an array as a whole; a name
+        that only ended jobs have means the latest. Raises `Refused` for a word that means none.
+        """
+        values: dict[str, None] = {}
+        for each in wanted:
+            ids = [each.job]
+            if each.looked_up:
+                (found,) = yield from self.find([each.job])
+                ids = yield from self._followed(found)
+            values |= dict.fromkeys(f"{job}:{each.condition}" for job in ids)
+        if len(values) > MOST_FOLLOWED:
+            raise Refused(f"--after means {len(values)} jobs, and {MOST_FOLLOWED} is the most")
+        return list(values)
+
+    def _followed(self, found: Found) -> Work[list[str]]:
+        """The ids of the jobs and arrays that a job follows after this word."""
+        if found.error is not None:
+            raise Refused(f"--after={found.word}: {found.error}")
+        open_jobs: dict[str, None] = {}
+        last, pace = None, Pace()
+        for job_id in found.ids:
+            job = self.current(job_id)
+            if job is not None:
+                whole = str(job.id if job.array is None else job.array.array_id)
+                last = job if last is None or job.id > last.id else last
+                if not job.state.final:
+                    open_jobs[whole] = None
+            if pace.spent:
+                yield from pace.rest()
+        if last is None or (not open_jobs and is_glob(found.word)):
+            what = f"--after={found.word}: no unfinished job has such a name"
+            raise Refused(f"{what}; name one that has ended by its id")
+        return list(open_jobs) or [str(last.id if last.array is None else last.array.array_id)]
 
     def find(self, words: Sequence[str]) -> Work[list[Found]]:
         """What each of these words means, in their order. Raises `UsageError` for too many

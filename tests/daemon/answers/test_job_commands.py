@@ -146,4 +146,30 @@ def test_the_last_jobs_by_no_name(server: DaemonHome) -> None:
     assert f"Job {first} " in server.radrm("explain", "@~1").stdout
     assert len(server.json("cancel", "@", "@~1")) == 4
     assert "no job that @~999 could mean" in server.radrm("hold", "@~999").stderr
-    assert server.radrm("submit", "--after=@", "--", "true").returncode == 2
+
+
+def test_a_job_follows_those_that_had_the_name_when_it_was_submitted(server: DaemonHome) -> None:
+    prep = server.submit("--hold", "--name=prep", "--", "true")
+    job = server.submit("--gpus=0", "--after=prep", "--", "true")
+    assert [each["job"] for each in server.job(job)["after"]] == [str(prep)]
+    server.submit("--hold", "--name=prep", "--", "true")
+    assert [each["job"] for each in server.job(job)["after"]] == [str(prep)]
+    server.json("edit", str(job), "--after=@:any")
+    (last,) = server.json("status", "@")
+    assert server.job(job)["after"] == [{"job": last["label"], "condition": "any"}]
+    missing = server.radrm("submit", "--after=nobody", "--", "true")
+    assert missing.stderr == (
+        "radrm: --after=nobody: there is no job nobody; `radrm status --all` lists them\n"
+    )
+    server.radrm("cancel", "prep", str(job))
+
+
+def test_of_jobs_that_are_submitted_together_the_earlier_one_is_followed(
+    server: DaemonHome,
+) -> None:
+    for name, after in (("first", ""), ("second", "#RAD --after=first\n")):
+        server.file(f"{name}.rad", f"#!/bin/sh\n#RAD --gpus=0 --hold\n{after}true\n")
+    server.submit("--hold", "--name=first", "--", "true")
+    done = server.json("submit", "first.rad", "second.rad")
+    assert server.job(done[1]["id"])["after"] == [{"job": str(done[0]["id"]), "condition": "ok"}]
+    server.radrm("cancel", "first", "second")
