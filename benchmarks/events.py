@@ -4,14 +4,20 @@
 
 The count for a queue of ten thousand must be nearly that for a queue of ten: only a binary search
 may grow. `tests/contract/lives/test_properties.py` checks it.
+
+`shipped` measures the rules that a new installation has (`goal = "sharing"`), on MPS servers whose
+users have had their turns while others wait. There a planner tries its first `depth` jobs, and each
+device is read: the count grows with the queue up to that depth, and with the devices.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from radrm.config.shapes import Config
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import Checkpoint
@@ -21,7 +27,8 @@ from radrm.core.words import CheckpointKind
 from radrm.planners.deadline import Deadline
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
-from tests.world import World, gpus
+from radrm.wiring import make_rules, make_settings
+from tests.world import GIB, World, gpus
 
 LENGTHS = (10, 100, 1_000, 10_000)
 
@@ -70,6 +77,44 @@ def measure(
     return _measure(length, order, planner, due)
 
 
+def shipped(waiting: int, users: int = 8, devices: int = 4) -> dict[str, int]:
+    """Calls per event under the shipped rules, with so many jobs of so many users waiting."""
+    _shipped(LENGTHS[0], 2, 2)
+    return _shipped(waiting, users, devices)
+
+
+def _shipped(waiting: int, users: int, devices: int) -> dict[str, int]:
+    config = Config()
+    core = {"stale_after_s": 1e9, "smact_warm_s": 0.0, "smact_after_exit_s": 0.0}
+    settings, rules = replace(make_settings(config), **core), make_rules(config)
+    servers = gpus(devices, mps=True)
+    world = CountingWorld(servers, planners=rules.planners, order=rules.order, settings=settings)
+
+    def submit() -> object:
+        at, uid = len(world.jobs), 1000 + len(world.jobs) % users
+        need = (20 + at * 7 % 12) * GIB  # two do not fit
+        return world.submit(need, smact=0.3, duration_s=3600.0 + at, uid=uid, user=f"u{uid}")
+
+    for _ in range(devices + waiting):
+        submit()
+    world.pass_time(settings.mps_cohort_s + 1)
+    world.read()
+    last = max(world.jobs)
+    running = next(a.job_id for a in world.attempts.values() if a.ended is None)
+
+    def cancel() -> object:
+        return world.step(ev.CancelRequested(at=world.now, job_id=last, by="bench"))
+
+    return {
+        "a round of readings": world.cost_of(world.read),
+        "a submission": world.cost_of(submit),
+        "a cancel": world.cost_of(cancel),
+        "an end and the next start": world.cost_of(lambda: world.end(running)),
+        "a wake-up": world.cost_of(lambda: world.step(ev.Tick(at=world.now))),
+        "an explanation": calls_during(lambda: world.scheduler.why_waiting(last - 1, world.now)),
+    }
+
+
 def _measure(
     length: int, order: Order | None, planner: Planner | None, due: bool
 ) -> dict[str, int]:
@@ -107,13 +152,21 @@ def main() -> None:
     due = Deadline(Exclusive(), Exclusive())
     print()
     _show(", under `deadline`", {length: measure(length, None, due, True) for length in LENGTHS})
+    print()
+    of_users = "the shipped rules, 4 MPS servers, "
+    _show(f": {of_users}8 users", {length: shipped(length) for length in LENGTHS})
+    print()
+    _show(f": {of_users}200 waiting", {n: shipped(200, n) for n in (2, 8, 32)}, "users")
+    print()
+    what = ": the shipped rules, 8 users, 200 waiting"
+    _show(what, {n: shipped(200, 8, n) for n in (4, 16, 64)}, "MPS servers")
 
 
-def _show(what: str, found: dict[int, dict[str, int]]) -> None:
-    print(f"Function calls per event, by the number of jobs waiting{what}")
-    print(f"{'event':<28}" + "".join(f"{length:>10}" for length in LENGTHS))
-    for name in found[LENGTHS[0]]:
-        print(f"{name:<28}" + "".join(f"{found[length][name]:>10}" for length in LENGTHS))
+def _show(what: str, found: dict[int, dict[str, int]], by: str = "jobs waiting") -> None:
+    print(f"Function calls per event, by the number of {by}{what}")
+    print(f"{'event':<28}" + "".join(f"{number:>10}" for number in found))
+    for name in next(iter(found.values())):
+        print(f"{name:<28}" + "".join(f"{each[name]:>10}" for each in found.values()))
 
 
 if __name__ == "__main__":

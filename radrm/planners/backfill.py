@@ -75,6 +75,8 @@ class Backfill(OrderPolicy):
         for job in list(islice(view.waiting(gpuless), self.depth))[1:]:
             if view.job(job.id) is not job:
                 continue  # a job that took its turn has started already
+            if self._fails_still(view, job):
+                continue
             found = self._find(view, job, plan.state.get(self._policy_for(job).name))
             if found.placement is None:
                 continue
@@ -84,6 +86,12 @@ class Backfill(OrderPolicy):
             if slot.refuse(view, job, found.placement) is None and slot.note(view, plan.state):
                 yield self._started(job, found, plan)
                 slot = None  # the forecast was for the devices before
+
+    def _fails_still(self, view: View, job: Job) -> bool:
+        """Return whether no device has changed since none took a job."""
+        policy = self._policy_for(job)
+        rests = view.isolation.rests("policy", policy.name)
+        return not rests and view.searches.stands(policy, job)
 
     def _slot(self, view: View, head: Job, state: Any) -> _Slot:
         """Return until when others may pass the head, and its forecast."""

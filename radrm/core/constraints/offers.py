@@ -164,6 +164,8 @@ class Offers:
         self._looked: tuple[object, int] = None, -1
         self._look: Sequence[tuple[object, ...]] = ()
         self._moments = 0
+        self._changed: list[int] = []  # the moment at which each listed device has changed last
+        self._since: dict[int, list[int]] = {}  # the places changed since an earlier moment
 
     def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by node and index."""
@@ -245,24 +247,44 @@ class Offers:
 
         But for those that depend on the time: of devices that planners have reserved.
         """
-        state, now_s = self._state, self._state.step.now.boot_s
-        return tuple(
-            [
-                (uuid, ledger.version, ledger.smact, ledger.is_stale(now_s))
-                for uuid, ledger in state.ledgers.items()
-            ]
-        )
+        ledgers, now_s = self._state.ledgers.items(), self._state.step.now.boot_s
+        return tuple([(i, each.version, each.smact, each.is_stale(now_s)) for i, each in ledgers])
 
     def _moment(self) -> int:
         """Return a number that grows when a device may take other jobs than before."""
         state = self._state
         if self._looked[0] is not state.step or self._looked[1] != state.version:
             self._looked = state.step, state.version
-            kept = [self._of_device(uuid) for uuid in state.ledgers]
+            kept = [self._of_device(device.uuid) for device in state.listed]
             look = [(k.version, k.renewed, k.smact, k.stale, k.fleeting, k.turn) for k in kept]
             if look != self._look:
-                self._look, self._moments = look, self._moments + 1
+                self._moments += 1
+                if len(look) != len(self._look):
+                    self._look, self._changed = ((),) * len(look), [0] * len(look)
+                for place, (old, new) in enumerate(zip(self._look, look, strict=True)):
+                    if old != new:
+                        self._changed[place] = self._moments
+                self._look, self._since = look, {}
         return self._moments
+
+    def _places(self, failure: Failure) -> Sequence[int]:
+        """Return the places of the devices that have changed since a search was found right."""
+        if failure.moment < 0 or len(failure.devices) != len(self._changed):
+            return range(len(failure.devices))
+        if failure.moment not in self._since:
+            changed = enumerate(self._changed)
+            self._since[failure.moment] = [at for at, when in changed if when > failure.moment]
+        return self._since[failure.moment]
+
+    def stands(self, policy: object, job: Job) -> bool:
+        """Return whether it is known, without a look at devices, that a search fails again."""
+        known = self._failed.get(job.id)
+        return (
+            known is not None
+            and known.moment == self._moment()
+            and not self._state.for_users.every
+            and self.failure(policy, job) is known
+        )
 
     def failure(self, policy: object, job: Job) -> Failure | None:
         """Return the last search by `policy` for the job, if it found too few devices."""
@@ -275,28 +297,24 @@ class Offers:
         """Return the places of the devices that the search may find otherwise now."""
         state, now_s, found = self._state, self._state.step.now.boot_s, []
         moment = self._moment()
-        if failure.moment == moment and not state.for_users.every:
-            return []
-        for place, (ledger, version, offer, steady, turn) in enumerate(failure.devices):
+        every = range(len(failure.devices))
+        for place in every if state.for_users.every else self._places(failure):
+            ledger, version, offer, steady, turn = failure.devices[place]
             same = ledger.version == version and not ledger.is_stale(now_s)
             if same and not steady:
                 same = ledger.smact == offer.smact and self._holds(offer.holders)
             # The refusal for a reservation of others names the time that is left, which changes.
             if state.for_users.every:
                 same = same and not state.for_users.on(offer.device.uuid)
-            if same and is_contested(state, ledger):
-                same = turns(state).get(offer.device.uuid) == turn
-            elif same:
-                same = turn is None
-            if not same:
+            if not same or self._of_device(offer.device.uuid).turn != turn:
                 found.append(place)
         if not found:
             failure.moment = moment
         return found
 
-    def settle(self, failure: Failure) -> None:
-        """Note that a search still fails, after `renew` for each outdated device."""
-        if all(version != _NEVER for _, version, *_ in failure.devices):
+    def settle(self, failure: Failure, lasting: bool) -> None:
+        """Note that a search fails. `lasting`: `renew` was true for each outdated device."""
+        if lasting:
             failure.moment = self._moment()
 
     def keep_failure(
@@ -314,12 +332,13 @@ class Offers:
         self._failed[job.id] = found
         return found
 
-    def renew(self, failure: Failure, place: int, offer: Offer, steady: bool) -> None:
+    def renew(self, failure: Failure, place: int, offer: Offer, steady: bool) -> bool:
         """Note the present offer of a device in a search that fails. `steady`: neither its SM
-        activity nor the holders' records matter."""
+        activity nor the holders' records matter. Returns whether it lasts until a change."""
         kept = self._of_device(offer.device.uuid)
         version = _NEVER if kept.fleeting or kept.stale else kept.version
         failure.devices[place] = kept.ledger, version, offer, steady, kept.turn
+        return version != _NEVER
 
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None

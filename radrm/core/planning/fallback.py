@@ -66,15 +66,13 @@ def _search(
     found = place(view, Checked(policy, view.answers), job, policy_state, by_role, mode)
     if found.too_few and only is None:
         offers = [offer for _, some in by_role for offer in some]
-        kept, steady = (
-            view.searches.keep_failure(policy, job, found.refusals, offers),
-            _steady(policy),
-        )
+        kept = view.searches.keep_failure(policy, job, found.refusals, offers)
+        steady, lasting = _steady(policy), True
         for at, offer in enumerate(offers):
             # With several devices a refusal may be of another mode than the offer.
             alone = job.gpus == 1 and _is_steady(offer, found.refusals[at], steady)
-            view.searches.renew(kept, at, offer, alone)
-        view.searches.settle(kept)
+            lasting &= view.searches.renew(kept, at, offer, alone)
+        view.searches.settle(kept, lasting)
     return found
 
 
@@ -88,15 +86,15 @@ def _fails_again(view: View, policy: Policy, job: Job, known: Failure) -> bool:
     # For one device each refuses by itself, so only those that have changed are asked.
     role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
     ask, checked = Ask(job, 1, view.need_mib(job, role)), Checked(policy, view.answers)
-    steady = _steady(policy)
+    steady, lasting = _steady(policy), True
     for at in changed:
         offer = view.offer(job, role, known.devices[at][2].device.uuid)
         refusal = offer.refusal or checked.refuse(ask, offer)
         if refusal is None:
             return False
         known.why[at] = refusal
-        view.searches.renew(known, at, offer, _is_steady(offer, refusal, steady))
-    view.searches.settle(known)
+        lasting &= view.searches.renew(known, at, offer, _is_steady(offer, refusal, steady))
+    view.searches.settle(known, lasting)
     return True
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.events import measure
+from benchmarks.events import measure, shipped
 from radrm.core import events as ev
 from radrm.core.records import Device, Estimate, OutOfMemory
 from radrm.core.rules import Order
@@ -207,14 +207,29 @@ def test_an_event_costs_the_same_however_long_the_queue(order: Order) -> None:
         assert long[name] <= calls * 1.1 + 20, f"{name}: {calls} at 10 jobs, {long[name]} at 1000"
 
 
+def test_an_event_under_the_shipped_rules_costs_the_same_however_many_wait_or_take_turns() -> None:
+    """A planner tries its first 100 jobs; with that many the cost has reached its height."""
+    few, many, users = shipped(100, 8, 2), shipped(250, 8, 2), shipped(100, 24, 2)
+    for name, calls in few.items():
+        assert many[name] <= calls * 1.1 + 20, f"{name}: {calls} at 100 jobs, {many[name]} at 250"
+        assert users[name] <= calls * 2, f"{name}: {calls} with 8 users, {users[name]} with 24"
+
+
+def test_each_device_adds_the_same_to_an_event_under_the_shipped_rules() -> None:
+    found = {devices: shipped(30, 8, devices) for devices in (4, 8, 16)}
+    for name in found[4]:
+        first, second = found[8][name] - found[4][name], found[16][name] - found[8][name]
+        assert second <= 2 * max(0, first) * 1.3 + 200, f"{name}: {[found[n][name] for n in found]}"
+
+
 def test_an_event_costs_no_more_calls_than_it_did() -> None:
     most = {
-        "a submission": 268,
+        "a submission": 290,
         "a round of readings": 480,
-        "a cancel": 210,
-        "an end and the next start": 1634,
+        "a cancel": 230,
+        "an end and the next start": 1690,
         "a wake-up": 70,
-        "an explanation": 190,
+        "an explanation": 200,
     }
     found = measure(10, Fifo())
     assert found.keys() == most.keys()
