@@ -1,4 +1,4 @@
-"""Make rules from the configuration. Only this module reads the registries.
+"""Make rules from the configuration. Only this module finds a rule by its name.
 
 A rule's name selects its class, and the settings of its table become the class's fields. Third
 parties add rules by entry points (`radrm.orders`, `radrm.policies`, ...; see `radrm.rules`).
@@ -223,6 +223,7 @@ def _nearest(word: str, names: list[str]) -> str:
 def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     """Return the rules that a configuration names. `zone`: that of local times."""
     config = resolved(config)
+    order = make_order(config)
     policy, costs = _make_policy(config), make_costs(config, zone)
     planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)
@@ -233,7 +234,7 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
             find_rule(kind, name)  # raises for a table of a missing rule
     alone: Any = Exclusive()
     fallback = OrderPolicy(alone, alone, name=FALLBACK)
-    return Rules(order=make_order(config), planners=planners, recovery=recovery, fallback=fallback)
+    return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
 
 
 def make_order(config: Config) -> Order:

@@ -53,7 +53,7 @@ class Job(Record):
     """PENDING, LAUNCHING, RUNNING, STOPPING, RECOVERING; in the end COMPLETED, FAILED, TIMEOUT or
     CANCELLED."""
     outcome: str | None
-    """How its last attempt ended: exited, oom, timeout, lost..."""
+    """How its last attempt ended: completed, failed, oom, timeout, cancelled, preempted or lost."""
     reason: str | None
     """Why it waits, or why it ended."""
     exit_code: int | None

@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "a waiting job is asked for the reason of its size",
         "planning/reasons.py",
-        "job.state is not JobState.RUNNING or job.spec.resizing",
-        "job.spec.resizing",
+        "if job is None or job.state is not JobState.RUNNING:",
+        "if job is None:",
     ),
 )

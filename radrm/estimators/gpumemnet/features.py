@@ -1,8 +1,10 @@
 """The features that GPUMemNet gets: a few figures of a model, from its summary.
 
-RAD-RM's thesis, section 5.4.4, lists them: counts of layers by kind, batch size, parameters,
-activations of one sample, and activations times batch size. The activation function is a
-point on a circle. Training and estimation use the same functions.
+RAD-RM's thesis, section 5.4.4, has nearly these for its perceptrons: counts of layers by kind,
+batch size, parameters, activations of one sample, and activations times batch size. The activation
+function is a point on a circle. Added here: for MLPs activations times batch size, for CNNs the
+number of linear layers, for transformers the activation function. Counts and sizes are logarithms.
+Training and estimation use the same functions.
 """
 
 from __future__ import annotations
@@ -124,7 +126,7 @@ class Features:
     sin: float
 
     def vector(self) -> tuple[float, ...]:
-        """Return the input of the family's networks, in the order of the thesis."""
+        """Return the input of the family's networks, in the order in which they were trained."""
         grown = self.activations * self.batch_size
         sizes = (self.batch_size, self.parameters, self.activations, grown)
         if self.family is Family.MLP:

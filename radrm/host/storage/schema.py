@@ -122,8 +122,8 @@ CREATE INDEX IF NOT EXISTS learned_named ON learned (name, serial);
 CREATE TABLE IF NOT EXISTS stored (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, record TEXT NOT NULL);
 """
-# Notices (`host/notices/rows.py`): about a job, or an array by its id. And what users and the site
-# have reserved for times to come.
+# Notices (`host/storage/notices/book.py`): about a job, or an array by its id. And what users and
+# the site have reserved for times to come.
 _NOTICES = """
 CREATE TABLE IF NOT EXISTS notices (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -8,9 +8,9 @@ MAINTENANCE) counts from its start to its end. So a job with a time limit can us
 for later. A device that leaves at `Device.available_until` is reserved as a whole from then on.
 
 Invariants:
-- The times of planners' reservations are boot-time seconds of this boot (`core/planned.py` converts
-  those of an earlier one). Setting the clock moves none of them. `available_until` is a date, and
-  is compared with the date of each step.
+- The times of planners' reservations are boot-time seconds of this boot
+  (`core/planning/reserving.py` converts those of an earlier one). Setting the clock moves none of
+  them. `available_until` is a date, and is compared with the date of each step.
 - RUNNING and MIGRATION of one owner do not add up: the attempt ends before the job starts at its
   target.
 - Without planners' reservations nothing depends on the time.
