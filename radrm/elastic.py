@@ -193,6 +193,9 @@ class _Alone:
         elif what == "restore" and message["id"] is not None:
             with open(_state_path(message["id"])) as file:
                 self._state = json.load(file)
+            datasets = self._state["datasets"].items()
+            read = {name: sum(b - a for a, b in each["consumed"]) for name, each in datasets}
+            return {"step": self._state["step"], "samples": read}
         elif what == "save":
             newest = int((message["newest"] or "0-").split("-")[0])
             identity = f"{newest + 1:06d}-{os.urandom(4).hex()}"
@@ -319,6 +322,7 @@ class _Job:
         self.piece: _Piece | None = None
         self.read: dict[str, Ranges] = {}
         self.hook: Callable[..., Any] | None = None
+        self.loaded: dict[str, int] = {}  # samples of each dataset in the checkpoint that it loaded
         self.saved = time.monotonic()
         self.reported = self.saved - _REPORT_S
         self.waited = 0.0
@@ -406,6 +410,11 @@ def _number(value: Any) -> float | None:
         return float(value.detach() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError):
         return None
+
+
+def _say(text: str) -> None:
+    if os.environ.get("RANK", "0") == "0":
+        print(f"radrm elastic: {text}", file=sys.stderr, flush=True)
 
 
 def _modules() -> list[str]:
@@ -570,6 +579,9 @@ def loader(
     feed = job.feeds.get(data.name)
     if feed is None or feed.data is not data:
         feed = job.feeds[data.name] = _Feed(data, way, global_batch or batch or 1, micro_batch)
+        samples = len(data.dataset) * data.epochs
+        if 0 < samples <= job.loaded.get(data.name, 0):
+            _say(f"nothing is left to do: all {samples} samples of '{data.name}' are read")
     while feed.queue or feed.deal(wait=True):
         fixed = options.get("num_workers")
         batches = _batches(feed, None if fixed is not None else _loaders(), dict(options))
@@ -677,10 +689,13 @@ def load(read: Callable[[str], Any] | None = None) -> Any:
             text = f"radrm elastic: checkpoint {identity} is left out: {answer['unusable']}"
             print(text, file=sys.stderr)
             continue
-        job.step = answer["step"]
+        job.step, job.loaded = answer["step"], answer.get("samples", {})
+        if "RADRM_JOB_ID" not in os.environ:
+            where, number = os.path.abspath(_folder()), sum(job.loaded.values())
+            _say(f"continues from {where} at sample {number}; remove it to begin anew")
         if job.hook is not None:
-            number, count = (int(os.environ.get(f"ROLE_{key}") or d) for key, d in _PLACE)
-            job.hook(state, number, count)
+            place, count = (int(os.environ.get(f"ROLE_{key}") or d) for key, d in _PLACE)
+            job.hook(state, place, count)
         return state
     job.step = job.link.ask({"do": "restore", "id": None})["step"]
     return None

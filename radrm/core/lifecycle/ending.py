@@ -11,7 +11,8 @@ transition table:
     left when asked to save its work   to its queue (`outcomes.has_left`)
     out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
-    lost                 to its queue with --requeue, else FAILED
+    lost                 to its queue with --requeue, or while --retries last if it can save or has
+                         saved; else FAILED
     its outer job has gone   as above, but it runs no more (`outer`)
     failed, may pass     to its queue, `core.passing_retries` times; then as below
     failed               to its queue while --retries last and --retry-on fits, else FAILED
@@ -56,7 +57,7 @@ from radrm.core.lifecycle.outcomes import (
     with_measured,
     with_saved,
 )
-from radrm.core.lifecycle.outer import end_without_outer, runs_again
+from radrm.core.lifecycle.outer import end_without_outer, retries_loss, runs_again
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.lifecycle.returning import (
@@ -219,18 +220,23 @@ def _move_job(
         return
     elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and runs_again(job)):
         _return(state, job, attempt, attempt.reason or outcome.value)
-    elif (
+    elif (outcome is Outcome.LOST and retries_loss(job)) or (
         outcome is Outcome.FAILED
         and event.never_started is None  # such a command would fail again
         and job.retries_used < job.spec.retries
     ):
-        why_not = refuse_retry(job, attempt)
-        if why_not is None:
-            retry(state, job, attempt)
-        else:
-            finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {why_not}")
+        _retry(state, job, attempt)
     else:
         finish(state, job, Trigger.FAIL, attempt)
+
+
+def _retry(state: State, job: Job, attempt: Attempt) -> None:
+    """Retry a job, or fail it if `--retry-on` has other exit codes."""
+    why_not = refuse_retry(job, attempt)
+    if why_not is None:
+        retry(state, job, attempt)
+    else:
+        finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {why_not}")
 
 
 def _runs_again(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -> bool:
@@ -275,5 +281,8 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     if lost or attempt.stop.reason is StopReason.PREEMPTED:
         why = attempt.reason or attempt.stop.reason.value
         _return(state, job, attempt, why)
+        return
+    if attempt.stop.reason is StopReason.LOST and retries_loss(job):
+        _retry(state, job, attempt)
         return
     finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))

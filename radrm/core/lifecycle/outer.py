@@ -24,6 +24,7 @@ from radrm.core.lifecycle.launching import moment
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Job
 from radrm.core.state.state import State
+from radrm.core.words import CheckpointKind
 
 
 def gone(state: State, event: OuterGone) -> None:
@@ -53,3 +54,12 @@ def end_without_outer(state: State, job_id: int) -> None:
 def runs_again(job: Job) -> bool:
     """Return whether radrm runs a job again whose attempt was lost."""
     return job.spec.requeue and job.outer is None
+
+
+def retries_loss(job: Job) -> bool:
+    """Return whether a job may use a retry after it was lost: it goes on from its saved work.
+
+    Of any other, part of its work would be done twice: that takes `--requeue`.
+    """
+    saves = job.spec.checkpoint.kind is not CheckpointKind.NONE or job.saved_at is not None
+    return saves and job.outer is None and job.retries_used < job.spec.retries

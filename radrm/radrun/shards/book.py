@@ -122,6 +122,12 @@ class Book:
         """Whether this generation has opened a dataset."""
         return bool(self._open)
 
+    @property
+    def saved_samples(self) -> dict[str, int]:
+        """How many positions of each dataset the state has with which this generation began."""
+        saved = self._saved.items()
+        return {name: sum(last - first for first, last in ranges) for name, (_, ranges) in saved}
+
     def open(self, name: str, terms: Terms, way: str, batch: int) -> None:
         """Note a worker's dataset: the terms of all have to agree. Raises BookError."""
         found = self._open.get(name)

@@ -69,7 +69,8 @@ class Dealing:
                 f"this worker loads checkpoint {str(wanted)[:40]}, another loads"
                 f" {self._checkpoint}; all must be able to read the same files"
             )
-        return {"step": self.step if self.asynchronous else self.base}
+        step = self.step if self.asynchronous else self.base
+        return {"step": step, "samples": self._book.saved_samples}
 
     def _restore(self, identity: Any) -> None:
         """Go back to the state of a checkpoint; None is the beginning. Raises BadState."""

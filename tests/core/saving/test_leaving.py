@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from radrm.core.proposals import Migrate, Preempt, Proposal, TakeCheckpointNow
-from radrm.core.records import Exit, Progress
+from radrm.core.records import Checkpoint, Exit, Progress
 from radrm.core.words import CheckpointKind, JobState, Outcome
-from tests.core.placements import on
+from tests.core.placements import CORE, on
 from tests.core.saving.server import (
     BAD,
     BY_TERM,
@@ -32,6 +33,7 @@ from tests.core.saving.server import (
     save,
     saving,
 )
+from tests.world import GIB, World, gpus
 
 
 @dataclass(frozen=True)
@@ -152,3 +154,30 @@ def test_whoever_asked_a_save_counts_more_than_the_exit(proposal: Proposal, rest
     assert not job.state.final and job.retries_used == 0
     goes_to = ("GPU-1",) if isinstance(proposal, Migrate) else ("GPU-0",)
     assert world.where(1) == goes_to
+
+
+@pytest.mark.parametrize(
+    ("spec", "saved", "goes_on"),
+    [
+        ({"retries": 2}, True, True),
+        ({"retries": 2}, False, True),
+        ({"retries": 0}, True, False),
+        ({"retries": 2, "retry_on": ((1, 1),)}, True, False),
+        ({"retries": 2, "checkpoint": Checkpoint()}, True, True),  # it saves, if nobody asks
+        ({"retries": 2, "checkpoint": Checkpoint()}, False, False),
+        ({"requeue": True}, False, True),
+    ],
+)
+def test_a_lost_job_that_can_go_on_uses_a_retry(
+    spec: dict[str, Any], saved: bool, goes_on: bool
+) -> None:
+    world = World(gpus(1), settings=CORE)
+    job = world.submit(GIB, **{"checkpoint": Checkpoint(SIGNAL), **spec})
+    world.obey = False
+    world.pass_time(3600.0)
+    proven = Progress(world.now, work_done=0.5) if saved else None
+    job = end(world, job, UNKNOWN, lost="its runner was killed", saved=proven)
+    assert world.attempts[1, 1].outcome is LOST
+    assert job.state.final is not goes_on and job.saved == proven
+    uses = goes_on and not job.spec.requeue
+    assert job.retries_used == uses and (job.pause is not None) is uses

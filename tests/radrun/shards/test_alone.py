@@ -68,6 +68,28 @@ def test_rounds_alone_and_again(farm: Farm) -> None:
     assert len(list(folder.glob("elastic-*"))) == len(list((folder / "shards").iterdir())) == 2
 
 
+def said(farm: Farm, job: str | None = None, **asked: Any) -> list[str]:
+    """What a run outside radrm says on stderr, or as this job."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("RADRM_")}
+    kept |= {"RADRM_JOB_ID": job} if job else {}
+    found = subprocess.run(
+        [sys.executable, str(LOCKSTEP), asking(**asked)],
+        env={**kept, "PYTHONPATH": str(farm.path())},
+        cwd=farm.folder, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    return found.stderr.splitlines()
+
+
+def test_another_run_says_where_it_goes_on_and_that_nothing_is_left(farm: Farm) -> None:
+    folder = farm.folder / "elastic-checkpoints"
+    assert said(farm, epochs=1, every_s=0.0) == []
+    goes_on = f"radrm elastic: continues from {folder} at sample 1000; remove it to begin anew"
+    assert said(farm, epochs=2, every_s=0.0) == [goes_on]
+    nothing = "radrm elastic: nothing is left to do: all 2000 samples of 'train' are read"
+    assert said(farm, epochs=2) == [goes_on.replace("1000", "2000"), nothing]
+    assert said(farm, "7", epochs=2) == [nothing], "in radrm that is as it should be"
+
+
 @pytest.mark.parametrize("first", ["alone", "radrun"])
 def test_radrun_goes_on_with_a_checkpoint_of_one_alone_and_the_reverse(
     farm: Farm, first: str
