@@ -10,8 +10,9 @@
             save(path)
             report.saved(step=i)
 
-Copy this file, or import it by its path (`$RADRM_REPORT_PY`): it needs Python 3.8 and its standard
-library alone. `HuggingFaceCallback`, `lightning_callback` and `keras_callback` report for you.
+Every job can import it so: it is on PYTHONPATH. It needs Python 3.8 and its standard library alone,
+so it can be copied, too (`$RADRM_REPORT_PY`). `HuggingFaceCallback`, `lightning_callback` and
+`keras_callback` report for you.
 
 A report never waits and never raises an error. It is a datagram of `key=value` lines, at most 512
 bytes, to the socket `$RADRM_PROGRESS`. Calls that come too fast are merged: the latest values go

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import small
 
+from radrm.report import Reporter  # each job can import it
+
 
 def main() -> None:
     args = small.arguments(__doc__ or "").parse_args()
@@ -15,16 +17,19 @@ def main() -> None:
     pixels, labels = (part.to(device) for part in small.images(torch, args.seed))
     model = small.network(torch).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate)
+    report = Reporter()  # does nothing outside radrm
     for epoch in range(args.epochs):
         total = 0.0
         for chosen in small.batches(torch, len(labels), args.batch_size, seed=epoch):
             chosen = chosen.to(device)
-            loss = torch.nn.functional.cross_entropy(model(pixels[chosen]), labels[chosen])
+            mean = torch.nn.functional.cross_entropy(model(pixels[chosen]), labels[chosen])
             optimizer.zero_grad()
-            loss.backward()
+            mean.backward()
             optimizer.step()
-            total += loss.item() * len(chosen)
-        print(f"epoch {epoch + 1}/{args.epochs}  loss {total / len(labels):.4f}", flush=True)
+            total += mean.item() * len(chosen)
+        loss = total / len(labels)
+        print(f"epoch {epoch + 1}/{args.epochs}  loss {loss:.4f}", flush=True)
+        report.progress(step=epoch + 1, total=args.epochs, loss=loss)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,8 @@ _REPORT_PY = os.path.join(_PACKAGE, "report.py")
 installed."""
 _ELASTIC_PY = os.path.join(_PACKAGE, "elastic.py")
 """The same for a program whose tasks can change."""
+_IN_JOBS = os.path.join(_PACKAGE, "in_jobs")
+"""The folder from which a job's program imports `radrm.report`."""
 _LAUNCHER = "radrun"
 
 
@@ -225,11 +227,18 @@ def job_environment(
     if environment.get(MARK) == "1":
         environment |= _slurm_variables(action, job)
     environment |= dict(options.env)
-    # At the end, so that no other program is found there first.
+    # At the end, so that no other program or module is found there first.
     path = environment.get("PATH") or os.defpath
-    if _folder_of_programs() not in path.split(os.pathsep):
-        environment["PATH"] = f"{path}{os.pathsep}{_folder_of_programs()}"
+    environment["PATH"] = _with_last(path, _folder_of_programs())
+    environment["PYTHONPATH"] = _with_last(environment.get("PYTHONPATH", ""), _IN_JOBS)
     return environment
+
+
+def _with_last(path: str, folder: str) -> str:
+    """A search path with a folder as its last entry, unless it has it already."""
+    if folder in path.split(os.pathsep):
+        return path
+    return f"{path}{os.pathsep}{folder}" if path else folder
 
 
 def _array_variables(job: Job, submitted: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,12 @@ PYTHON = (
     "report = module.Reporter(); report.progress(step=30, total=100, loss=0.5)\n"
     "while not os.path.exists('go'): time.sleep(0.1)\n"
 )
+IMPORT = (
+    "from radrm.report import Reporter; import os, time\n"
+    "Reporter().progress(step=30, total=100, loss=0.5)\n"
+    "while not os.path.exists('go'): time.sleep(0.1)\n"
+)
+LAST = 'PYTHONPATH="${PYTHONPATH##*:}" exec "$0" -S -c "$1"'
 COMMAND = f"{sys.executable} -m radrm.cli.main progress --step 30 --total 100"
 WAYS = {
     "log": ("--progress-pattern=auto", "--", "sh", "-c", f"echo step 30/100; {WAIT}"),
@@ -28,6 +34,7 @@ WAYS = {
     "file": ("--progress-file=steps", "--", "sh", "-c", f"echo step=30 total=100 >steps; {WAIT}"),
     "script": ("--", "sh", "-c", f"{COMMAND}; {WAIT}"),
     "python": ("--", sys.executable, "-I", "-c", PYTHON),
+    "import": ("--", "sh", "-c", LAST, sys.executable, IMPORT),
 }
 
 
