@@ -175,6 +175,7 @@ from radrm.core.words import (
     ReservationKind,
     Resizing,
     StopReason,
+    Unit,
 )
 from radrm.errors import RadrmError
 from radrm.estimators.interface import Description, Estimator, PastRun
@@ -265,6 +266,7 @@ __all__ = [
     "TakeCheckpointNow",
     "Task",
     "TaskUse",
+    "Unit",
     "UnmanagedProcess",
     "Usage",
     "Use",

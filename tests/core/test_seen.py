@@ -113,6 +113,9 @@ OF_VIEW: dict[str, Callable[[View], Any]] = {
     "reservations_change_s": lambda view: list(view.reservations_change_s()),
     "free_from_s": _there(lambda view, uuid, job: view.free_from_s(job, uuid, view.now.boot_s)),
     "nodes": lambda view: view.nodes(),
+    "launches_paused": lambda view: view.launches_paused,
+    "leaving": lambda view: [view.leaving(j, a) for j, a in view.running()],
+    "refuse_start": _each(lambda view, job: view.refuse_start(job)),
     "refuse_on_nodes": _each(lambda view, job: view.refuse_on_nodes(job)),
     "first_for_nodes": _each(lambda view, job: (f := view.first_for_nodes(job)) and f.id),
     "refuse_gpus": _each(lambda view, job: view.refuse_gpus(job, 2)),
@@ -166,12 +169,11 @@ SAME_IN_VIEW: dict[str, Callable[[View], Any]] = {
     "devices": lambda view: view.every_device(),
     "nodes": lambda view: view.nodes(),
     "position": lambda view: [view.position(job) for job in OF_VIEW["jobs"](view)],
-    "lines": lambda view: (tuple(view.waiting()), tuple(view.waiting(gpuless=True))),
 }
 FROM_THESE = {
     "jobs_version": "a count of changes for tables of jobs",
     **dict.fromkeys(("job", "attempt", "live_attempt", "aside"), "jobs and running"),
-    **dict.fromkeys(("waiting", "first", "head"), "lines"),
+    **dict.fromkeys(("lines", "waiting", "first", "head"), "jobs and position"),
     **dict.fromkeys(("used_now", "device"), "devices"),
     **dict.fromkeys(("view", "data", "of", "detach"), "no question"),
 }

@@ -57,6 +57,7 @@ class StateData:
     reservations: tuple[UserReservation, ...]
     rule_states: tuple[RuleState, ...]
     resting: tuple[Resting, ...]
+    launch_error: str | None
 
 
 def state_data(state: State) -> StateData:
@@ -79,6 +80,7 @@ def state_data(state: State) -> StateData:
         reservations=tuple(state.for_users.every.values()),
         rule_states=tuple(state.rule_states.values()),
         resting=state.isolation.data(),
+        launch_error=state.launch_error,
     )
 
 
@@ -100,6 +102,7 @@ def state_of(data: StateData, order: Order) -> State:
     state.jobs.update((job.id, job) for job in data.jobs)
     state.rule_states.update(((each.kind, each.name), each) for each in data.rule_states)
     state.last_id = data.last_id
+    state.launch_error = data.launch_error
     for each in data.ledgers:
         ledger = ledger_of(each, data.settings, lambda: state.step.now)
         state.ledgers[each.device.uuid] = ledger
@@ -121,6 +124,7 @@ def state_of(data: StateData, order: Order) -> State:
             state.users.update(job, attempt)
             if attempt is not None:
                 state.uses.update(job, attempt)
+                state.queue.gpuless.update(attempt, job)
     state.isolation.recall(data.resting)
     _line_up(state, data.waiting)
     state.version, state.jobs_version = data.version, data.jobs_version
@@ -134,7 +138,8 @@ def _line_up(state: State, waiting: tuple[int, ...]) -> None:
     def place_of(job: Job) -> Key:
         return (places[job.id],)
 
-    state.waiting = state.queue.lines = lines = Lines(state.jobs, place_of)
+    lines = Lines(state.jobs, place_of)
+    state.waiting = state.queue.lines = state.queue.gpuless.lines = lines
     lines.sizes = tuple(sorted({device.capacity_mib for device in state.known_devices()}))
     lines.never_on_nodes = partial(never_on_nodes, state)
     lines.barred = partial(barred, state) if state.for_users.every else None

@@ -7,7 +7,7 @@ is in its record (`records.Pause`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from radrm.core.proposals import NAMES, Proposal, Start
@@ -150,7 +150,14 @@ class RefusedProposals:
         """Return what was refused for a job, as reasons."""
         found = self._of_job.get(job_id, {}).values()
         return tuple(
-            Refusal("refused", each.message(now_s), None, each.why.needed, each.why.available)
+            replace(
+                each.why,
+                rule="refused",
+                message=each.message(now_s),
+                device=None,
+                planner=None,
+                unit=each.why.measured_in,
+            )
             for each in found
         )
 

@@ -31,7 +31,7 @@ class Gpuless:
 
     def __init__(self, most: int, lines: Lines) -> None:
         self._most = most
-        self._lines = lines
+        self.lines = lines
         self._uid_of: dict[int, int] = {}
         self._running: Counter[int] = Counter()
 
@@ -61,12 +61,12 @@ class Gpuless:
 
     def line(self) -> Iterator[int]:
         """Yield the waiting jobs that have a place, in the order of service."""
-        line = self._lines.gpuless
+        line = self.lines.gpuless
         if len(self._uid_of) < self._most:
             yield from line
             return
         firsts = (
-            mine.head() for uid, mine in self._lines.gpuless_of_user.items() if self._has_place(uid)
+            mine.head() for uid, mine in self.lines.gpuless_of_user.items() if self._has_place(uid)
         )
         keys = [(line.key_of(job_id), job_id) for job_id in firsts if job_id is not None]
         yield from [job_id for _, job_id in sorted(keys)]
@@ -74,5 +74,5 @@ class Gpuless:
     def head(self) -> int | None:
         """Return the first of them; None if there is none."""
         if len(self._uid_of) < self._most:
-            return self._lines.gpuless.head()
+            return self.lines.gpuless.head()
         return next(self.line(), None)
