@@ -133,6 +133,7 @@ class Gpu(BaseModel):
     gpu: int
     uuid: str
     name: str
+    simulated: bool
     state: str = Field(description="idle, busy, others, drained, unhealthy, unreadable, vanished")
     reason: str | None = Field(description="Why it takes no job, or what limits it.")
     total_mib: int

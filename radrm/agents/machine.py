@@ -31,6 +31,7 @@ def gpu(device: Document) -> Gpu:
         gpu=device["index"],
         uuid=name(device["uuid"]),
         name=name(device["name"]),
+        simulated=bool(device.get("simulated")),
         state=device["state"],
         reason=maybe(device["reason"]),
         total_mib=device["total_mib"],

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
 # Of the extra; mcp itself would take each worker a second.
@@ -9,6 +13,9 @@ pytest.importorskip("pydantic", reason="pip install 'radrm[mcp]'")
 
 from radrm.agents import bounded
 from radrm.agents.answers import Limit
+from radrm.agents.jobs import log_of
+from radrm.errors import Refused
+from tests.cli.fakes import Script
 
 
 @pytest.mark.parametrize(
@@ -61,3 +68,12 @@ def test_a_time_has_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     time.tzset()
     assert bounded.moment(1_800_000_000.6) == "2027-01-15T08:00:00+00:00"
+
+
+def test_a_log_of_another_user_leads_an_agent_to_no_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    log = tmp_path / "log"
+    log.symlink_to("secret")
+    place = {"stdout": str(log), "uid": os.geteuid() + 1, "attempt": 1, "live": False}
+    with pytest.raises(Refused, match="not to the job's user"):
+        log_of(cast(Any, Script(logs=[place])), "1", "stdout", 9)

@@ -6,6 +6,7 @@ import pytest
 
 from radrm.cli.main import end
 from radrm.config import SlurmConfig
+from radrm.errors import Refused
 from radrm.host.slurm.membership import is_in_job, jobs_of, pids_in
 from radrm.host.slurm.programs import SlurmRefused, record
 from radrm.slurm import jobs
@@ -147,3 +148,16 @@ def test_each_line_that_slurm_says_is_printed(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit):
         end(refused)
     assert capsys.readouterr().err == "radrm: squeue: error: a\nradrm: squeue: fatal: b\n"
+
+
+@pytest.mark.parametrize(("user", "uid"), [("alice(1000)", 1000), ("a(2)b(7)", 7), ("alice", None)])
+def test_a_log_is_of_the_jobs_user(
+    user: str, uid: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its path may lead to a file that only the reader can read: see client/tail.py."""
+    monkeypatch.setattr(jobs, "the_job", lambda _: {"StdOut": "/x/slurm-1.out", "UserId": user})
+    if uid is None:
+        with pytest.raises(Refused, match="names no user"):
+            jobs.log_of("1", False)
+    else:
+        assert jobs.log_of("1", False) == ("/x/slurm-1.out", uid)
