@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from radrm.rules import Hopeless, Plan, events
+from radrm.rules import Collocation, Hopeless, Placement, Plan, Share, Start, events
 
 
 class Base:
@@ -110,3 +110,16 @@ class SlowMeddles(Base):
         assert os.read(0, 10) == b""
         os.fork()  # both processes go on
         return Plan(state=snapshot.version)
+
+
+class Forgets(Base):
+    """It starts jobs, without their CPUs."""
+
+    name, starts_jobs = "forgets", True
+    listens = frozenset({events.JobSubmitted, events.ReadingsTaken})
+
+    def plan(self, view: Any, event: Any, state: Any) -> Any:
+        device = view.devices()[0]
+        share = Share(device.uuid, device.capacity_mib)
+        placement = Placement((share,), Collocation.EXCLUSIVE)
+        return Plan([Start(job_id=job.id, placement=placement) for job in list(view.waiting())])

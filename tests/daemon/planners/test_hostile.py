@@ -50,3 +50,21 @@ def test_planners_that_fail_harm_nobody(
     third = home.submit("--gpu-memory=1G", "--", "true")
     assert home.wait_end(third)["state"] == "COMPLETED"
     assert "slow-meddles" not in home.said(), "one that prints, reads and forks works well"
+
+
+def test_a_planner_whose_starts_are_refused_is_named(home: DaemonHome) -> None:
+    install(home, {"forgets": "hostile:Forgets"}, HOSTILE)
+    home.settings = ["planner=forgets"]
+    home.start()
+    job = home.submit("--gpu-memory=1G", "--cpus=1", "--", "true")
+    wait_until(lambda: "planner forgets" in home.radrm("explain", str(job)).stdout, "its name")
+    explained = home.radrm("explain", str(job)).stdout
+    assert "start" in explained and "next event" not in explained
+
+    def doubted() -> bool:
+        findings = json.loads(home.radrm("doctor", "--json").stdout)
+        (rules,) = [found for found in findings if found["check"] == "rules"]
+        return rules["level"] == "warn" and "planner forgets" in json.dumps(rules)
+
+    wait_until(doubted, "the doctor to name it")
+    assert home.said().count("planner forgets") == 1
