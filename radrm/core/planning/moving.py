@@ -35,10 +35,14 @@ def find_move(
     found = find_with_fallback(view, policies[0], job, None, policies[1], others)
     if found.placement is not None:
         return Migrate(job_id=job.id, placement=found.placement)
-    lasting = [r for r in found.refusals if r.device is not None] or found.refusals
-    return next(iter(lasting), Refusal("count", "there is no other GPU"))
+    of_devices = [r for r in found.refusals if r.device is not None] or found.refusals
+    # One that ends with the next reading comes first: the user only has to try again.
+    first = sorted(of_devices, key=lambda r: r.rule != READING)
+    return next(iter(first), Refusal("count", "there is no other GPU"))
 
 
+READING = "reading"
+"""The rule that refuses a device whose present state has not been read."""
 NO_POLICY = Refusal("rule", "the planner that starts jobs has no policy to choose a GPU")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from radrm.core import events as ev
+from radrm.core.planning.moving import READING
 from radrm.core.planning.requests import Requested
 from radrm.core.records import Job, Refusal
 from radrm.core.words import JobState
@@ -72,6 +73,8 @@ def ask_running(
             why = in_one_line(loop.scheduler.snapshot, (refusal,)) or refusal.message
             if refusal.rule == "checkpoint":
                 why += "; submit it with --checkpoint=signal or --checkpoint=exit"
+            if refusal.rule == READING:
+                why += "; try again when it has been read, usually within seconds"
             raise Refused(f"job {job.label} cannot {what}: {why}")
         return event
 

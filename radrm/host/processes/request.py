@@ -44,10 +44,13 @@ class Asker:
         def work() -> None:
             try:
                 count = signal_topmost(find(), number)
+                ended = not count and not find()
             except Exception as error:  # an answer is owed in any case
                 failed(f"its processes could not be asked: {error}")
                 return
-            if not count:
+            if ended:
+                failed("it has just ended")
+            elif not count:
                 name = signal.Signals(number).name.removeprefix("SIG")
                 failed(f"none of its processes handles {name}")
 

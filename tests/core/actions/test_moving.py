@@ -44,6 +44,15 @@ def test_a_user_moves_a_job(to: str | None) -> None:
     assert world.attempts[1, 1].reason == "preempted: ada asked for a migration"
 
 
+def test_a_gpu_that_is_read_soon_is_named_before_one_that_takes_no_job() -> None:
+    world, _ = server_of_two(checkpoint=Checkpoint(SIGNAL))
+    world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason="repair"))
+    world.step(ev.DevicesSeen(at=world.now, devices=gpus(3)))
+    event = ev.MigrateRequested(at=world.now, job_id=1, by="ada")
+    refusal = world.scheduler.refuse_request(event)
+    assert refusal is not None and (refusal.rule, refusal.device) == ("reading", "GPU-2")
+
+
 @pytest.mark.parametrize("kind", [SIGNAL, EXIT])
 def test_a_user_moves_a_job_as_often_as_he_likes(kind: CheckpointKind) -> None:
     """Short attempts that a user's moves end do not count as attempts that came to nothing."""

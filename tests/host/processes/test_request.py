@@ -63,11 +63,16 @@ def test_nobody_is_asked_who_does_not_handle_it(trainer: subprocess.Popen[bytes]
     assert trainer.poll() is None
 
 
-def test_a_failed_request_says_why() -> None:
+def test_a_failed_request_says_why(trainer: subprocess.Popen[bytes]) -> None:
     said: queue.Queue[str] = queue.Queue()
     asker = Asker()
+    asker.ask(lambda: members(trainer.pid), signal.SIGUSR2, said.put)
+    assert said.get(timeout=30) == "none of its processes handles USR2"
     asker.ask(dict, signal.SIGUSR1, said.put)
-    assert said.get(timeout=30) == "none of its processes handles USR1"
+    assert said.get(timeout=30) == "it has just ended"
+    looks = iter([members(trainer.pid), {}])
+    asker.ask(lambda: next(looks), signal.SIGUSR2, said.put)
+    assert said.get(timeout=30) == "it has just ended", "while it was asked"
 
     def broken() -> dict[int, Stat]:
         raise OSError("no such thing")
