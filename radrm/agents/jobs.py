@@ -52,7 +52,7 @@ _REQUESTED = (
 _ESTIMATE = (
     *("estimate_mib", "estimate_upper_mib", "estimate_source", "estimate_guesses"),
     *("estimate_notes", "estimate_smact", "estimate_duration_s", "needs_s"),
-    *("expected_unknown", "start_unknown", "late_s"),
+    *("expected_source", "expected_unknown", "start_unknown", "late_s"),
 )
 _MOMENTS = ("begin_at", "due_at", "expected_end_at", "latest_end_at", "time_limit_at")
 

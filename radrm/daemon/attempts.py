@@ -177,7 +177,9 @@ class Attempts:
             found = self._launcher.counted(attempt.serial)
             if found != Counted() or tasks:
                 counted = found.cpu_s, found.memory_mib, found.block_bytes
-                uses.append((job.id, attempt.serial, HostUse(now, *counted, tasks=tasks)))
+                told_at = self._reports.used_at(attempt.serial) if tasks else None
+                use = HostUse(now, *counted, tasks=tasks, tasks_at=told_at)
+                uses.append((job.id, attempt.serial, use))
         return [ev.HostUsed(at=now, uses=tuple(uses))] if uses else []
 
     def _events_of(

@@ -67,6 +67,8 @@ class _Sender:
     silent: Instant | None = None
     """Since when its logs stand still, if that was not said to the scheduler yet."""
     uses: dict[tuple[str, int], TaskUse] = field(default_factory=dict)
+    used: Instant | None = None
+    """When its launcher told them last."""
     next_s: float = float("-inf")
     """Boot-time second from which the limit allows the next event."""
 
@@ -168,6 +170,11 @@ class Reports:
         sender = self._senders.get(serial)
         return () if sender is None else tuple(sender.uses[key] for key in sorted(sender.uses))
 
+    def used_at(self, serial: int) -> Instant | None:
+        """When an attempt's launcher has last told what its tasks use; None if it has not."""
+        sender = self._senders.get(serial)
+        return None if sender is None else sender.used
+
     def resized(self) -> set[int]:
         """The attempts that have said, since the last call, that they answered a resize."""
         found, self._resized = self._resized, set()
@@ -189,6 +196,7 @@ class Reports:
                 self._drop(sender.serial, str(bad))
                 continue
             for use in uses:
+                sender.used = now
                 if len(sender.uses) < MOST_TASKS or (use.role, use.number) in sender.uses:
                     sender.uses[use.role, use.number] = use
             if report.pop("resized", None) is not None:

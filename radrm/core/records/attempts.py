@@ -209,7 +209,7 @@ class HostUse:
 
     `cpu_s` (CPU seconds), `block_bytes` (read and written) and `network_bytes` (both ways) are
     sums since its start; `memory_mib` is what it holds. `tasks`: each task's part, if a launcher
-    reports it.
+    reports it, as of `tasks_at` (None: `at`).
     """
 
     at: Instant
@@ -218,6 +218,12 @@ class HostUse:
     block_bytes: int | None = None
     network_bytes: int | None = None
     tasks: tuple[TaskUse, ...] = ()
+    tasks_at: Instant | None = None
+
+    @property
+    def tasks_measured(self) -> Instant:
+        """When the launcher has last told what the tasks use."""
+        return self.at if self.tasks_at is None else self.tasks_at
 
 
 @dataclass(frozen=True, slots=True)

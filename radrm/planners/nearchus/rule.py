@@ -191,9 +191,9 @@ class Nearchus(Steering):
 
     def _sample_network(self, look: Look, note: JobNote) -> None:
         use = look.attempt.host_use
-        if use is None or use.at.boot_s <= (note.network_s or note.changed_s):
+        if use is None or use.tasks_measured.boot_s <= (note.network_s or note.changed_s):
             return
-        note.network_s = use.at.boot_s
+        note.network_s = use.tasks_measured.boot_s
         found = networks(look.attempt)
         if len(found) == len(note.network):
             note.network = [

@@ -42,13 +42,13 @@ class Meter:
         sums = cpu_sums(attempt)
         if use is None or progress is None or progress.step is None or sums is None:
             return False
-        if use.at.boot_s <= after_s or progress.measured.boot_s <= after_s:
+        if use.tasks_measured.boot_s <= after_s or progress.measured.boot_s <= after_s:
             return False
         self._set(use, progress, sums)
         return True
 
     def _set(self, use: HostUse, progress: Progress, sums: list[list[float]]) -> None:
-        self.use_at_s, self.cpu_s = use.at.boot_s, sums
+        self.use_at_s, self.cpu_s = use.tasks_measured.boot_s, sums
         self.step_at_s, self.step = progress.measured.boot_s, progress.step or 0.0
 
     def stop(self) -> None:
@@ -65,7 +65,10 @@ class Meter:
             return None
         if progress is None or progress.step is None:
             return None
-        use_s, step_s = use.at.boot_s - self.use_at_s, progress.measured.boot_s - self.step_at_s
+        use_s, step_s = (
+            use.tasks_measured.boot_s - self.use_at_s,
+            progress.measured.boot_s - self.step_at_s,
+        )
         if use_s <= 0 or step_s <= 0:
             return None
         used = [

@@ -255,6 +255,7 @@ def test_the_use_of_tasks_is_remembered_and_causes_no_event(place: Place) -> Non
     place.send(job, b"resized=2", b"use.main.0=0,5")
     assert place.look() == []
     assert place.reports.resized() == {1} and place.reports.resized() == set()
+    assert place.reports.used_at(1) == place.now()
     assert [use.memory_mib for use in place.reports.uses(1)] == [5], "other tasks run now"
     place.reports.close(1)
     assert place.reports.uses(1) == ()

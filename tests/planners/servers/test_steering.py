@@ -100,6 +100,8 @@ def test_a_count_begins_with_reports_that_came_after_the_change() -> None:
     found = meter.rates(job, attempt)
     assert found is not None
     assert (found.used, found.speed) == (Layout((1.0,), (4.0,)), 2.0)
+    told_late = HostUse(Instant(later.boot_s + 9, later.wall_s + 9), tasks=uses, tasks_at=later)
+    assert meter.rates(job, replace(attempt, host_use=told_late)) == found, "as old as it is"
     again = replace(attempt, host_use=HostUse(later, tasks=(TaskUse("ps", 0, 0.5), uses[1])))
     assert meter.rates(job, again) is None, "a task was started again"
 
