@@ -23,6 +23,7 @@ Key = TypeVar("Key", bound=Hashable)
 FAMILIES = ("cnn", "vgg", "transformer", "light", "tiny", "other")
 
 CEILING = 0.944  # upper limit of a shared GPU's SM activity, at any demand
+UNKNOWN_SMACT = 0.7  # of a job whose SM activity is neither measured nor predicted
 _KNEE = 6.15  # how sharply throughput bends towards the ceiling
 _MOST_OF_OWN = 0.99  # the largest part of its own demand that a sharing job gets
 _JOINT = 2.65  # the weight of a job's faster GPUs relative to its slowest

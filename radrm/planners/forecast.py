@@ -29,11 +29,10 @@ from radrm.core.rules import Ask, Policy
 from radrm.core.view import Holder, Offer, View
 from radrm.core.words import ActionKind, Collocation
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, remaining
-from radrm.interference.model import Demand, joint_speed, speeds
+from radrm.interference.model import UNKNOWN_SMACT, Demand, joint_speed, speeds
 
 SLOWEST = 0.05
 """The least speed that is believed."""
-_UNKNOWN_SMACT = 0.7
 BY_ITS_JOBS = frozenset({"taken", "recovering", "not idle", "mode", "cohort", "turn"})
 """The core's refusals that end when a device's jobs have left."""
 PASSES = frozenset({"reading", "reserved"})
@@ -248,4 +247,4 @@ def _mode(stay: Stay) -> Collocation:
 
 
 def _smact(holder: Holder) -> float:
-    return _UNKNOWN_SMACT if holder.smact is None else holder.smact
+    return UNKNOWN_SMACT if holder.smact is None else holder.smact

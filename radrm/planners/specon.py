@@ -46,6 +46,7 @@ from radrm.core.records import Attempt, Device, Job, Placement, Refusal
 from radrm.core.rules import Plan, Planner, Policy
 from radrm.core.view import View
 from radrm.core.words import ActionKind, CheckpointKind, Collocation, JobState, Quantity
+from radrm.interference.model import UNKNOWN_SMACT
 from radrm.planners.convergence import (
     CONVERGED,
     PROGRESSING,
@@ -60,7 +61,6 @@ from radrm.planners.moving import Member, cost_of_move_s, speeds_of, time_won, w
 
 _MOST_WEIGHED = 3
 """The moves that one run weighs: the next run weighs others first."""
-_UNKNOWN_SMACT = 0.7
 _MEASURES = ("relative", "paper")
 _MOST_ALPHA, _MOST_INTERVAL_S, _MOST_GAIN, _MOST_WEIGHT = 1000.0, 3600.0, 1e9, 1000.0
 
@@ -343,7 +343,7 @@ class _Run:
             smact = attempt.alone_smact
             smact = job.predicted(Quantity.SMACT) if smact is None else smact
             mps = attempt.placement.collocation is Collocation.MPS
-            found.append(Member(job.id, _UNKNOWN_SMACT if smact is None else smact, mps, 1.0))
+            found.append(Member(job.id, UNKNOWN_SMACT if smact is None else smact, mps, 1.0))
         return [
             replace(
                 member,

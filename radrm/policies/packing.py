@@ -27,7 +27,7 @@ from radrm.core.rules import Ask
 from radrm.core.units import show_mib
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Quantity
-from radrm.interference.model import CEILING, Demand, activity, joint_speed, speeds
+from radrm.interference.model import CEILING, UNKNOWN_SMACT, Demand, activity, joint_speed, speeds
 
 _SATURATED = 0.80 / CEILING
 """Below this part of the ceiling a GPU under MPS delivers nearly all that its jobs demand."""
@@ -59,7 +59,7 @@ class Packing:
     """The same, if the need is estimated and the SM activity unknown."""
     floor_mib: int = 5120
     """A job of unknown need reserves this much, and needs this much free memory."""
-    assumed_smact: float = 0.7
+    assumed_smact: float = UNKNOWN_SMACT
     """The SM activity of a job whose own is neither measured nor predicted."""
     ceiling: float = CEILING
     """The most SM activity of a shared device. `radrm replay --advise` fits it to your runs."""
