@@ -32,9 +32,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("J", "job-name", "jobname", "title"), _NAME),
     "t": ("--time=TIME (a plain number is seconds)",),
     **dict.fromkeys(("walltime", "time-limit", "timelimit", "timeout", "max-time", "limit"), _TIME),
-    **dict.fromkeys(
-        ("gres", "G", "ngpus", "num-gpus", "n-gpus", "gpu", "gpu-count", "gpu-num"), _GPUS
-    ),
+    **dict.fromkeys(("gres", "G", "ngpus", "num-gpus", "n-gpus", "gpu-count", "gpu-num"), _GPUS),
     **dict.fromkeys(
         ("gpus-per-node", "gpus-per-task", "nproc-per-node", "nproc", "devices"), _GPUS
     ),
