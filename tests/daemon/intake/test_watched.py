@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.harness import DaemonHome
+from tests.paths import REPOSITORY
 from tests.waiting import wait_until
 
 
@@ -56,7 +57,8 @@ def test_a_file_in_ones_own_spool_is_a_job(daemon: DaemonHome) -> None:
         if "=" in line
     )
     assert environment["RADRM_HOME"] == daemon.environment["RADRM_HOME"]
-    assert "PYTHONPATH" not in environment, "it is a login's, not the daemon's"
+    in_jobs = str(REPOSITORY / "radrm" / "in_jobs")
+    assert environment["PYTHONPATH"] == in_jobs, "it is a login's, not the daemon's"
     (reason,) = wait_until(lambda: list((folder / "refused").glob("*.txt")), "the reason")
     assert "did you mean --gpus?" in reason.read_text()
     done = daemon.radrm("doctor", "--json")
