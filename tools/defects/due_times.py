@@ -112,8 +112,8 @@ MUTANTS = (
     Mutant(
         "a requeued job does not wait for its moment",
         "lifecycle/edits.py",
-        "run_again(state, with_begin(state, replace(job, after=open_yet)))",
-        "run_again(state, replace(job, after=open_yet))",
+        "run_again(state, with_begin(state, replace(job, after=open_yet)), from_start)",
+        "run_again(state, replace(job, after=open_yet), from_start)",
     ),
     Mutant(
         "a failure of unknown code is retried for a code",

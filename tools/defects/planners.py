@@ -86,8 +86,14 @@ MUTANTS = (
     Mutant(
         "a job gives way although it would be the first again",
         _SLOTS,
-        "if self.view.precedes(job, slot.job)}",
+        " and self.view.precedes(job, slot.job)}",
         "}",
+    ),
+    Mutant(
+        "a job that gave way stops the next one at once",
+        _SLOTS,
+        "in_turn = self._turn_s(view, job) <= view.now.boot_s",
+        "in_turn = True",
     ),
     Mutant(
         "a move begins a new slot",

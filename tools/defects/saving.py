@@ -11,26 +11,32 @@ MUTANTS = (
     Mutant(
         "a job that saves and leaves has completed",
         "lifecycle/outcomes.py",
-        "    if wanted.kind is CheckpointKind.EXIT:\n        return True\n",
+        "    (CheckpointKind.EXIT, _How.OK): (set(),),\n",
         "",
+    ),
+    Mutant(
+        "an exit code counts more than a save",
+        "lifecycle/outcomes.py",
+        "({_Known.IN_TIME, _Known.SAVED},)",
+        "()",
     ),
     Mutant(
         "a job that has done all its work has left",
         "lifecycle/outcomes.py",
-        "if all(e.ok for e in event.exits) and _work_done(job, event) >= 1.0:",
+        "if how is _How.OK and _work_done(job, event) >= 1.0:",
         "if False:",
     ),
     Mutant(
         "a request lasts for ever",
         "lifecycle/outcomes.py",
-        "if late_s is not None and late_s > patience_s:",
-        "if False:",
+        "if late_s is None or late_s <= patience_s:",
+        "if True:",
     ),
     Mutant(
         "a proven save and exit 0 is an end",
         "lifecycle/outcomes.py",
-        "if attempt.asked(ActionKind.CHECKPOINT) is not None and _proven(job, event, asked):",
-        "if False:",
+        "is not None and (saved or event.saved_since_asked):",
+        "is not None and False:",
     ),
     Mutant(
         "the time after the last report does not count",
