@@ -163,7 +163,7 @@ class State:
                 self._forget(self.jobs.pop(job_id))
         for boot_s in self.isolation.take_retry_times():
             self.wake(Timer(boot_s, RULES_AGAIN))
-        self.timers.tidy(self._is_wanted)
+        self.timers.tidy(self._is_wanted, self.step.now.boot_s)
         return self.step.decision(self.timers.next_s, self.isolation.take_log_lines())
 
     def _forget(self, job: Job) -> None:

@@ -72,13 +72,14 @@ class Timers:
         """Add a timer."""
         heapq.heappush(self._heap, timer)
 
-    def tidy(self, is_wanted: Callable[[Timer], bool]) -> None:
+    def tidy(self, is_wanted: Callable[[Timer], bool], now_s: float) -> None:
         """Remove the timers that are not needed any more, if there are many; between steps only.
 
-        The timers of ended attempts would stay until they are due, perhaps for days.
+        The timers of ended attempts would stay until they are due, perhaps for days. One that is
+        due and has not had its turn stays.
         """
         if len(self._heap) > self._most:
-            kept = {timer for timer in self._heap if is_wanted(timer)}
+            kept = {each for each in self._heap if each.boot_s <= now_s or is_wanted(each)}
             self._heap = sorted(kept)
             self._most = 2 * len(kept) + self._few
 

@@ -19,7 +19,10 @@ from radrm.daemon.views.references import Found, References, check_count
 from radrm.errors import RadrmError, Refused
 
 _MORE_LOOKS = 1_000_000
-"""A command waits until arrays are taken in; the time of a request is limited."""
+"""A command waits until its user's arrays are taken in; the time of a request is limited."""
+_LOOKS_FOR_ROOT = 20
+"""An administrator's command about arrays of others waits for so many looks: a user who goes on
+submitting could keep the administrator from ending the jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,9 @@ class Selection:
 
 
 def take_in(loop: Loop, names: Iterable[str], uid: int, most: int) -> Work[None]:
-    """Take in these files, and the rest of a user's arrays (root: of all), by `most` more looks."""
+    """Take in these files, and the rest of a user's own arrays, by at most `most` more looks."""
     loop.scan(names, first=uid)
-    while most > 0 and loop.intake.fills(uid or None):
+    while most > 0 and loop.intake.fills(uid):
         yield
         loop.scan(first=uid)
         most -= 1
@@ -61,6 +64,25 @@ def select_jobs(loop: Loop, request: Request, by_filter: bool) -> Work[Selection
     words, uid = request.words, request.client.uid
     # Else elements would come that the command is about, and would never hear of it.
     yield from take_in(loop, (), uid, _MORE_LOOKS)
+    selection = yield from _select(loop, words, uid, by_filter)
+    if is_administrator(uid) and (owners := _still_come(loop, selection)):
+        for owner in owners:
+            yield from take_in(loop, (), owner, _LOOKS_FOR_ROOT)
+        selection = yield from _select(loop, words, uid, by_filter)
+    return selection
+
+
+def _still_come(loop: Loop, selection: Selection) -> list[int]:
+    """Return the users whose arrays are selected while elements of them are still taken in."""
+    arrays: dict[int, int] = {}
+    for job_id in selection.ids:
+        job = loop.scheduler.snapshot.job(job_id)
+        if job is not None and job.array is not None:
+            arrays[job.array.array_id] = job.spec.uid
+    return sorted({uid for array_id, uid in arrays.items() if array_id in loop.intake.fills(uid)})
+
+
+def _select(loop: Loop, words: Words, uid: int, by_filter: bool) -> Work[Selection]:
     keep = filters(words) if by_filter else None
     if keep is None or words.get("jobs"):
         look_up = References(

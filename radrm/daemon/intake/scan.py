@@ -108,12 +108,13 @@ class Scan:
         waits = self._paused or self._later or self._filling or self._arrivals.turns
         return not waits and not self._arrivals.listing and self._list_at_s > float("-inf")
 
-    def fills(self, uid: int | None) -> bool:
-        """Return whether the next looks take in more elements of an array of a user; None: of any
-        user."""
-        return not self._loop.unsaved and any(
-            name not in self._paused and uid in (None, of) and not self._admission.rests(of)
-            for name, (_, of) in self._filling.items()
+    def fills(self, uid: int) -> frozenset[int]:
+        """Return the arrays of a user of which the next looks take in more elements, by id."""
+        return frozenset(
+            array_id
+            for name, (array_id, of) in self._filling.items()
+            if of == uid and name not in self._paused and not self._admission.rests(of)
+            if not self._loop.unsaved
         )
 
     def list_soon(self) -> None:
@@ -276,6 +277,8 @@ class Scan:
             gid = group_of(arrival.uid, arrival.gid)
             envelope = self._admission.kept(arrival.uid, envelope)
             self._held.submissions.append(Submission(arrival.uid, gid, envelope, batch.parsed))
+        if batch.array is not None:
+            self._filling[arrival.name] = first_id, arrival.uid  # before a part of it is there
         while room:
             at = self._loop.clock.now()
             events = list(islice(batch.events(made, first_id, self._next_id, at), room))
@@ -290,7 +293,6 @@ class Scan:
         if made >= batch.size:
             self._finish(arrival)
         else:
-            self._filling[arrival.name] = first_id, arrival.uid
             self._later.append((arrival.name, arrival.uid))
 
     def _room(self, uid: int, batch: Batch, made: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +105,23 @@ def test_a_restart_sets_the_timers_of_all() -> None:
     all_that_waits_has_an_end(world)
 
 
+@pytest.mark.parametrize("waits", ["begin", "pause"])
+def test_a_restart_long_after_the_moments_of_thousands_forgets_none(waits: str) -> None:
+    """More timers are due then than one step takes."""
+    world = World(gpus(1), settings=replace(SETTINGS, gpuless_at_once=3 * MANY))
+    begin_s = BEGINS_S if waits == "begin" else None
+    jobs = [world.submit(gpus=0, begin_s=begin_s, retries=1) for _ in range(3 * MANY)]
+    for job in jobs if waits == "pause" else ():
+        world.end(job, 1)
+    assert states(world, jobs) == {JobState.PENDING}
+    world.boot_s += 7200.0
+    world.restart()
+    for _ in range(3):
+        all_that_waits_has_an_end(world)
+        world.pass_time(1.0)
+    assert states(world, jobs) == {JobState.RUNNING}
+
+
 # ------------------------------------------------------------------ a clock that is set
 
 
@@ -153,7 +172,7 @@ def test_only_unwanted_timers_are_removed(made: list[tuple[float, int]]) -> None
     timers = Timers(few=4)
     for boot_s, job_id in made:
         timers.add(Timer(boot_s, BEGIN, job_id))
-        timers.tidy(lambda timer: timer.job_id % 2 == 1)
+        timers.tidy(lambda timer: timer.job_id % 2 == 1, -1.0)
     left: list[Timer] = []
     while found := timers.take_due(1e6):
         left += found

@@ -45,8 +45,8 @@ class Server:
         self.world = World(gpus(1))
         self.store = Store(str(path / "radrm.sqlite"))
         self.batches: list[int] = []
-        self.filling: list[bool] = []
-        """Whether the next looks at the spool leave elements of an array there, the last first."""
+        self.filling: dict[int, set[int]] = {}
+        """The arrays of which elements are in the spool yet, by user."""
         self.save(self.world.submit(39_000))
         self.loop: Any = SimpleNamespace(
             scheduler=self.world.scheduler,
@@ -55,7 +55,7 @@ class Server:
             process=self.process,
             broken=False,
             scan=lambda names=(), first=None: None,
-            intake=SimpleNamespace(fills=lambda uid: self.filling.pop() if self.filling else False),
+            intake=SimpleNamespace(fills=lambda uid: self.filling.get(uid, set())),
             tables=Tables(),
             reports=None,
             parts=SimpleNamespace(
@@ -108,9 +108,10 @@ def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pace, "spent", property(lambda self: False))
 
 
-def test_a_command_waits_until_an_array_is_taken_in(server: Server) -> None:
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_a_command_waits_until_an_array_is_taken_in(server: Server, uid: int) -> None:
     ids = server.array(2)
-    server.filling = [False, True, True]
+    server.filling = {1000: {1000}}
     looks: list[int | None] = []
 
     def scan(names: object = (), first: int | None = None) -> None:
@@ -118,11 +119,25 @@ def test_a_command_waits_until_an_array_is_taken_in(server: Server) -> None:
         if len(looks) == 3:
             late = replace(server.world.jobs[1000], id=1002, array=ArrayElement(1000, 2))
             server.process([ev.JobSubmitted(at=server.world.now, job=late)])
+            server.filling = {}
 
     server.loop.scan = scan
-    server.ask(op="cancel", jobs=["1000"])
+    server.ask(uid, op="cancel", jobs=["1000"])
     ended = [server.world.jobs[i].state for i in [*ids, 1002]]
-    assert ended == [JobState.CANCELLED] * 3 and looks == [0, 0, 0]
+    assert ended == [JobState.CANCELLED] * 3 and looks == [uid, 1000, 1000]
+
+
+@pytest.mark.parametrize(("array", "most"), [(1000, 30), (55, 1)])
+def test_no_user_keeps_an_administrator_waiting_by_arrays(
+    server: Server, array: int, most: int
+) -> None:
+    ids = server.array(2)
+    server.filling = {1000: {array}}  # and it never ends
+    looks: list[int | None] = []
+    server.loop.scan = lambda names=(), first=None: looks.append(first)
+    server.ask(0, op="cancel", jobs=["1000"])
+    assert [server.world.jobs[i].state for i in ids] == [JobState.CANCELLED] * 2
+    assert len(looks) <= most
 
 
 @pytest.mark.parametrize(
