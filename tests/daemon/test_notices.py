@@ -27,7 +27,7 @@ def test_a_kill_loses_no_notice_and_a_target_that_hangs_delays_no_job(daemon: Da
     tell = daemon.file("tell", TELL)
     tell.chmod(0o755)
     refused = daemon.radrm("submit", "--", "true", env={"RADRM_NOTIFY": "me"})
-    assert refused.returncode == 1 and "RADRM_NOTIFY: --notify: 'me' is not" in refused.stderr
+    assert refused.returncode == 2 and "RADRM_NOTIFY: --notify: 'me' is not" in refused.stderr
     words = ("submit", "--json", "--gpus=0", "--name=lost", "--", "false")
     done = daemon.radrm(*words, env={"RADRM_NOTIFY": f"{tell}:fail"})
     (result,) = json.loads(done.stdout)

@@ -147,7 +147,8 @@ def test_a_bad_file_is_one_clear_line_and_queues_nothing(
 ) -> None:
     content, words = BAD_FILES[kind]
     (shared_daemon.work / "bad.rad").write_bytes(content)
-    one_line(shared_daemon.radrm("submit", "bad.rad"), 1, "bad.rad", words)
+    code = 2 if kind in ("unknown option", "no target", "no launcher") else 1
+    one_line(shared_daemon.radrm("submit", "bad.rad"), code, "bad.rad", words)
     assert shared_daemon.ask("status", all=True) == []
 
 
