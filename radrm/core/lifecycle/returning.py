@@ -25,9 +25,16 @@ def return_to_queue(state: State, job: Job, **changes: object) -> None:
 
 
 def refuse_retry(job: Job, attempt: Attempt) -> str | None:
-    """Return why a failed attempt is not retried, though retries are left; None if it is."""
+    """Return why a failed attempt is not retried, though retries are left; None if it is.
+
+    Exit codes say nothing of a lost one: it has none, or that of its end by the daemon.
+    """
     code, wanted = attempt.exit_code, job.spec.retry_on
-    if wanted is None or any(code is not None and a <= code <= b for a, b in wanted):
+    if (
+        wanted is None
+        or attempt.outcome is not Outcome.FAILED
+        or any(code is not None and a <= code <= b for a, b in wanted)
+    ):
         return None
     codes = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in wanted)
     return f"not retried: --retry-on has the exit codes {codes}"
