@@ -24,9 +24,10 @@ def requeue(
 ) -> int:
     """Put jobs back into the queue.
 
-    A running job that can save is asked to, stops when it has saved, and goes on from that. If it
-    does not save in time, it runs on. Any other running job is stopped at once. A job that has
-    ended runs again: from what it has saved, or from its start if it had done all its work.
+    They wait behind all others. A running job that can save is asked to, stops when it has saved,
+    and goes on from that. If it does not save in time, it runs on. Any other running job is stopped
+    at once. A job that has ended runs again: from what it has saved, or from its start if it is
+    COMPLETED and no steps are known to be left.
 
     \b
     Examples:

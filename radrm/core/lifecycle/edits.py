@@ -140,7 +140,7 @@ def hold(state: State, event: HoldRequested) -> None:
 
 
 def requeue(state: State, event: RequeueRequested) -> None:
-    """Return a live job to its queue, or run an ended job again.
+    """Return a live job to its queue, or run an ended job again. Either goes behind all others.
 
     A running job that can save does so first, as for a planner's preemption: if it does not save in
     time, it runs on. A job that begins anew is stopped at once.
@@ -156,14 +156,15 @@ def requeue(state: State, event: RequeueRequested) -> None:
         _run_again(state, event.job, event.from_start)
     elif job.state in (JobState.LAUNCHING, JobState.RUNNING):
         # The user asks for this, so it must not lead to a pause.
-        job = state.put_job(replace(job, setbacks=0))
+        state.put_job(replace(job, setbacks=0))
+        drop_target(state, job)  # a job behind all others does not go on there
+        job = state.jobs[job.id]
         why, kind = f"requeued by {event.by}", FROM_START if event.from_start else REQUEUE
         requested = PlannerRequest(kind, user=event.by, why=why)
-        attempt = state.put_attempt(replace(state.attempts[job.id], requested=requested))
-        if event.from_start:
-            drop_target(state, job)
+        attempt = replace(state.attempts[job.id], requested=requested, goes_behind=True)
+        attempt = state.put_attempt(attempt)
         if event.from_start or not saves_first(job):
-            stop(state, state.jobs[job.id], attempt, StopReason.PREEMPTED, why)
+            stop(state, job, attempt, StopReason.PREEMPTED, why)
         elif attempt.asked(ActionKind.CHECKPOINT) is not None:
             stopping = (
                 replace(each, stops=each.stops or each.kind is ActionKind.CHECKPOINT)

@@ -8,7 +8,8 @@ transition table:
 
     stopped              to the state of the stop's reason; if preempted, to its queue
     completed            COMPLETED
-    left when asked to save its work   to its queue (`outcomes.has_left`)
+    left when asked to save its work   to its queue (`outcomes.has_left`); so does any end while a
+                         user's requeue has it save, but one that has done all its work
     out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, or while --retries last if it can save or has
@@ -47,6 +48,7 @@ from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import release_all
 from radrm.core.lifecycle.outcomes import (
     FROM_START,
+    REQUEUE,
     exit_code_of,
     outcome_of,
     reported,
@@ -179,7 +181,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             outcome=outcome,
             exit_code=code,
             reason=why_stopped(job, attempt.stop, attempt.requested)
-            or why_ended(outcome, event, code, attempt.tasks),
+            or why_ended(outcome, event, code, attempt.tasks, attempt.requested),
             usage=usage,
             fraction=event.oom.fraction if event.oom and outcome is Outcome.OOM else None,
             reported=reported(attempt, job.progress),
@@ -234,7 +236,7 @@ def _retry(state: State, job: Job, attempt: Attempt) -> None:
     """Retry a job, or fail it if `--retry-on` has other exit codes."""
     why_not = refuse_retry(job, attempt)
     if why_not is None:
-        retry(state, job, attempt)
+        retry(state, _as_requested(state, job, attempt), attempt)
     else:
         finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {why_not}")
 
@@ -262,16 +264,24 @@ def _enlarge(state: State, job: Job, attempt: Attempt, role: str) -> bool:
 
 
 def _return(state: State, job: Job, attempt: Attempt, why: str) -> None:
-    """Return a lost or preempted job to its queue: to its place there, or behind all others.
-
-    Jobs in the recovery queue are before all others, so one that goes behind leaves it.
-    """
-    if attempt.requested is not None and attempt.requested.kind == FROM_START:
-        job = begun_anew(job)
+    """Return a lost or preempted job to its queue: to its place there, or behind all others."""
     changes = setback(state, job, attempt, why)
-    if attempt.goes_behind and attempt.outcome is Outcome.PREEMPTED:
+    return_to_queue(state, _as_requested(state, job, attempt), **changes)
+
+
+def _as_requested(state: State, job: Job, attempt: Attempt) -> Job:
+    """Return the record of a job that runs again as its last request has it: anew, or behind all.
+
+    A lost job keeps its place, unless its user's requeue has stopped it. Jobs in the recovery queue
+    are before all others, so one that goes behind leaves it.
+    """
+    asked = attempt.requested.kind if attempt.requested is not None else ""
+    if asked == FROM_START:
+        job = begun_anew(job)
+    requeued = asked in (REQUEUE, FROM_START) and attempt.stop is not None
+    if attempt.goes_behind and (requeued or attempt.outcome is Outcome.PREEMPTED):
         job = state.behind_all(job)
-    return_to_queue(state, job, **changes)
+    return job
 
 
 def _stopped(state: State, job: Job, attempt: Attempt) -> None:

@@ -107,7 +107,8 @@ def has_left(
 
     The request is a user's or a planner's, maybe of an earlier daemon; `_LEFT` has what follows.
     One that ended with 0 and is known to have done all its work has not left. A newer file is no
-    proof for an attempt that failed: it may be half a checkpoint.
+    proof for an attempt that failed: it may be half a checkpoint. A user's requeue needs no proof:
+    the job is to run again, however it ends meanwhile.
     """
     asked, kind = attempt.checkpoint_asked, job.spec.checkpoint.kind
     if asked is None or event.never_started is not None:
@@ -117,8 +118,19 @@ def has_left(
         return False
     if event.lost is not None and job.outer is not None:
         return False  # nobody is left who could run it
+    if _is_requeued(attempt, end):
+        return True
     known = _known(job, attempt, event, end, patience_s, asked)
     return any(needed <= known for needed in _LEFT.get((kind, how), ()))
+
+
+def _is_requeued(attempt: Attempt, end: Instant) -> bool:
+    """Return whether an attempt ended while its user's requeue had it save."""
+    pending, requested = attempt.asked(ActionKind.CHECKPOINT), attempt.requested
+    if pending is None or requested is None or requested.kind != REQUEUE:
+        return False
+    late_s = end.since(pending.asked)
+    return late_s is None or late_s >= 0
 
 
 def _how(job: Job, event: AttemptEnded) -> _How:
@@ -212,17 +224,15 @@ def reported(attempt: Attempt, last: Progress | None) -> tuple[Progress, ...]:
 def used_s(job: Job, attempt: Attempt) -> float:
     """Return how much of the time limit an ended attempt and earlier ones have used.
 
-    Only attempts count that were preempted, and whose work the next one continues. A user's
-    requeue begins anew.
+    Only attempts count that were preempted, and whose work the next one continues. After a user's
+    requeue that is any job that can save, proof or not: else a requeue would get round the limit.
     """
-    stop, began, asked = attempt.stop, attempt.started, attempt.requested
-    if attempt.outcome is not Outcome.PREEMPTED:
+    began, asked = attempt.started, attempt.requested
+    if attempt.outcome is not Outcome.PREEMPTED or began is None:
         return job.used_s
-    if stop is not None and stop.why is not None:
-        return 0.0
-    if asked is not None and asked.kind == REQUEUE:
-        return 0.0
-    if began is None or not has_saved(job, began):
+    requeued = asked is not None and asked.kind == REQUEUE
+    saves = requeued and job.spec.checkpoint.kind is not CheckpointKind.NONE
+    if not saves and not has_saved(job, began):
         return job.used_s
     return job.used_s + (attempt.ran_s or 0.0)
 
@@ -290,11 +300,19 @@ def why_stopped(job: Job, stop: Stop | None, requested: PlannerRequest | None = 
 
 
 def why_ended(
-    outcome: Outcome, event: AttemptEnded, code: int | None, tasks: tuple[Task, ...]
+    outcome: Outcome,
+    event: AttemptEnded,
+    code: int | None,
+    tasks: tuple[Task, ...],
+    requested: PlannerRequest | None = None,
 ) -> str | None:
     """Return why an attempt without a stop ended; None if it completed."""
     if outcome is Outcome.COMPLETED:
         return event.unknown
+    if outcome is Outcome.PREEMPTED and requested is not None and requested.kind == REQUEUE:
+        failed = code not in (None, 0, _BY_TERM)
+        ended = _how_ended(event, code, tasks) if failed else event.lost
+        return "; ".join(filter(None, (str(requested), ended)))
     if outcome is Outcome.PREEMPTED:
         return "it left when it was asked to save its work"
     if event.never_started is not None:

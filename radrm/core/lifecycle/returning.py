@@ -25,9 +25,16 @@ def return_to_queue(state: State, job: Job, **changes: object) -> None:
 
 
 def refuse_retry(job: Job, attempt: Attempt) -> str | None:
-    """Return why a failed attempt is not retried, though retries are left; None if it is."""
+    """Return why a failed attempt is not retried, though retries are left; None if it is.
+
+    Exit codes say nothing of a lost one: it has none, or that of its end by the daemon.
+    """
     code, wanted = attempt.exit_code, job.spec.retry_on
-    if wanted is None or any(code is not None and a <= code <= b for a, b in wanted):
+    if (
+        wanted is None
+        or attempt.outcome is not Outcome.FAILED
+        or any(code is not None and a <= code <= b for a, b in wanted)
+    ):
         return None
     codes = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in wanted)
     return f"not retried: --retry-on has the exit codes {codes}"
@@ -105,21 +112,23 @@ def begun_anew(job: Job) -> Job:
     return replace(job, progress=None, saved=None, saved_at=None, used_s=0.0, anew=job.anew + 1)
 
 
-def ends_its_work(job: Job) -> bool:
-    """Return whether a job has completed and is known to have done all its work.
+def has_no_work_left(job: Job) -> bool:
+    """Return whether a job has completed, and has not reported that a part of its work is left.
 
     What it has saved is the end of its work, so there it could only end again.
     """
-    known = (p.work_done for p in (job.progress, job.saved) if p is not None)
-    return job.state is JobState.COMPLETED and any(done == 1.0 for done in known)
+    known = [p.work_done for p in (job.progress, job.saved) if p is not None]
+    done = max((each for each in known if each is not None), default=1.0)
+    return job.state is JobState.COMPLETED and done >= 1.0
 
 
 def run_again(state: State, job: Job, from_start: bool = False) -> None:
     """Return an ended job to the queue as a new job. It goes on from what it has saved.
 
-    Unless that is the end of its work, or `from_start`. Its proven need (`memory_floor_mib`) stays.
+    Unless it has completed with no work left, or `from_start`. Its proven need
+    (`memory_floor_mib`) stays.
     """
-    if from_start or ends_its_work(job):
+    if from_start or has_no_work_left(job):
         job = begun_anew(job)
     array = None if job.array is None else replace(job.array, fails=0)
     state.move(

@@ -29,6 +29,7 @@ def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tup
     errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
     refused = state.proposals.refused.of(job.id, now.boot_s)
     found = (*planners.explain(job), *refused, *errors)
+    found = found or state.proposals.refused.of(job.id, now.boot_s, stands=False)
     found = found or (Refusal("next", "it starts with the next event"),)
     bound = state.queue.order.bound(job) if planners.keeps_order() else None
     return found if bound is None else (*found, Refusal("bound", bound))

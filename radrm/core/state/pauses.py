@@ -109,6 +109,10 @@ class Refused:
 class RefusedProposals:
     """The last refusal of each kind of proposal of each planner for each job.
 
+    A refusal *stands* while it is repeated: until its planner has answered again more than `GAP_S`
+    later, and has not repeated it. The doctor tells only of those that stand. After that, the
+    planner may have changed its mind, so it explains a job's waiting only where nothing else does.
+
     One is forgotten when such a proposal is carried out, when the job starts, and when it ends.
     """
 
@@ -116,16 +120,24 @@ class RefusedProposals:
     """Beyond that the oldest job is forgotten."""
     LASTING_S = 10.0
     """Shorter than this it may be that another planner was first."""
+    GAP_S = 60.0
+    """For so long a planner may leave out a proposal, as after a failure of it."""
 
     def __init__(self) -> None:
         self._of_job: dict[int, dict[tuple[str, type[Proposal]], Refused]] = {}
+        self._answered_s: dict[str, float] = {}
+
+    def answered(self, planner: str, now_s: float) -> None:
+        """Note that a planner has proposed all that it wants now."""
+        self._answered_s[planner] = now_s
 
     def note(self, planner: str, proposal: Proposal, why: Refusal, now_s: float) -> None:
         """Note a refusal."""
         job_id, kind = proposal.job_id, type(proposal)
         of_job = self._of_job.setdefault(job_id, {})
         before = of_job.get((planner, kind))
-        since_s = now_s if before is None else before.since_s
+        repeated = before is not None and now_s - before.last_s <= self.GAP_S
+        since_s = before.since_s if before is not None and repeated else now_s
         of_job[planner, kind] = Refused(planner, kind, job_id, since_s, now_s, why)
         if len(self._of_job) > self.MOST:
             del self._of_job[next(iter(self._of_job))]
@@ -146,9 +158,10 @@ class RefusedProposals:
         """Forget a job that has ended."""
         self._of_job.pop(job_id, None)
 
-    def of(self, job_id: int, now_s: float) -> tuple[Refusal, ...]:
-        """Return what was refused for a job, as reasons."""
-        found = self._of_job.get(job_id, {}).values()
+    def of(self, job_id: int, now_s: float, stands: bool = True) -> tuple[Refusal, ...]:
+        """Return what was refused for a job and stands, or what does not, as reasons."""
+        of_job = self._of_job.get(job_id, {}).values()
+        found = [each for each in of_job if self._stands(each) is stands]
         return tuple(
             replace(
                 each.why,
@@ -162,17 +175,26 @@ class RefusedProposals:
         )
 
     def lasting(self, now_s: float) -> list[Refused]:
-        """Return the last one for each planner, kind and rule that is refused for long.
+        """Return the last one for each planner, kind and rule that is refused for long, and stands.
 
-        A start that was refused once keeps its job waiting; others count if they are repeated.
+        It counts if it is repeated, or if it is a start and its planner has not answered since: so
+        the job waits because of it.
         """
         found: dict[tuple[str, type[Proposal], str], Refused] = {}
         for of_job in self._of_job.values():
             for each in of_job.values():
-                until_s = now_s if each.kind is Start else each.last_s
-                if not each.why.timely and until_s - each.since_s >= self.LASTING_S:
+                waits = each.kind is Start and self._after_s(each) <= 0
+                for_s = (now_s if waits else each.last_s) - each.since_s
+                if not each.why.timely and for_s >= self.LASTING_S and self._stands(each):
                     found[each.planner, each.kind, each.why.rule] = each
         return list(found.values())
+
+    def _stands(self, refused: Refused) -> bool:
+        return self._after_s(refused) <= self.GAP_S
+
+    def _after_s(self, refused: Refused) -> float:
+        """Return how long after a refusal its planner has last answered, without repeating it."""
+        return self._answered_s.get(refused.planner, refused.last_s) - refused.last_s
 
 
 class Proposals:

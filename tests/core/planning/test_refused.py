@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
+
 from radrm.core import events as ev
 from radrm.core.proposals import Preempt, Proposal, Start, TakeCheckpointNow
 from radrm.core.records import Job, Node, Placement, Refusal, Share
@@ -25,6 +27,7 @@ class Toy:
     starts_jobs: bool = True
     name: str = "toy"
     version: int = 1
+    reasons: Sequence[Refusal] = ()
     listens: frozenset[type[ev.Event]] = frozenset({ev.JobSubmitted, ev.Tick})
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
@@ -33,7 +36,11 @@ class Toy:
         return Plan([each for each in found if each is not None])
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
-        return ()
+        return self.reasons
+
+
+def preempt(view: View, job: Job) -> Proposal:
+    return Preempt(job_id=job.id)
 
 
 def without_cpus(view: View, job: Job) -> Proposal:
@@ -58,7 +65,7 @@ def world_of(toy: Toy) -> World:
 def told(world: World, job: Job) -> list[str]:
     found = world.scheduler.why_waiting(job.id, world.now)
     found += world.scheduler.why_size(job.id, world.now)
-    return [each.message for each in found if each.rule != "planner"]
+    return [each.message for each in found if each.rule not in ("planner", "next")]
 
 
 def lasting(world: World) -> list[str]:
@@ -111,18 +118,56 @@ def test_what_is_refused_for_a_running_job_is_told_too() -> None:
     world.pass_time(30)
     assert len(lasting(world)) == 1, "it was refused again"
     toy.make = lambda view, job: None
+    world.pass_time(30)
+    assert len(lasting(world)) == 1, "it may propose it again"
     world.pass_time(60)
-    assert len(lasting(world)) == 1
+    assert lasting(world) == [] and told(world, job) == []
 
 
-def test_a_refusal_that_is_not_repeated_is_not_lasting() -> None:
-    toy = Toy(lambda view, job: Preempt(job_id=job.id), starts_jobs=False)
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_refusal_that_is_not_repeated_is_not_lasting(starts: bool) -> None:
+    toy = Toy(without_cpus if starts else preempt, starts_jobs=starts)
+    world = world_of(toy)
+    job = world.submit(GIB, cpus=2)
+    world.pass_time(1)
+    toy.make = lambda view, job: None
+    world.pass_time(30)
+    assert told(world, job) and lasting(world) == []
+    world.pass_time(3600)
+    assert lasting(world) == []
+    assert bool(told(world, job)) is starts, "nothing else explains why it waits"
+
+
+def test_what_else_explains_the_waiting_comes_before_an_old_refusal() -> None:
+    toy = Toy(without_cpus)
+    world = world_of(toy)
+    job = world.submit(GIB, cpus=2)
+    world.pass_time(1)
+    toy.make, toy.reasons = (lambda view, job: None), (Refusal("fit", "no room"),)
+    assert len(told(world, job)) == 2
+    world.pass_time(3600)
+    assert told(world, job) == ["no room"]
+
+
+def test_two_refusals_an_hour_apart_are_not_lasting() -> None:
+    toy = Toy(preempt, starts_jobs=False)
     world = world_of(toy)
     world.submit(GIB)
     world.pass_time(1)
     toy.make = lambda view, job: None
-    world.pass_time(60)
+    world.pass_time(3600)
+    toy.make = preempt
+    world.pass_time(1)
     assert lasting(world) == []
+
+
+def test_a_start_whose_planner_is_not_called_again_stays_its_last_word() -> None:
+    toy = Toy(without_cpus, listens=frozenset({ev.JobSubmitted}))
+    world = world_of(toy)
+    job = world.submit(GIB, cpus=2)
+    world.pass_time(3600)
+    (line,) = lasting(world)
+    assert f"job {job.id}" in line and "1h00m" in line and told(world, job)
 
 
 def test_memory_is_bounded() -> None:

@@ -162,7 +162,7 @@ def test_whoever_asked_a_save_counts_more_than_the_exit(proposal: Proposal, rest
         ({"retries": 2}, True, True),
         ({"retries": 2}, False, True),
         ({"retries": 0}, True, False),
-        ({"retries": 2, "retry_on": ((1, 1),)}, True, False),
+        ({"retries": 2, "retry_on": ((1, 1),)}, True, True),  # a loss has no exit code
         ({"retries": 2, "checkpoint": Checkpoint()}, True, True),  # it saves, if nobody asks
         ({"retries": 2, "checkpoint": Checkpoint()}, False, False),
         ({"requeue": True}, False, True),

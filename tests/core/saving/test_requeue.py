@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+from typing import Any
+
 import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.proposals import Preempt
+from radrm.core.lifecycle.stops import stop
+from radrm.core.proposals import Migrate, Preempt
 from radrm.core.records import Exit, Job, Progress
-from radrm.core.words import ActionKind, CheckpointKind, JobState, Outcome
-from tests.core.placements import propose
+from radrm.core.words import ActionKind, CheckpointKind, JobState, Outcome, StopReason
+from tests.core.lifecycle.test_outer import OUTER
+from tests.core.placements import on, propose
 from tests.core.saving.server import (
     BAD,
     BY_TERM,
+    DONE,
     EXIT,
+    FAILED,
+    KILLED,
+    LEFT,
     LONG_S,
+    LOST,
     OK,
+    OOM,
     PATIENCE_S,
     SIGNAL,
+    UNKNOWN,
     ask,
     end,
     save,
@@ -50,7 +62,79 @@ def test_a_running_job_saves_first(kind: CheckpointKind, how: Exit, restart: boo
     job = end(world, job, how)
     assert (world.attempts[1, 1].outcome, job.state) == (Outcome.PREEMPTED, JobState.LAUNCHING)
     assert job.saved is not None and job.saved.work_done == 0.5 and job.anew == 0
-    assert job.limit_s == 2 * LONG_S and job.pause is None and job.requeued is None
+    assert job.limit_s == LONG_S - 5.0, "what it continues counts on"
+    assert job.pause is None
+
+
+@dataclass(frozen=True)
+class End:
+    """How a job ended that was to save and return, and what was known then."""
+
+    kind: CheckpointKind
+    how: Exit
+    outcome: Outcome = LEFT
+    state: JobState = JobState.LAUNCHING
+    done: float | None = None
+    file: bool = False
+    said: dict[str, Any] = field(default_factory=dict)
+    before_s: float = 0.0
+    """Seconds from the end to the request: the end was not known yet."""
+
+
+ENDS = {
+    "exit: an error, and a newer file": End(EXIT, BAD, file=True),
+    "exit: an error": End(EXIT, BAD),
+    "exit: killed": End(EXIT, KILLED),
+    "exit: lost": End(EXIT, UNKNOWN, said={"lost": "its runner was killed"}),
+    "exit: out of memory": End(EXIT, BAD, said={"oom": OOM}),
+    "exit: left": End(EXIT, OK),
+    "exit: all done": End(EXIT, OK, DONE, JobState.COMPLETED, done=1.0),
+    "exit: all done, and an error": End(EXIT, BAD, done=1.0),
+    "signal: an error": End(SIGNAL, BAD),
+    "signal: killed": End(SIGNAL, KILLED),
+    "signal: lost": End(SIGNAL, UNKNOWN, said={"lost": "its runner was killed"}),
+    "signal: nothing known": End(SIGNAL, OK),
+    "signal: all done": End(SIGNAL, OK, DONE, JobState.COMPLETED, done=1.0),
+    "signal: half done": End(SIGNAL, OK, done=0.5),
+    "a failure of the server": End(
+        SIGNAL, OK, FAILED, JobState.FAILED, said={"failure": "no disk"}
+    ),
+    "failed before the request": End(SIGNAL, BAD, FAILED, JobState.FAILED, before_s=5.0),
+}
+
+
+@pytest.mark.parametrize("case", ENDS.values(), ids=list(ENDS))
+def test_whatever_its_end_it_returns_unless_its_work_is_done(case: End) -> None:
+    world, job = saving(case.kind, time_limit_s=2 * LONG_S)
+    now, early_s = world.now, case.before_s
+    ended = replace(now, boot_s=now.boot_s - early_s, wall_s=now.wall_s - early_s)
+    world.requeue(job)
+    world.pass_time(5.0)
+    if case.done is not None:
+        world.report(job, work_done=case.done)
+    happened = {"happened": ended} if case.before_s else {}
+    job = end(world, job, case.how, saved_since_asked=case.file, **case.said, **happened)
+    attempt = world.attempts[1, 1]
+    assert (attempt.outcome, job.state) == (case.outcome, case.state)
+    assert (job.requeued is not None) is (case.outcome is LEFT)
+    if case.outcome is LEFT:
+        assert attempt.reason and "requeued by ann" in attempt.reason
+        assert job.limit_s == LONG_S - 5.0, "it may have saved what nobody knows of"
+
+
+def test_in_slurms_job_a_lost_one_does_not_return() -> None:
+    world, job = saving(EXIT, outer=OUTER)
+    world.requeue(job)
+    job = end(world, job, UNKNOWN, lost="its runner was killed")
+    assert (world.attempts[1, 1].outcome, job.state) == (LOST, JobState.FAILED)
+
+
+@pytest.mark.parametrize("how", [BAD, KILLED])
+def test_one_that_was_to_save_and_runs_on_may_fail_later(how: Exit) -> None:
+    world, job = saving(EXIT)
+    world.requeue(job)
+    world.pass_time(PATIENCE_S)
+    assert end(world, job, how).state is JobState.FAILED
 
 
 def test_one_that_does_not_save_runs_on() -> None:
@@ -76,7 +160,31 @@ def test_any_other_is_stopped_at_once(kind: CheckpointKind, from_start: bool) ->
     world, job = saving(kind)
     world.requeue(job, from_start)
     assert world.state(job) is JobState.STOPPING and stopped(world)
-    assert end(world, job, BY_TERM).state is JobState.LAUNCHING
+    job = end(world, job, BY_TERM)
+    assert job.state is JobState.LAUNCHING and job.requeued is not None
+
+
+def test_one_that_moves_is_requeued_in_place_of_that() -> None:
+    world, job = saving(SIGNAL)
+    ask(world, Migrate(job_id=1, placement=on("GPU-1")))
+    world.requeue(job)
+    save(world, job, 0.5)
+    job = end(world, job, BY_TERM)
+    assert job.target is None and job.moves == 0 and job.requeued is not None
+
+
+@pytest.mark.parametrize("from_start", [False, True])
+def test_a_stop_that_becomes_a_loss_is_retried_as_the_requeue_asked(from_start: bool) -> None:
+    world, job = saving(SIGNAL, retries=1)
+    save(world, job, 0.4)
+    world.requeue(job, from_start)
+    save(world, job, 0.5)
+    state = world.scheduler.state
+    stop(state, state.jobs[1], state.attempts[1], StopReason.LOST, "its GPU vanished")
+    job = end(world, job, BY_TERM)
+    assert (world.attempts[1, 1].outcome, job.state) == (LOST, JobState.PENDING)
+    assert (job.retries_used, job.anew) == (1, int(from_start))
+    assert (job.saved is None) is from_start and job.requeued is not None
 
 
 @pytest.mark.parametrize("moves", [False, True])
@@ -98,7 +206,7 @@ def test_from_the_start_nothing_that_was_saved_counts(moves: bool) -> None:
     [
         (1.0, OK, False, 1),
         (0.5, OK, False, 0),  # it ended with 0, and has work left
-        (None, OK, False, 0),
+        (None, OK, False, 1),  # nothing says that work is left
         (1.0, BAD, False, 0),
         (0.5, BAD, False, 0),
         (0.5, BAD, True, 1),
@@ -115,7 +223,7 @@ def test_a_job_whose_work_is_done_begins_anew(
     ended: Job = end(world, job, how)
     assert ended.state.final
     job = world.requeue(ended, from_start)
-    assert (job.anew, job.saved is None) == (anew, bool(anew) or done is None)
+    assert (job.anew, job.saved is None) == (anew, bool(anew))
     live = world.live(job)
     assert live is not None and live.began is not None
     assert live.began.work_done == (0.0 if anew else done)
@@ -132,4 +240,4 @@ def test_a_requeue_of_a_job_that_is_launched_stops_it() -> None:
     assert live is not None
     void = ev.LaunchVoided(at=world.now, job_id=job.id, serial=live.serial)
     world.step(void)
-    assert world.jobs[1].anew == 1
+    assert world.jobs[1].anew == 1 and world.jobs[1].requeued is not None

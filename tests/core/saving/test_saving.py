@@ -235,16 +235,21 @@ def test_an_attempt_that_saved_nothing_uses_nothing_of_the_limit() -> None:
     assert end(world, job, BY_TERM).limit_s == 2 * LONG_S
 
 
-def test_a_users_requeue_has_the_whole_limit() -> None:
+@pytest.mark.parametrize(("from_start", "left_s"), [(False, LONG_S - 100.0), (True, 2 * LONG_S)])
+def test_a_users_requeue_has_the_whole_limit_only_from_the_start(
+    from_start: bool, left_s: float
+) -> None:
     world, job = saving(SIGNAL, time_limit_s=2 * LONG_S)
     propose(world, Preempt(job_id=1))
     save(world, job, 0.5)
     assert end(world, job, BY_TERM).limit_s == LONG_S
     world.step(ev.AttemptStarted(at=world.now, job_id=1, serial=2))
-    save(world, job, 0.6, serial=2)
-    world.requeue(1)
+    world.pass_time(100.0)
+    world.requeue(1, from_start)
     save(world, job, 0.7, serial=2)
-    assert end(world, world.jobs[1], BY_TERM).limit_s == 2 * LONG_S
+    job = end(world, world.jobs[1], BY_TERM)
+    assert job.limit_s == left_s and job.requeued is not None
+    assert job.requeued.used_s == job.used_s, "a time slot begins anew behind all others"
 
 
 def test_a_longer_saving_time_is_waited_for() -> None:
