@@ -256,6 +256,12 @@ def prepare(paths: Paths, system: bool) -> None:
     _folder(paths.store, 0o700)
     _folder(paths.attempts, open_mode)
     _folder(paths.checkpoints, open_mode)
+    prepare_run(paths, system)
+
+
+def prepare_run(paths: Paths, system: bool) -> None:
+    """As `prepare`, for the run folder alone: also under a daemon that runs."""
+    open_mode = 0o711 if system else 0o700
     _folder(paths.run, 0o755 if system else 0o700)
     _folder(paths.progress, open_mode)
     _folder(paths.elastic, open_mode)
