@@ -100,15 +100,21 @@ def shown_source(package: str) -> str:
 
 
 def install_own(
-    gpus: str | None = None, dry_run: bool = False, start: bool = True, replace: bool = False
+    gpus: str | None = None,
+    dry_run: bool = False,
+    start: bool = True,
+    replace: bool = False,
+    private: bool = False,
 ) -> None:
     """Make the daemon a service of this user alone. `gpus`: simulated ones.
 
     Raises `Refused` for root, without a systemd of the user, and for a unit that was changed;
-    `UsageError` on a server that has a radrm for all.
+    `UsageError` on a server that has a radrm for all, unless `private`.
     """
     where, files = _own(gpus)
-    refuse_second(os.environ, os.geteuid(), private=False)
+    way = ["radrm", "install-service", "--user", "--private", *(["--gpus", gpus] if gpus else [])]
+    # Without the variables of this shell: the unit's daemon does not have them.
+    refuse_second({}, os.geteuid(), private, command_text(way))
     with one_line("cannot look at"):
         ((file, state),) = states = states_of(files, where)
         commands = install_commands(where, start)

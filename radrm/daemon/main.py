@@ -81,7 +81,7 @@ from radrm.host.progress.receiver import Receiver
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
-from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
+from radrm.host.storage.paths import Paths, paths_for, prepare, prepare_run, system_mode
 from radrm.host.storage.retention.refused import RefusedFiles
 from radrm.host.storage.retention.sweep import EVERY_S, Retention
 from radrm.host.storage.spool import has_envelope
@@ -266,7 +266,12 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         if devices.mps is not None:
             daemon = DaemonHooks(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
             devices.mps.begin(daemon)
-        server = Server(paths.socket, system, loop.post, limits)
+
+        def make_run_folder() -> None:
+            store.check_home()  # a home that is gone is not made anew
+            prepare_run(paths, system)
+
+        server = Server(paths.socket, system, loop.post, limits, make_run_folder)
         loop.connections_of = server.connections_of
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())

@@ -73,11 +73,11 @@ class DaemonHome:
                 self.process = subprocess.Popen(
                     command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
                 )
-        wait_until(self._answers, f"the daemon; it said:\n{self.said()}")
+        wait_until(self.answers, f"the daemon; it said:\n{self.said()}")
         self.served = True
         wait_until(self._has_read, "the first readings")
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
             raise AssertionError(f"the daemon ended at once; it said:\n{self.said()}")

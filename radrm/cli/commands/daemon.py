@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 from radrm.cli.parameters import FLAG, TEXT, TEXTS, Parameter
 from radrm.errors import UsageError
@@ -24,7 +25,10 @@ PARAMETERS = (
 def daemon(gpus: list[str], time_scale: str, private: bool, settings: list[str]) -> None:
     """Run the daemon until Ctrl-C or TERM; jobs go on without it."""
     scale = _scale_of(time_scale)
-    refuse_second(os.environ, os.getuid(), private)
+    from shlex import join  # here, like what follows
+
+    way = join(["radrm", "daemon", "--private", *sys.argv[2:]])
+    refuse_second(os.environ, os.getuid(), private, way)
     # Imported here, so that the imports for the help text stay few. What they make stays: to look
     # for garbage in it would be a tenth of the start, and part of each later search.
     gc.disable()

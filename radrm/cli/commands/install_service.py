@@ -49,6 +49,12 @@ def install_service(
         str | None,
         typer.Option("--gpus", metavar="sim:SPEC", help="With --user: simulated GPUs."),
     ] = None,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private", help="With --user: also on a server that has a radrm for all users."
+        ),
+    ] = False,
 ) -> None:
     """Make the daemon a service of systemd.
 
@@ -65,8 +71,10 @@ def install_service(
     if user:
         if root is not None:
             raise UsageError("--user and --root exclude each other; use one of them")
-        install_own(gpus, dry_run, not no_start, replace)
+        install_own(gpus, dry_run, not no_start, replace, private)
         return
+    if private:
+        raise UsageError("--private goes with --user: a server's daemon serves all users")
     if gpus is not None:
         raise UsageError("--gpus goes with --user: a server's daemon serves its real GPUs")
     where = site(root)

@@ -15,7 +15,14 @@ from radrm.cli.service import (
 from radrm.errors import UsageError
 from radrm.host.service.code import script
 from radrm.host.service.files import UNIT_PATH, State, files_of
-from radrm.host.service.steps import remove, run_all, site, states_of, uninstall_commands
+from radrm.host.service.steps import (
+    remove,
+    remove_socket,
+    run_all,
+    site,
+    states_of,
+    uninstall_commands,
+)
 
 _KEPT = (
     "Running jobs go on. Kept are /var/lib/radrm (the queue, checkpoints), /etc/radrm, and what",
@@ -53,6 +60,8 @@ def uninstall_service(dry_run: DryRun = False, root: Root = None, user: User = F
         with one_line(f"cannot remove {file.path}: at"):
             remove(file, where)
     run_all(after)
+    with one_line("cannot remove the socket: at"):
+        remove_socket(where)
     if states[0][1] is State.EDITED:
         by_hand = f"sudo systemctl disable --now radrmd && sudo rm {UNIT_PATH}"
         show([f"{UNIT_PATH} is not as radrm writes it, and stays. To remove it: {by_hand}"])

@@ -6,6 +6,9 @@ two meet in `Request`: under its lock, either the work begins or the request is 
 client that got "nothing was done" can rely on it. Connections, bytes and time of one user are
 bounded, so that a slow or hostile client does not delay others. A restart ends all connections;
 clients ask again.
+
+The socket's folder may be removed under the daemon: by a person, or at the end of a user's last
+session (/run/user/UID). Then the thread that accepts makes both anew, once that is possible.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from radrm.config import NOBODY, UserLimits
 from radrm.daemon.serving.rates import LONGEST_WAIT_S, Rates
 from radrm.daemon.serving.replies import Held, encoded, refusal, weight
 from radrm.daemon.serving.slots import Slots
-from radrm.errors import RadrmError, Unreachable
-from radrm.host.sockets import Peer, listen, peer
+from radrm.errors import RadrmError, Refused, Unreachable
+from radrm.host.held import Held as HeldPlaces
+from radrm.host.sockets import Peer, connect, listen, peer
 
 log = logging.getLogger("radrm")
 
@@ -44,6 +48,8 @@ _SEND_S = 15.0
 """Seconds in which a client must read an answer, or a piece of a long one."""
 _BACKLOG = 512
 """Connections that the kernel queues, so that a burst of one client does not refuse others."""
+_KEEP_S = 1.0
+"""Seconds without a new connection between two looks at whether the path leads to the socket."""
 _AFTER_ERROR_S = 0.2
 """Seconds until the next try when no connection can be accepted (too many open files)."""
 
@@ -140,7 +146,10 @@ class Connection:
 
 
 class Server:
-    """Listens at `path`; calls `submit` with each request, from threads of its own."""
+    """Listens at `path`; calls `submit` with each request, from threads of its own.
+
+    `make_folder` makes the folder of `path` anew, if it is missing. It raises `RadrmError`.
+    """
 
     def __init__(
         self,
@@ -148,8 +157,12 @@ class Server:
         everybody: bool,
         submit: Callable[[Request], None],
         users: UserLimits = NOBODY,
+        make_folder: Callable[[], None] = lambda: None,
     ) -> None:
-        self._socket = listen(path, 0o666 if everybody else 0o600, _BACKLOG)
+        self._path, self._mode = path, 0o666 if everybody else 0o600
+        self._make_folder = make_folder
+        self._unreached = False
+        self._listen()
         self._submit = submit
         self._slots: Slots[Connection] = Slots()
         if users.shared:
@@ -159,6 +172,48 @@ class Server:
         self._closing = False
         self._pause = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="server", daemon=True)
+
+    def _listen(self) -> None:
+        """Listen at the path. Raises OSError."""
+        opened, place = listen(self._path, self._mode, _BACKLOG), HeldPlaces()
+        try:
+            place.hold(self._path)
+        except OSError:
+            opened.close()
+            raise
+        opened.settimeout(_KEEP_S)
+        self._socket, self._place = opened, place
+
+    def _keep(self) -> None:
+        """Listen anew if the path does not lead to the socket any more."""
+        if self._place.lost() is None:
+            return
+        before = self._socket
+        try:
+            self._make_folder()
+            self._refuse_other()
+            self._listen()
+        except (RadrmError, OSError) as error:
+            if not self._unreached:
+                log.error(
+                    "the socket %s was removed and cannot be made anew, so no command reaches this "
+                    "daemon; it tries again: %s",
+                    self._path,
+                    error,
+                )
+            self._unreached = True
+            return
+        before.close()
+        self._unreached = False
+        log.warning("the socket %s was removed, and is made anew", self._path)
+
+    def _refuse_other(self) -> None:
+        """Raise `Refused` if another process listens at the path: its socket is not replaced."""
+        try:
+            connect(self._path, _KEEP_S).close()
+        except (Unreachable, OSError):
+            return
+        raise Refused("another process listens there; end it")
 
     def start(self) -> None:
         self._thread.start()
@@ -178,6 +233,11 @@ class Server:
         while True:
             try:
                 accepted, _ = self._socket.accept()
+            except TimeoutError:
+                if self._closing:
+                    return
+                self._keep()
+                continue
             except OSError as error:
                 if self._closing:
                     return

@@ -16,9 +16,10 @@ from enum import Enum
 from pathlib import Path
 
 from radrm.errors import Refused
+from radrm.host.storage.paths import SYSTEM_UNITS
 
 UNIT = "radrmd.service"
-UNIT_PATH = f"/etc/systemd/system/{UNIT}"
+UNIT_PATH = SYSTEM_UNITS[0]
 TMPFILES_PATH = "/etc/tmpfiles.d/radrm.conf"
 COMMAND_PATH = "/usr/local/bin/radrm"
 _ON_EVERY_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
@@ -85,7 +86,7 @@ def own_unit(radrmd: str, config_home: str, gpus: str | None = None) -> File:
     """
     if gpus is not None and not _SIMULATED.fullmatch(gpus):
         raise Refused(f"--gpus={gpus[:60]!r} is not sim:SPEC, as sim:2xA100-40GB")
-    command = radrmd if gpus is None else f"{radrmd} --gpus {gpus}"
+    command = f"{radrmd} --private" + ("" if gpus is None else f" --gpus {gpus}")
     text = (TEMPLATES / "radrmd-user.service").read_text().replace("@RADRMD@", command)
     return File(f"{config_home}/systemd/user/{UNIT}", text=_marked(text, _OWN_MARK))
 

@@ -12,14 +12,15 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from radrm.errors import Refused
+from radrm.errors import Refused, Unreachable
 from radrm.host.service.files import TMPFILES_PATH, UNIT, File, State, state_of, under
 from radrm.host.service.ownership import Fault, Ownership
+from radrm.host.sockets import connect
 from radrm.host.storage.files import fsync_folder, write_durably
+from radrm.host.storage.paths import SYSTEM_UNITS, paths_for
 
 BOOTED = "/run/systemd/system"
 """This folder is there if systemd is process 1."""
-_OF_PACKAGES = ("/usr/lib/systemd/system", "/lib/systemd/system")
 _LIMIT_S = 900.0
 """Real seconds for one command: a start re-adopts running jobs before it is ready."""
 
@@ -98,8 +99,8 @@ def code_refusal(fault: Fault, source: str) -> Refused:
 
 def refuse_packaged(where: Site) -> None:
     """Raise `Refused` where a package of the system has brought the unit: two would differ."""
-    for folder in _OF_PACKAGES:
-        path = under(where.root, f"{folder}/{UNIT}")
+    for place in SYSTEM_UNITS[1:]:
+        path = under(where.root, place)
         if os.path.lexists(path):
             raise Refused(
                 f"{path} is there already, from a package of the system; start that one: sudo "
@@ -171,6 +172,18 @@ def remove(file: File, where: Site) -> None:
         path = under(where.root, file.path)
         os.unlink(path)
         fsync_folder(os.path.dirname(path))
+
+
+def remove_socket(where: Site) -> None:
+    """Remove the socket of the server's daemon, if none listens: it tells users that the server has
+    a radrm. Raises OSError."""
+    path = paths_for({}, 0).socket
+    if where.offline or not os.path.exists(path):
+        return
+    try:
+        connect(path, 1.0).close()
+    except Unreachable:
+        os.unlink(path)
 
 
 # ------------------------------------------------------------------ commands

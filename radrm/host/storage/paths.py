@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 _SYSTEM_STATE = "/var/lib/radrm"
 _SYSTEM_RUN = "/run/radrm"
+SYSTEM_UNITS = (
+    "/etc/systemd/system/radrmd.service",
+    "/usr/lib/systemd/system/radrmd.service",
+    "/lib/systemd/system/radrmd.service",
+)
+"""Where the unit of the server's daemon is: that of `radrm install-service`, those of packages."""
 
 
 class Paths:
@@ -144,21 +150,35 @@ def client_paths(environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
 def servers_own() -> Paths | None:
     """The places of this server's radrm for all users; None if it has none.
 
-    The sign is its state folder: systemd, the package and the daemon make it, only root can, and
-    jobs wait in it while no daemon runs.
+    The signs are its unit and its socket, which only root can make. The socket stays when the
+    daemon ends; `radrm uninstall-service` and the package remove both. Its folders stay, so they
+    are no sign.
     """
-    return Paths(_SYSTEM_STATE, _SYSTEM_RUN) if os.path.isdir(_SYSTEM_STATE) else None
+    found = Paths(_SYSTEM_STATE, _SYSTEM_RUN)
+    return found if _has_unit() or os.path.exists(found.socket) else None
 
 
-def refuse_second(environ: Mapping[str, str], uid: int, private: bool) -> None:
+def _has_unit() -> bool:
+    # Not a link to /dev/null: a unit that is masked after its package was removed.
+    return any(map(os.path.isfile, SYSTEM_UNITS))
+
+
+def refuse_second(
+    environ: Mapping[str, str], uid: int, private: bool, way: str = "radrm daemon --private"
+) -> None:
     """Raise `UsageError` for a daemon that a user starts beside the server's, unless `private` or
-    RADRM_HOME says so: the two would use the same GPUs, and the user's commands would change."""
-    server = servers_own()
-    if server is None or uid == 0 or private or environ.get("RADRM_HOME"):
+    RADRM_HOME says so: the two would use the same GPUs, and the user's commands would change.
+
+    `way`: the command that starts it. A daemon of a service manager is what its user has installed:
+    units of earlier releases do not say `--private`.
+    """
+    if servers_own() is None or uid == 0 or private:
+        return
+    if environ.get("RADRM_HOME") or "NOTIFY_SOCKET" in environ:
         return
     raise UsageError(
-        f"this server has a radrm for all users ({server.state}), and your commands use it; for a "
-        "second one of your own, which they then use instead: radrm daemon --private"
+        "this server has a radrm for all users, and your commands use it; to start one of your "
+        f"own, which they then use instead: {way}"
     )
 
 
@@ -168,7 +188,7 @@ def not_running(candidates: Sequence[Paths]) -> tuple[str, str]:
     if server is None or server not in candidates:
         places = " or ".join(paths.run for paths in candidates)
         return f"no radrm daemon answers in {places}", "start one: radrm daemon"
-    start = "systemctl start radrmd"
+    start = "systemctl start radrmd" if _has_unit() else "radrm daemon"
     step = f"start it: {start}" if os.geteuid() == 0 else f"ask the administrator ({start})"
     return "the server's radrm is not running", step
 
@@ -236,6 +256,12 @@ def prepare(paths: Paths, system: bool) -> None:
     _folder(paths.store, 0o700)
     _folder(paths.attempts, open_mode)
     _folder(paths.checkpoints, open_mode)
+    prepare_run(paths, system)
+
+
+def prepare_run(paths: Paths, system: bool) -> None:
+    """As `prepare`, for the run folder alone: also under a daemon that runs."""
+    open_mode = 0o711 if system else 0o700
     _folder(paths.run, 0o755 if system else 0o700)
     _folder(paths.progress, open_mode)
     _folder(paths.elastic, open_mode)

@@ -122,6 +122,32 @@ def test_a_daemon_whose_spool_is_replaced_ends_and_the_next_one_takes_the_jobs(
     assert home.wait_end(running + 1)["state"] == "COMPLETED"
 
 
+def test_a_daemon_whose_run_folder_is_removed_makes_it_and_its_socket_anew(
+    home: DaemonHome,
+) -> None:
+    home.start()
+    driver, run = home.driver(), home.folder / "home" / "run"
+    running = home.submit("--gpus=0", "--", "sleep", "1000")
+    home.wait_state(running, "RUNNING")
+    try:
+        shutil.rmtree(run)
+        wait_until(home.answers, "the socket to be made anew")
+        assert run.stat().st_mode & 0o777 == 0o700
+        assert home.ask("status", jobs=[str(running)])[0]["state"] == "RUNNING"
+        run.rename(home.folder / "moved")
+        run.write_text("not a folder")
+        assert home.process is not None
+        wait_until(lambda: "cannot be made anew" in home.said(), "the line in the log")
+        run.unlink()
+        wait_until(home.answers, "the socket to be made anew")
+        assert home.said().count("cannot be made anew") == 1
+        after = home.submit("--gpus=0", "--", "true")
+        assert home.wait_end(after)["state"] == "COMPLETED"
+    finally:
+        driver.ask("quit")
+        driver.close()
+
+
 # ------------------------------------------------------------------ a full disk
 
 

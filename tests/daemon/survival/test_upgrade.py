@@ -75,7 +75,7 @@ def start_old(home: DaemonHome, old: Path) -> None:
             env=environment, cwd=old, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
     home.served = True
-    wait_until(home._answers, f"the old daemon; it said:\n{home.said()}")
+    wait_until(home.answers, f"the old daemon; it said:\n{home.said()}")
 
 
 def runner_of(home: DaemonHome, serial: int) -> int:

@@ -46,16 +46,30 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(steps.run_all, "__defaults__", (run,))
     monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 1000)
     monkeypatch.setattr("radrm.cli.service._lingers", lambda: False)
-    monkeypatch.setattr("radrm.host.storage.paths._SYSTEM_STATE", str(tmp_path / "server"))
+    unit = str(tmp_path / "server.service")
+    monkeypatch.setattr("radrm.host.storage.paths.SYSTEM_UNITS", (unit,))
+    monkeypatch.setattr("radrm.host.storage.paths._SYSTEM_RUN", str(tmp_path / "run"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return found
 
 
-def test_no_service_of_ones_own_beside_that_of_the_server(desk: Desk, tmp_path: Path) -> None:
-    (tmp_path / "server").mkdir()
-    assert "this server has a radrm for all users" in desk.error("install-service", "--user")
+def test_a_service_of_ones_own_beside_that_of_the_server_is_asked_for(
+    desk: Desk, tmp_path: Path
+) -> None:
+    (tmp_path / "server.service").touch()
+    said = desk.error("install-service", "--user", "--gpus", "sim:2xA100-40GB")
+    assert said.endswith("radrm install-service --user --private --gpus sim:2xA100-40GB")
     assert desk.ran == []
+    assert desk.radrm("install-service", "--user", "--private").exit_code == 0
+    assert desk.radrm("uninstall-service", "--user").exit_code == 0
+    assert "--private goes with --user" in desk.error("install-service", "--private")
+
+
+def test_the_daemon_of_the_unit_is_private(desk: Desk) -> None:
+    """Also if the server gets a radrm for all users only later."""
+    assert desk.radrm("install-service", "--user").exit_code == 0
+    assert "/radrmd --private\n" in desk.unit.read_text()
 
 
 def test_install_again_and_uninstall(desk: Desk) -> None:
@@ -80,7 +94,7 @@ def test_a_dry_run_changes_nothing(desk: Desk) -> None:
 
 def test_simulated_gpus_stand_in_the_unit(desk: Desk) -> None:
     assert desk.radrm("install-service", "--user", "--gpus", "sim:2xA100-40GB").exit_code == 0
-    assert "/radrmd --gpus sim:2xA100-40GB\n" in desk.unit.read_text()
+    assert "/radrmd --private --gpus sim:2xA100-40GB\n" in desk.unit.read_text()
     for wrong in ("0,1", "sim:x y", "sim:a%h", "sim:a\nExecStart=/bin/sh"):
         assert "is not sim:SPEC" in desk.error("install-service", "--user", "--gpus", wrong)
 
@@ -96,12 +110,13 @@ def test_a_unit_that_was_changed_stays(desk: Desk) -> None:
 
 
 def test_the_unit_that_was_copied_by_hand_is_replaced(desk: Desk) -> None:
-    """Its text is that of the present copy, but for the mark, the first lines and the reload."""
+    """Its text is that of the present copy, but for the mark, the first lines, the reload and
+    --private."""
     text = own_unit("%h/.local/bin/radrmd", "").text
     assert text == FIRST.read_text()
     _, _, _, *rest = text.splitlines(keepends=True)
     reload = next(at for at, line in enumerate(rest) if line.startswith("ExecReload"))
-    by_hand = "".join([HEAD, *rest[: reload - 1], *rest[reload + 1 :]])
+    by_hand = "".join([HEAD, *rest[: reload - 1], *rest[reload + 1 :]]).replace(" --private", "")
     desk.unit.parent.mkdir(parents=True)
     desk.unit.write_text(by_hand)
     assert f"update  {desk.unit}" in desk.radrm("install-service", "--user").stdout

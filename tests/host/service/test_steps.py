@@ -15,7 +15,16 @@ from radrm.errors import Refused
 from radrm.host.service import code, steps
 from radrm.host.service.files import TMPFILES_PATH, UNIT_PATH, State, files_of, under
 from radrm.host.service.ownership import Ownership
-from radrm.host.service.steps import Site, check_folder, install_commands, site, states_of
+from radrm.host.service.steps import (
+    Site,
+    check_folder,
+    install_commands,
+    remove_socket,
+    site,
+    states_of,
+)
+from radrm.host.sockets import listen
+from radrm.host.storage.paths import servers_own
 
 ME = frozenset({0, os.getuid()})
 RADRMD = f"{os.path.dirname(sys.executable)}/radrmd"
@@ -98,6 +107,20 @@ def test_install_again_and_uninstall(machine: Machine) -> None:
     nothing = machine.radrm("uninstall-service")
     assert (nothing.exit_code, nothing.stdout.count("none  ")) == (0, 3)
     assert len(machine.ran) == count
+
+
+def test_only_a_socket_that_nobody_serves_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radrm.host.storage.paths._SYSTEM_RUN", str(tmp_path))
+    monkeypatch.setattr("radrm.host.storage.paths.SYSTEM_UNITS", ())
+    with listen(tmp_path / "radrm.sock"):
+        remove_socket(Site())
+        assert servers_own() is not None
+    remove_socket(Site("/image", offline=True))
+    assert servers_own() is not None
+    remove_socket(Site())
+    assert servers_own() is None
 
 
 def test_a_dry_run_changes_nothing(machine: Machine) -> None:

@@ -12,6 +12,7 @@ from radrm.client.starting import not_reached
 from radrm.errors import Unreachable, UsageError
 from radrm.host.health.daemon import ask_daemons
 from radrm.host.health.daemon import daemon as daemon_finding
+from radrm.host.sockets import listen
 from radrm.host.storage import paths
 from radrm.host.storage.paths import Paths, client_paths, prepare, refuse_second
 
@@ -23,12 +24,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment of a user; the server has no radrm yet."""
     monkeypatch.setattr(paths, "_SYSTEM_STATE", str(tmp_path / "lib"))
     monkeypatch.setattr(paths, "_SYSTEM_RUN", str(tmp_path / "run"))
+    units = "etc/radrmd.service", "usr/radrmd.service"
+    monkeypatch.setattr(paths, "SYSTEM_UNITS", tuple(str(tmp_path / unit) for unit in units))
+    for name in ("lib", "run", "etc", "usr"):  # these stay when the server's is uninstalled
+        (tmp_path / name).mkdir()
     return {"HOME": str(tmp_path / "ann")}
 
 
 @pytest.fixture
 def installed(home: dict[str, str], tmp_path: Path) -> Paths:
-    (tmp_path / "lib").mkdir()
+    (tmp_path / "usr" / "radrmd.service").touch()
     return Paths(str(tmp_path / "lib"), str(tmp_path / "run"))
 
 
@@ -37,13 +42,37 @@ def test_without_a_radrm_of_the_server_users_start_one(home: dict[str, str]) -> 
     assert str(not_reached(client_paths(home, ANN))).endswith("start one: radrm daemon")
 
 
-@pytest.mark.usefixtures("installed")
-def test_a_second_daemon_is_started_only_by_who_means_it(home: dict[str, str]) -> None:
+def test_after_an_uninstallation_jobs_wait_for_the_users_own_daemon(
+    home: dict[str, str], tmp_path: Path
+) -> None:
+    places = client_paths(home, ANN)
+    (tmp_path / "lib" / "spool").mkdir()
+    (tmp_path / "etc" / "radrmd.service").symlink_to(os.devnull)  # as Debian masks a removed unit
+    assert find_spool(Client(places)) == (places[0], False)
+
+
+def test_a_daemon_that_root_runs_by_hand_is_the_servers(
+    home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen(tmp_path / "run" / "radrm.sock").close()  # killed, it leaves its socket
     with pytest.raises(UsageError, match="--private"):
         refuse_second(home, ANN, private=False)
+    monkeypatch.setattr(os, "geteuid", lambda: ANN)
+    said = str(not_reached(client_paths(home, ANN)))
+    assert "administrator" in said and "systemctl" not in said
+    (tmp_path / "lib" / "spool").mkdir()
+    assert find_spool(Client(client_paths(home, ANN)))[0].state == str(tmp_path / "lib")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_second_daemon_is_started_only_by_who_means_it(home: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"radrm daemon --private --gpus sim:1xA100-40GB$"):
+        refuse_second(home, ANN, False, "radrm daemon --private --gpus sim:1xA100-40GB")
     refuse_second(home, ANN, private=True)
     refuse_second({**home, "RADRM_HOME": "/elsewhere"}, ANN, private=False)
     refuse_second({}, 0, private=False)  # this is the server's own
+    # A unit of an earlier release has no --private: its user has installed a daemon of his own.
+    refuse_second({**home, "NOTIFY_SOCKET": "/run/user/1000/systemd/notify"}, ANN, private=False)
 
 
 @pytest.mark.usefixtures("installed")

@@ -25,9 +25,10 @@ def test_the_configuration_names_it_by_the_node() -> None:
 def test_it_is_the_servers_whatever_the_job_has_in_its_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = tmp_path / "server"
+    server, unit = tmp_path / "server", tmp_path / "radrmd.service"
     monkeypatch.setattr(paths, "_SYSTEM_STATE", str(server))
+    monkeypatch.setattr(paths, "SYSTEM_UNITS", (str(unit),))
     own = {"RADRM_HOME": "/other", "HOME": "/home/ada"}
     assert places(own) == ["/other"]
-    server.mkdir()
+    unit.touch()
     assert places(own) == places({}) == [str(server)]
