@@ -102,6 +102,11 @@ class JobFile(Record):
             return self
         return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
 
+    def following(self, words: Sequence[str]) -> JobFile:
+        """Return this job file with these values of `--after` in place of its own."""
+        raw: RawOptions = {**self.raw, "after": ["none", *words]}
+        return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, "--after")})
+
     def with_default_targets(self, words: str) -> JobFile:
         """Return this job file with these targets of notices, separated by spaces (those of
         `NOTIFY_VARIABLE`), unless it names its own. Raises `UsageError`."""
