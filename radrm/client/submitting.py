@@ -157,7 +157,9 @@ def _result(
         job_file = job_file.with_default_targets(os.environ.get(NOTIFY_VARIABLE, ""))
         named = any(each.looked_up for each in job_file.options.after)
         if named:
-            job_file = job_file.following(followed(job_file.options.after))
+            # `none` first: these values replace those of the file.
+            words = ["none", *followed(job_file.options.after)]
+            job_file = job_file.with_words("after", words, "--after")
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["needs_s"] = job_file.options.duration_s
