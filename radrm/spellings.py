@@ -25,7 +25,9 @@ _NOTIFY = ("--notify=ADDRESS[:end,fail,start]",)
 _NO_ACCOUNT = ("--priority=N (there are no accounts: leave it out)",)
 _OUTPUT = ("--output=PATH",)
 _PARTITION = ("--gpu-type=TYPE, for there are no partitions",)
-_TIME = ("--time=TIME",)
+_SINCE = ("--since=7d",)
+_TIME = ("--time=TIME", "--for=SPAN")
+_UNTIL = ("--until=WHEN",)
 _VRAM = ("--gpu-memory=SIZE",)
 
 _OPTIONS: dict[str, tuple[str, ...]] = {
@@ -33,8 +35,10 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "t": ("--time=TIME (a plain number is seconds)",),
     **dict.fromkeys(("walltime", "time-limit", "timelimit", "timeout", "max-time", "limit"), _TIME),
     **dict.fromkeys(("gres", "G", "ngpus", "num-gpus", "n-gpus", "gpu-count", "gpu-num"), _GPUS),
+    **dict.fromkeys(("gpus-per-node", "gpus-per-task", "nproc-per-node", "nproc"), _GPUS),
     **dict.fromkeys(
-        ("gpus-per-node", "gpus-per-task", "nproc-per-node", "nproc", "devices"), _GPUS
+        ("devices", "device", "gpu-ids", "gpu-id", "gpu-index", "cuda-visible-devices"),
+        ("--gpus=N (a number: radrm chooses which; --prefer-gpus names some)",),
     ),
     "elastic": ("--gpus=MIN-MAX",),
     "n": ("--gpus=N, --cpus=N, or --name=NAME", "--lines=N", "--name=NAME", "--limit=N"),
@@ -42,12 +46,12 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("N", "nodes", "num-nodes", "nnodes"), _NODES),
     **dict.fromkeys(("partition", "queue", "q"), _PARTITION),
     "p": (*_LISTEN, *_PARTITION),
-    **dict.fromkeys(("port", "bind", "host", "address", "addr", "ip"), _LISTEN),
+    **dict.fromkeys(("port", "bind", "host", "address", "addr", "ip", "bind-address"), _LISTEN),
     **dict.fromkeys(("account", "A", "qos", "project"), _NO_ACCOUNT),
     **dict.fromkeys(("mail-user", "mail-type", "mail", "email", "M", "m"), _NOTIFY),
     "mem": ("--memory=SIZE for the host's memory, --gpu-memory=SIZE for a GPU's", *_VRAM),
     **dict.fromkeys(("mem-per-cpu", "mem-per-gpu", "ram", "host-memory"), _MEMORY),
-    **dict.fromkeys(("gpu-mem", "gpumem", "vram", "gmem", "gpu-ram"), _VRAM),
+    **dict.fromkeys(("gpu-mem", "gpumem", "vram", "gmem", "gpu-ram", "memory-gpu"), _VRAM),
     **dict.fromkeys(("dependency", "d", "depend", "depends-on", "afterok", "wait-for"), _AFTER),
     "a": ("--array=0-9[%N]", "--all"),
     **dict.fromkeys(("job-array", "array-job"), ("--array=0-9[%N]",)),
@@ -56,14 +60,30 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("D", "cwd", "workdir", "wd", "working-dir", "working-directory"), _CHDIR),
     **dict.fromkeys(("c", "cpus-per-task", "ncpus", "num-cpus", "cores", "threads"), _CPUS),
     **dict.fromkeys(("export", "environment", "v", "env-var"), _ENV),
-    **dict.fromkeys(("nice", "prio", "P"), ("--priority=N",)),
+    **dict.fromkeys(
+        ("env-file", "envfile"), ("--env=NAME=VALUE, for each variable: it reads no file",)
+    ),
+    "nice": ("--priority=N, but a higher priority starts first; nice is the opposite",),
+    **dict.fromkeys(("prio", "P"), ("--priority=N",)),
+    **dict.fromkeys(
+        ("restart", "from-scratch", "anew"),
+        ("--from-start, to lose what was saved; without it the job continues",),
+    ),
     **dict.fromkeys(("retry", "max-retries", "restarts"), ("--retries=N",)),
-    **dict.fromkeys(("start", "start-time", "starttime", "at", "defer"), ("--begin=TIME",)),
+    **dict.fromkeys(
+        ("start", "start-time", "starttime", "at", "defer"),
+        ("--begin=TIME", "--from=TIME", *_SINCE),
+    ),
+    **dict.fromkeys(("duration", "time", "length", "hours"), ("--for=SPAN",)),
+    **dict.fromkeys(("days", "day", "weeks", "period", "S"), _SINCE),
+    "last": ("--since=7d for a time, --limit=N for a number of rows", *_SINCE),
+    **dict.fromkeys(("end", "end-time", "endtime", "E"), _UNTIL),
     **dict.fromkeys(("deadline", "due-date"), ("--due=TIME",)),
     **dict.fromkeys(("exclusive",), ("--collocation=exclusive",)),
     **dict.fromkeys(("share", "shared", "oversubscribe", "sharing"), ("--collocation=timeslice",)),
     **dict.fromkeys(("constraint", "C", "gpu-model", "gputype"), ("--gpu-type=TYPE",)),
-    **dict.fromkeys(("f", "tail", "watch", "w", "i", "iterate"), ("--follow", "--wait")),
+    "tail": ("--lines=N", "--follow", "--wait"),
+    **dict.fromkeys(("f", "watch", "w", "i", "iterate"), ("--follow", "--wait")),
     **dict.fromkeys(("u", "username", "owner"), ("--user=NAME",)),
     **dict.fromkeys(("s", "states", "status"), ("--state=STATE,...",)),
     **dict.fromkeys(("h", "noheader", "no-headers"), ("--no-header",)),
@@ -106,8 +126,8 @@ _COMMANDS: dict[str, str] = {
 }
 """By the name of other tools: the command here."""
 
-_SHORTEST = 4
-"""Letters of a word that can be a part of another one."""
+_ALIKE = 0.75
+"""How alike two words are of which one is a mistyped other; two swapped letters of four."""
 
 
 def option_hint(word: str, known: Iterable[str]) -> str | None:
@@ -139,10 +159,11 @@ def command_hint(word: str, known: Collection[str]) -> str | None:
 
 def _nearest(word: str, known: Iterable[str]) -> str | None:
     names = list(known)
-    near = get_close_matches(word.lower(), names, n=1, cutoff=0.55)
+    near = get_close_matches(word.lower(), names, n=1, cutoff=_ALIKE)
     if near:
         return near[0]
-    parts = [
-        n for n in names if len(min(n, word, key=len)) >= _SHORTEST and (n in word or word in n)
-    ]
-    return parts[0] if parts else None
+    # A whole word too much or too few: `array-task` for `array`, `size` for `batch-size`.
+    parts = set(word.split("-"))
+    return next(
+        (n for n in names if parts <= set(n.split("-")) or set(n.split("-")) <= parts), None
+    )

@@ -155,6 +155,11 @@ def _result(
             result["now_s"] = here_now().now_s
             job_file = job_file.dated(here_now(), name or "command line")
         job_file = job_file.with_default_targets(os.environ.get(NOTIFY_VARIABLE, ""))
+        named = any(each.looked_up for each in job_file.options.after)
+        if named:
+            # `none` first: these values replace those of the file.
+            words = ["none", *followed(job_file.options.after)]
+            job_file = job_file.with_words("after", words, "--after")
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["needs_s"] = job_file.options.duration_s
@@ -163,8 +168,8 @@ def _result(
             result["copies"] = all_copies()
             result["copy"] = result["copies"].of(job_file)
             raw = {**raw, "snapshot": result["copy"].run_folder(job_file)}
-        if any(each.looked_up for each in job_file.options.after):
-            raw = {**raw, "after": ["none", *followed(job_file.options.after)]}
+        if named:
+            raw = {**raw, "after": job_file.raw["after"]}
         envelope = result["envelope"] = envelope_of(job_file, name, data, raw)
         where = name or "command line"
         result["job_file"] = look_over(job_file, envelope.cwd, envelope.environment, where)

@@ -1,15 +1,17 @@
 """What a submission cannot mean: a program, a folder or a value that is not there.
 
 Theory of operation. This process is the submitter on the server of the job, so it sees what the job
-will see, with the same rights. What can never work is refused. A job that starts later by its
-own options (`--after`, `--begin`, `--hold`) may find what is missing now, and a folder of logs may
-be made meanwhile: then there is a note. All that is looked at here is looked at again when the job
-starts. `radrm submit` imports this file, so it imports almost nothing.
+will see, with the same rights. What cannot work now is refused. A job that starts later by its own
+options (`--after`, `--begin`, `--hold`) may find what is missing now, and a folder of logs may be
+made meanwhile: then there is a note. A refusal of what a job may make names `--after`. The server
+looks at all of this again when the job starts. `radrm submit` imports this file, so it imports
+almost nothing.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from radrm.errors import CannotRun, NoProgram, UsageError
@@ -20,8 +22,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from radrm.jobfile.options import Options
+
 _ENV = "env"
 _OWN_PREFIX = "rad"
+_MOST_PATHS = 100
+"""Different paths of the logs of one sweep that are looked at."""
+_WAY_OUT = ", or add --after=JOB if a job makes it"
+"""Of a refusal: what is missing now may be there when the job starts."""
+_UNFILLED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,31})\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_SPLIT = re.compile(r"(?:-S|--split-string[= ])\s*(.*)")
+_OF_A_SHELL_LINE = re.compile(r"[&|;<>$`*(]|(?:\A|\s)[A-Za-z_]\w*=")
+_OF_SHELLS = frozenset(
+    {
+        *("cd", "source", ".", "export", "alias", "eval", "exec", "pushd", "set", "unset"),
+        *("ulimit", "umask", "trap", "module", "for", "while", "if"),
+    }
+)
 
 
 def look_over(
@@ -35,15 +53,30 @@ def look_over(
     asked = job_file.options
     if asked.adopt is not None:
         return job_file  # its process runs already
-    notes = _of_sweep(job_file, os.path.join(folder, asked.chdir or ""))
-    later = next((f"--{n}" for n in ("after", "begin", "hold") if n in job_file.raw), None)
+    cwd = os.path.join(folder, asked.chdir or "")
+    notes = _of_sweep(job_file, cwd)
+    later = _later(asked)
     try:
-        notes += _of_places(job_file, folder, environment, where)
+        _check_folder(asked, cwd, where)
+        runs_in = _folder_of_copy(asked, folder, cwd)
+        _check_program(job_file, runs_in or cwd, {**environment, **dict(asked.env)}, where)
+        notes += _of_logs(job_file, cwd, where)
     except UsageError as error:
         if later is None:
             raise
-        notes.append(f"{str(error).removeprefix(f'{where}: ')} (before {later} lets it start)")
+        words = str(error).removeprefix(f"{where}: ").replace(_WAY_OUT, "")
+        notes.append(f"{words} (before {later} lets it start)")
     return with_notes(job_file, notes)
+
+
+def _later(asked: Options) -> str | None:
+    """Return the option by which a job starts later; None: it starts as soon as it can."""
+    options = (
+        ("--after", bool(asked.after)),
+        ("--begin", asked.begin_s is not None),
+        ("--hold", bool(asked.hold)),
+    )
+    return next((name for name, given in options if given), None)
 
 
 def with_notes(job_file: JobFile, notes: Sequence[str]) -> JobFile:
@@ -53,38 +86,78 @@ def with_notes(job_file: JobFile, notes: Sequence[str]) -> JobFile:
     return JobFile(**{**job_file.as_dict(), "notes": (*job_file.notes, *notes)})
 
 
-def _of_places(
-    job_file: JobFile, folder: str, environment: Mapping[str, str], where: str
-) -> list[str]:
-    asked = job_file.options
-    copied = asked.snapshot is not None
-    cwd = os.path.join(folder, asked.chdir or "")
-    if asked.chdir is not None and not copied and not os.path.isdir(cwd):
-        cause = "is not a folder" if os.path.exists(cwd) else "does not exist"
-        raise UsageError(
-            f"{where}: the folder {cwd} {cause}; make it, or name another with --chdir"
-        )
-    _check_program(job_file, cwd, {**environment, **dict(asked.env)}, where, copied)
-    missing: dict[str, str] = {}
-    for option, path in (("output", asked.output), ("error", asked.error)):
-        if path is not None and (path.startswith("/") or not copied):
-            logs = os.path.dirname(_plain(os.path.join(cwd, path)))
-            if not os.path.isdir(logs):
-                missing.setdefault(logs, option)
-    return [
-        f"the folder of --{option}, {logs}, does not exist; make it before the job starts"
-        for logs, option in missing.items()
-    ]
+# ------------------------------------------------------------------ folders
+
+
+def _check_folder(asked: Options, cwd: str, where: str) -> None:
+    """Raise `UsageError` if the job's folder is not there."""
+    if asked.chdir is None or os.path.isdir(cwd):
+        return
+    if os.path.exists(cwd):
+        raise UsageError(f"{where}: --chdir={asked.chdir}: {cwd} is not a folder; name another")
+    raise UsageError(
+        f"{where}: the folder {cwd} does not exist; make it, or name another with --chdir{_WAY_OUT}"
+    )
+
+
+def _folder_of_copy(asked: Options, folder: str, cwd: str) -> str | None:
+    """Return the folder whose copy a job with `--snapshot` runs in; None without one."""
+    if asked.snapshot is None:
+        return None
+    source, runs_in = (os.path.realpath(os.path.join(folder, p)) for p in (asked.snapshot, cwd))
+    return runs_in if os.path.commonpath([runs_in, source]) == source else source
+
+
+def _of_logs(job_file: JobFile, cwd: str, where: str) -> list[str]:
+    """Return a note on folders of logs that are not there. Raises `UsageError` for a path that is
+    a folder."""
+    notes: dict[str, str] = {}
+    for option, path in (("output", job_file.options.output), ("error", job_file.options.error)):
+        if path is None:
+            continue
+        full = (os.path.join(cwd, own) for own in _paths(job_file, path))
+        if path.endswith("/") or any(_plain(own) == own and os.path.isdir(own) for own in full):
+            raise UsageError(
+                f"{where}: --{option}={path} is a folder; name a file in it, as "
+                f"--{option}={os.path.join(path, '%j.out')}"
+            )
+        folders = (os.path.join(cwd, own, "") for own in _paths(job_file, os.path.dirname(path)))
+        known = dict.fromkeys(os.path.dirname(_plain(folder)) for folder in folders)
+        missing = [folder for folder in known if not os.path.isdir(folder)]
+        if missing:
+            notes.setdefault(_missing(missing), option)
+    return [f"the folder of --{option}, {words}" for words, option in notes.items()]
+
+
+def _missing(folders: Sequence[str]) -> str:
+    more = f" (and {len(folders) - 1} more)" if len(folders) > 1 else ""
+    cause = "is not a folder" if os.path.lexists(folders[0]) else "does not exist"
+    return f"{folders[0]}{more}, {cause}; make it before the job starts"
+
+
+def _paths(job_file: JobFile, path: str) -> Sequence[str]:
+    """Return what a path of logs is for the first elements of a sweep."""
+    if "{" not in path or not _is_sweep(job_file):
+        return [path]
+    from radrm.jobfile.sweeps import paths_of  # few submissions are sweeps
+
+    return paths_of(job_file, path, _MOST_PATHS)
 
 
 def _plain(path: str) -> str:
-    """Return a path up to its first pattern or parameter, of which only the job knows the value."""
-    ends = [path.find(mark) for mark in ("%", "{") if mark in path]
-    return path[: min(ends)] if ends else path
+    """Return a path up to its first pattern, of which only the job knows the value."""
+    return path.replace("%%", "\0").partition("%")[0].replace("\0", "%")
+
+
+# ------------------------------------------------------------------ sweeps
+
+
+def _is_sweep(job_file: JobFile) -> bool:
+    return bool(job_file.options.param) or job_file.table is not None
 
 
 def _of_sweep(job_file: JobFile, cwd: str) -> list[str]:
-    if not job_file.options.param and job_file.table is None:
+    if not _is_sweep(job_file):
         return []
     from radrm.jobfile.sweeps import likely_mistakes  # few submissions are sweeps
 
@@ -95,40 +168,72 @@ def _of_sweep(job_file: JobFile, cwd: str) -> list[str]:
 # ------------------------------------------------------------------ the program
 
 
-def _check_program(
-    job_file: JobFile, cwd: str, environment: Mapping[str, str], where: str, copied: bool
-) -> None:
+def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], where: str) -> None:
     """Raise `NoProgram` or `CannotRun` if nothing can run the job's command or script."""
     words: Sequence[str] = job_file.argv
-    if job_file.script is not None:
+    is_script = job_file.script is not None
+    if is_script:
         words = _behind_env(job_file.interpreter_words())
     elif job_file.options.interactive and "--" in words:
         words = words[words.index("--") + 1 :]  # the command that `radrm run` runs
     program = words[0] if words else ""
-    relative = "/" in program and not program.startswith("/")
-    if not program or "{" in program or (copied and relative):
+    unfilled = _UNFILLED.search(program) if not is_script else None
+    if not program or (unfilled and _is_sweep(job_file)):
         return
     what = f"{where}: cannot run {_shown(program)}"
-    if job_file.script is not None:
+    if is_script:
         what = f"{where}: the interpreter {_shown(program)} of the script cannot run"
     found = [path for path in _candidates(program, cwd, environment) if os.path.lexists(path)]
     if any(os.path.isfile(path) and os.access(path, os.X_OK) for path in found):
         return
-    step = "correct the first line" if job_file.script is not None else "correct its name"
+    if not is_script and (meant := _meant(words)) is not None:
+        raise NoProgram(f"{what}: {meant}")
+    step = "correct the first line" if is_script else "correct its name"
     if not any(map(os.path.exists, found)):
-        path = "" if "/" in program else " or the PATH"
-        raise NoProgram(f"{what}: there is no such program; {step}{path}")
+        if unfilled:
+            step = f"{unfilled[0]} gets its values from --param={unfilled[1]}=VALUE,VALUE"
+        elif is_script and " " in program:
+            step = f"write #!/usr/bin/env -S {program}"
+        elif "/" not in program:
+            step += " or the PATH"
+        elif not is_script and job_file.options.snapshot is None:
+            step += _WAY_OUT
+        raise NoProgram(f"{what}: there is no such program; {step}")
     is_folder = all(os.path.isdir(path) for path in found)
     cause = "it is a folder" if is_folder else f"it is not executable; chmod +x {found[0]}"
     raise CannotRun(f"{what}: {cause}{f'; {step}' if is_folder else ''}")
 
 
+def _meant(words: Sequence[str]) -> str | None:
+    """Return the cause and the next step for a command that only a shell understands."""
+    program = words[0]
+    if found := _VARIABLE.match(program):
+        return f"it sets a variable; use --env={found[0]}VALUE before --"
+    if program in _OF_SHELLS:
+        return "it is a word of the shell; write bash -c '...' or a job file"
+    if len(program.split()) < 2:
+        return None
+    if _OF_A_SHELL_LINE.search(program):
+        return "it is a line for a shell; write bash -c '...' or a job file"
+    return "it is one quoted argument; leave the quotes out"
+
+
 def _behind_env(words: Sequence[str]) -> Sequence[str]:
-    """Return the program of `#!/usr/bin/env NAME`, if `env` does nothing but look for it."""
-    if len(words) == 2 and words[0].rpartition("/")[2] == _ENV and os.access(words[0], os.X_OK):
-        rest = words[1].split()
-        return rest if rest and not rest[0].startswith("-") and "=" not in rest[0] else words
-    return words
+    """Return the program of `#!/usr/bin/env NAME`, also behind `-S` and variables.
+
+    Where `env` gets other options, it is the program.
+    """
+    if len(words) != 2 or words[0].rpartition("/")[2] != _ENV or not os.access(words[0], os.X_OK):
+        return words
+    split = _SPLIT.match(words[1])
+    if split is None:  # the kernel gives `env` the rest of the line as one argument
+        return words if words[1].startswith("-") or "=" in words[1] else words[1:]
+    if re.search(r"[\\$'\"#]", split[1]):
+        return words
+    rest = split[1].split()
+    while rest and _VARIABLE.match(rest[0]) and not rest[0].startswith("PATH="):
+        del rest[0]
+    return words if not rest or rest[0].startswith("-") or "=" in rest[0] else rest
 
 
 def _candidates(program: str, cwd: str, environment: Mapping[str, str]) -> list[str]:

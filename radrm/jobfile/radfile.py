@@ -107,9 +107,12 @@ class JobFile(Record):
         `NOTIFY_VARIABLE`), unless it names its own. Raises `UsageError`."""
         if "notify" in self.raw or not words.strip():
             return self
-        raw = {**self.raw, "notify": words.split()}
-        options = typed_whole(raw, NOTIFY_VARIABLE)
-        return JobFile(**{**self.as_dict(), "raw": raw, "options": options})
+        return self.with_words("notify", words.split(), NOTIFY_VARIABLE)
+
+    def with_words(self, name: str, words: Sequence[str], where: str) -> JobFile:
+        """Return this job file with other values of an option. Raises `UsageError`."""
+        raw: RawOptions = {**self.raw, name: list(words)}
+        return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
 
     def _sized(self, where: str, places: Mapping[str, str]) -> JobFile:
         """Return this job file. Raises `UsageError` if its ranges or roles are impossible.

@@ -22,6 +22,13 @@ FIXED = OF_ARRAYS | {"adopt", "hold", "interactive", "snapshot"}
 """The options that no edit changes."""
 
 
+ONLY_IDS = (
+    "a file that is copied in can only name ids and tickets; write the id of the job, or submit "
+    "the file with radrm submit"
+)
+"""Why a name in `--after` is refused where no client has looked it up."""
+
+
 class AfterOption(Record):
     """The value of `--after`: start after `job` ended as `condition` says.
 

@@ -275,6 +275,15 @@ def filled_path(text: str, values: Mapping[str, str]) -> str:
     return filled(text, {n: v.replace("/", "_").replace("%", "%%") for n, v in plain.items()})
 
 
+def paths_of(job_file: JobFile, path: str, most: int) -> list[str]:
+    """Return the different paths of a log that the elements of a sweep have; at most `most`."""
+    sweep = sweep_of(job_file)
+    axes = () if sweep is None else sweep.axes
+    named = Sweep(tuple(a for a in axes if any(f"{{{name}}}" in path for name in a.names)))
+    numbers = range(min(len(named), most))
+    return list(dict.fromkeys(filled_path(path, dict(named.values(i))) for i in numbers))
+
+
 def variables(values: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the variables by which a job gets its values."""
     return tuple((f"{PARAM_VARIABLE}{name}", value) for name, value in values)

@@ -46,9 +46,13 @@ def notes_of_script(folder: Path, script: str) -> tuple[str, ...]:
         (["program"], {"env": ["PATH=sub"]}),
         (["radrm-simjob"], {"env": ["PATH=/bin"]}),
         (["no-such"], {"adopt": "1:1:00000000-0000-0000-0000-000000000000"}),
-        (["./only-in-the-copy"], {"snapshot": "."}),
+        (["sub/program"], {"snapshot": "."}),
+        (["./program"], {"snapshot": "sub"}),
+        (["./program"], {"snapshot": ".", "chdir": "sub"}),
         (["./{x}"], {"param": ["x=1,2"]}),
         (["true"], {"output": "sub/%j.out", "error": "/dev/null"}),
+        (["true"], {"output": "{d}/%j.out", "param": ["d=sub,sub"]}),
+        (["true"], {"output": "sub/%j{x}%%.out", "param": ["x=0:99999"]}),
     ],
 )
 def test_what_can_work_has_no_note(
@@ -66,6 +70,16 @@ MISSING = [
     (["./sub"], {}, CannotRun, "it is a folder"),
     (["true"], {"chdir": "nowhere"}, UsageError, "nowhere does not exist; make it"),
     (["true"], {"chdir": "plain"}, UsageError, "plain is not a folder"),
+    (["{x}"], {}, NoProgram, "{x} gets its values from --param=x="),
+    (["./no-such"], {"snapshot": "sub"}, NoProgram, "cannot run ./no-such: there is no such"),
+    (["sub/program"], {"snapshot": "sub"}, NoProgram, "cannot run sub/program: there is no such"),
+    (["source", "x"], {}, NoProgram, "it is a word of the shell; write bash -c '...'"),
+    ([".", "x"], {}, NoProgram, "it is a word of the shell"),
+    (["python3 train.py"], {}, NoProgram, "it is one quoted argument; leave the quotes out"),
+    (["cd /tmp && ls"], {}, NoProgram, "it is a line for a shell; write bash -c '...'"),
+    (["FOO=1", "python3"], {}, NoProgram, "it sets a variable; use --env=FOO="),
+    (["true"], {"output": "sub"}, UsageError, "is a folder; name a file in it, as --output=sub/%j"),
+    (["true"], {"error": "new/"}, UsageError, "--error=new/ is a folder"),
 ]
 
 
@@ -82,7 +96,20 @@ def test_what_can_never_work_is_refused_unless_the_job_starts_later(
     assert type(caught.value) is kind and words in str(caught.value)
     for later in ({"after": ["1"]}, {"hold": True}, {"begin": "2100-01-01T00:00:00+00:00"}):
         (note,) = notes_of(folder, *command, **options, **later)
-        assert words in note
+        assert words in note and "--after=JOB" not in note
+    for at_once in ({"after": ["1", "none"]}, {"begin": "none"}):
+        with pytest.raises(UsageError):
+            notes_of(folder, *command, **options, **at_once)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"), [(["./no-such"], {}), (["/no/such"], {}), (["true"], {"chdir": "new"})]
+)
+def test_a_refusal_of_what_a_job_may_make_names_the_way_out(
+    folder: Path, command: list[str], options: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match="or add --after=JOB if a job makes it"):
+        notes_of(folder, *command, **options)
 
 
 def test_each_kind_of_missing_program_has_the_code_of_shells() -> None:
@@ -95,7 +122,11 @@ def test_each_kind_of_missing_program_has_the_code_of_shells() -> None:
         ("#!/no/such/sh", "the interpreter /no/such/sh of the script"),
         ("#!/usr/bin/env no-such", "the interpreter no-such of the script"),
         ("#!/bin/sh\r", ""),
-        ("#!/usr/bin/env -S no-such", ""),
+        ("#!/usr/bin/env -S no-such -x", "the interpreter no-such of the script"),
+        ("#!/usr/bin/env -S A=1 B=2 no-such", "the interpreter no-such of the script"),
+        ("#!/usr/bin/env sh -e", "write #!/usr/bin/env -S sh -e"),
+        ("#!/usr/bin/env -S A=1 sh -e", ""),
+        ("#!/usr/bin/env -S -i no-such", ""),
         ("#!/usr/bin/env sh", ""),
     ],
 )
@@ -112,6 +143,18 @@ def test_a_folder_of_logs_may_be_made_later(folder: Path) -> None:
     (note,) = notes_of(folder, "true", output="logs/%j.out", error="logs/%j.err", chdir="sub")
     assert f"the folder of --output, {folder}/sub/logs, does not exist" in note
     assert notes_of(folder, "true", output="%x/{x}/%j.out") == (), "only the job knows its value"
+    (note,) = notes_of(folder, "true", output="plain/x")
+    assert f"the folder of --output, {folder}/plain, is not a folder" in note
+
+
+def test_the_folders_of_logs_of_a_sweep_are_those_of_its_values(folder: Path) -> None:
+    (folder / "logs" / "1").mkdir(parents=True)
+    sweep = {"output": "logs/{lr}/x{seed}", "param": ["lr=1,2,3", "seed=0:999"]}
+    (note,) = notes_of(folder, "true", **sweep)
+    assert f"of --output, {folder}/logs/2 (and 1 more), does not exist" in note
+    (folder / "logs" / "2").mkdir()
+    (folder / "logs" / "3").mkdir()
+    assert notes_of(folder, "true", **sweep) == ()
 
 
 # ------------------------------------------------------------------ sweeps

@@ -26,7 +26,7 @@ from radrm.daemon.views.names import Names
 from radrm.errors import RadrmError, Refused
 from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
-from radrm.jobfile.relations import AfterOption
+from radrm.jobfile.relations import ONLY_IDS, AfterOption
 from radrm.jobfile.values import shown
 
 _ROWS = 500
@@ -92,7 +92,7 @@ class References:
         """The target of a dependency on this id, element or ticket. For an array, only counts
         are read. Raises `Refused` if it means no job."""
         if _is_name(word):
-            raise Refused(f"name the id or ticket of {_quoted(word)} here: it was not looked up")
+            raise Refused(ONLY_IDS)
         job_id = self._first(word)
         job = self.current(job_id) if job_id is not None else None
         if job is None:

@@ -37,6 +37,7 @@ from radrm.host.watched.login import Login
 from radrm.host.watched.names import claimed, kept, printable
 from radrm.jobfile.radfile import JobFile, read_job_file
 from radrm.jobfile.record import Record
+from radrm.jobfile.relations import ONLY_IDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,6 +181,9 @@ class Look:
         self._enter_home(job_file.options.chdir)
         if job_file.options.snapshot is not None:
             raise BadFile("--snapshot is for the command line of radrm submit; leave it out")
+        named = next((each.job for each in job_file.options.after if each.looked_up), None)
+        if named is not None:
+            raise BadFile(f"--after={named}: {ONLY_IDS}")
         job_file = with_table(job_file)
         if self._login is None:
             self._login = self._log_in()

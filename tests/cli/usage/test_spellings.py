@@ -17,6 +17,7 @@ from radrm.jobfile.radfile import read_job_file
 from radrm.radrun.arguments import parse as parse_radrun
 from radrm.spellings import command_hint, option_hint
 
+HERE = "here it is --"
 SUBMIT = {
     "--mem=4G": "--memory=SIZE for the host's memory, --gpu-memory=SIZE",
     "--ngpus=2": "--gpus=N",
@@ -62,12 +63,28 @@ def test_an_option_of_submit_has_one_answer_everywhere(word: str, ours: str) -> 
         ("--users", ("user", "state"), "did you mean --user?"),
         ("--STATE", ("user", "state"), "did you mean --state?"),
         ("--port", ("user",), None),
+        ("--port", ("priority", "error"), None),
+        ("--nice", ("priority",), f"{HERE}priority=N, but a higher priority starts first; nice is"),
+        ("--duration", ("from", "until", "for"), f"{HERE}for=SPAN"),
+        ("--time", ("from", "until", "for"), f"{HERE}for=SPAN"),
+        ("--env-file", tuple(BY_NAME), f"{HERE}env=NAME=VALUE, for each variable"),
+        ("--restart", ("user", "state", "from-start"), f"{HERE}from-start, to lose what was saved"),
+        ("--memory-gpu", tuple(BY_NAME), f"{HERE}gpu-memory=SIZE"),
+        ("--tail", ("follow", "lines"), f"{HERE}lines=N"),
+        ("--devices", tuple(BY_NAME), f"{HERE}gpus=N (a number: radrm chooses which"),
+        ("--bind-address", ("listen", "public"), f"{HERE}listen=[HOST:]PORT"),
+        ("--days", ("by", "since", "until"), f"{HERE}since=7d"),
+        ("--last", ("since", "limit"), f"{HERE}since=7d for a time, --limit=N for a number"),
+        ("--last", ("since", "until"), f"{HERE}since"),
+        ("--hostname", ("name", "public"), None),
+        ("--array-tasks", ("array", "name"), "did you mean --array?"),
         ("--xyzzy", tuple(BY_NAME), None),
         ("--", ("user",), None),
     ],
 )
 def test_what_an_option_is_here(word: str, known: tuple[str, ...], hint: str | None) -> None:
-    assert option_hint(word, known) == hint
+    found = option_hint(word, known)
+    assert found is None if hint is None else (found or "").startswith(hint)
 
 
 @pytest.mark.parametrize(

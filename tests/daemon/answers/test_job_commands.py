@@ -170,6 +170,10 @@ def test_of_jobs_that_are_submitted_together_the_earlier_one_is_followed(
     for name, after in (("first", ""), ("second", "#RAD --after=first\n")):
         server.file(f"{name}.rad", f"#!/bin/sh\n#RAD --gpus=0 --hold\n{after}true\n")
     server.submit("--hold", "--name=first", "--", "true")
+    planned = server.radrm("submit", "--dry-run", "--after=@", "--after=fir*", "--", "true")
+    assert planned.returncode == 0, planned.stderr
+    both = server.json("submit", "--dry-run", "first.rad", "second.rad")
+    assert [each["error"] for each in both] == [None, None]
     done = server.json("submit", "first.rad", "second.rad")
     assert server.job(done[1]["id"])["after"] == [{"job": str(done[0]["id"]), "condition": "ok"}]
     server.radrm("cancel", "first", "second")

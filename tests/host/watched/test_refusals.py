@@ -57,6 +57,10 @@ def _sparse(place: Place) -> None:
         (lambda p: p.put("x.rad", "#RAD --gpu=1\ntrue"), "did you mean --gpus?"),
         (lambda p: p.put("x.rad", "#RAD --array=0-9\n"), "holds no command"),
         (
+            lambda p: p.put("x.rad", "#RAD --after=3 --after=prep:any\ntrue"),
+            "--after=prep: a file that is copied in can only name ids and tickets; write the id",
+        ),
+        (
             lambda p: p.put("x.rad", "#RAD --due='2020-01-31 9:00'\ntrue"),
             "'2020-01-31 9:00' is over: ",
         ),
