@@ -70,7 +70,7 @@ def test_summary_and_trace_stand_in_one_file(tmp_path: Path) -> None:
     traced = Traced.from_text(text)
     assert traced is not None and traced.batch_size == 8
     assert "so it says" in done.stderr
-    again = summarize(tmp_path, "nets:make", "--batch-size=8")
+    again = summarize(tmp_path, "nets:make", "--batch-size=8", "--input-shape=3x32x32")
     assert again.returncode == 1 and "--force" in again.stderr
 
 

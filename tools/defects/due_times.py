@@ -52,8 +52,8 @@ MUTANTS = (
     Mutant(
         "a waiting job starts at once",
         _EXPECTED,
-        "return now.wall_s + max(0.0, wait_s), None",
-        "return now.wall_s, None",
+        "start = now.wall_s + max(0.0, wait_s)",
+        "start = now.wall_s",
     ),
     Mutant(
         "every waiting job is taken for the next one",

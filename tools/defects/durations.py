@@ -83,9 +83,9 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt keeps its latest report as its first",
-        "state/state.py",
-        "if attempt is not None and not attempt.reported:",
-        "if attempt is not None:",
+        "records/attempts.py",
+        "self.reported or (progress,)",
+        "(progress,)",
     ),
     Mutant(
         "a job without a due time is first",

@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "the pace of an earlier size counts",
         _REMAINING,
-        "    if live.sized is not None:\n",
+        "    if live.sized is not None:  # its speed before says nothing of the present size\n",
         "    if False:\n",
     ),
     Mutant(

@@ -290,7 +290,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job that was slow elsewhere counts as less",
-        "constraints/offers.py",
+        "records/offers.py",
         "is not None and not self.attempt.slowed:",
         "is not None:",
     ),
@@ -332,7 +332,10 @@ MUTANTS = (
     ),
     Mutant("an offer with another job's need", "constraints/offers.py", '"capacity", ', ""),
     Mutant(
-        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger)\n", "\n"
+        "an offer out of turn",
+        "constraints/offers.py",
+        "        if turn != kept.turn:\n",
+        "        if False:\n",
     ),
     Mutant(
         "who takes a part of the total is recovered beside others",

@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "a count begins with reports of earlier processes",
         _METERING,
-        "if use.at.boot_s <= after_s or progress.at.boot_s <= after_s:",
+        "if use.tasks_measured.boot_s <= after_s or progress.measured.boot_s <= after_s:",
         "if False:",
     ),
     Mutant(

@@ -110,8 +110,8 @@ MUTANTS = (
     Mutant(
         "planners' wake-ups pruned",
         "state/state.py",
-        "return not timer.job_id or timer.job_id in self.attempts or waits",
-        "return timer.job_id in self.attempts or waits",
+        "return not timer.job_id or (job is not None and job.estimating)",
+        "return job is not None and job.estimating",
     ),
     Mutant(
         "what was seen before a restart weighs as one reading",

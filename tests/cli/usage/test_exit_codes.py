@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,7 @@ submit --param=a -- true
 submit --param=a=3:1 -- true
 submit --param=a=0.1:0.5:0.1 -- echo {a}
 submit --param=lr=1,2 -- echo {lrr}
-submit --after=x -- true
+submit --after=x:sometimes -- true
 submit --notify=bogus -- true
 submit --begin=yesterday -- true
 submit --begin=2020-01-01 -- true
@@ -234,6 +236,14 @@ def code_of(monkeypatch: pytest.MonkeyPatch, program: str, words: list[str]) -> 
         return mains[program]()
     except SystemExit as ended:
         return ended.code
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    """A step of Slurm blocks all signals; what this process starts later would not hear TERM."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 LINES = [
