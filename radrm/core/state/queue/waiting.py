@@ -307,6 +307,7 @@ class Lines:
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
+        self.changes += 1
         line, job_ids = alike.line, alike.members
         if self.room is not None:
             self._move_limited(alike, into_line)
