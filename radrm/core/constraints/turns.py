@@ -46,9 +46,9 @@ from radrm.core.words import Collocation
 def turns(state: State) -> dict[str, int]:
     """Return the next job on each MPS server whose user has had a turn, by device UUID."""
     # A planner asks for each job and device; within a step nothing else changes the answer.
-    kept = state.turns
-    if kept is None or kept[0] is not state.step or kept[1] != state.version:
-        kept = state.turns = state.step, state.version, choose_turns(state)
+    kept, now = state.turns, (state.version, state.waiting.changes)
+    if kept is None or kept[0] is not state.step or kept[1] != now:
+        kept = state.turns = state.step, now, choose_turns(state)
     return kept[2]
 
 

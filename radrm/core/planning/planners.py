@@ -137,7 +137,8 @@ class Planners:
                 with Renewal(self._state, planner.name):
                     for proposal in proposals(self._state, self._view, fast, event):
                         self._carry_out(planner.name, proposal)
-                self._note_answer(planner.name)
+                now_s = self._state.step.now.boot_s
+                self._state.proposals.refused.answered_s[planner.name] = now_s
                 return
             except RuleFailed as failed:
                 self._rest(planner, failed.error)
@@ -189,9 +190,6 @@ class Planners:
         state.step.rejections[-1] = (proposal, refusal)
         state.proposals.refused.note(name, proposal, refusal, state.step.now.boot_s)
 
-    def _note_answer(self, name: str) -> None:
-        self._state.proposals.refused.answered(name, self._state.step.now.boot_s)
-
     # ------------------------------------------------------------- slow planners
 
     def take_plan(self, event: PlanReady) -> None:
@@ -226,7 +224,7 @@ class Planners:
                     self._note_refusal(event.planner)
                 else:
                     self._carry_out(event.planner, proposal)
-        self._note_answer(event.planner)
+        self._state.proposals.refused.answered_s[event.planner] = self._state.step.now.boot_s
         if planner is not None and self._thoughts.is_due(event.planner):
             self._ask(planner, event)
 

@@ -125,11 +125,8 @@ class RefusedProposals:
 
     def __init__(self) -> None:
         self._of_job: dict[int, dict[tuple[str, type[Proposal]], Refused]] = {}
-        self._answered_s: dict[str, float] = {}
-
-    def answered(self, planner: str, now_s: float) -> None:
-        """Note that a planner has proposed all that it wants now."""
-        self._answered_s[planner] = now_s
+        self.answered_s: dict[str, float] = {}
+        """By planner: when it has last proposed all that it wants, in boot-time seconds."""
 
     def note(self, planner: str, proposal: Proposal, why: Refusal, now_s: float) -> None:
         """Note a refusal."""
@@ -160,8 +157,10 @@ class RefusedProposals:
 
     def of(self, job_id: int, now_s: float, stands: bool = True) -> tuple[Refusal, ...]:
         """Return what was refused for a job and stands, or what does not, as reasons."""
-        of_job = self._of_job.get(job_id, {}).values()
-        found = [each for each in of_job if self._stands(each) is stands]
+        of_job = self._of_job.get(job_id)
+        if of_job is None:
+            return ()
+        found = [each for each in of_job.values() if self._stands(each) is stands]
         return tuple(
             replace(
                 each.why,
@@ -194,7 +193,7 @@ class RefusedProposals:
 
     def _after_s(self, refused: Refused) -> float:
         """Return how long after a refusal its planner has last answered, without repeating it."""
-        return self._answered_s.get(refused.planner, refused.last_s) - refused.last_s
+        return self.answered_s.get(refused.planner, refused.last_s) - refused.last_s
 
 
 class Proposals:

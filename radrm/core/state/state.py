@@ -121,8 +121,8 @@ class State:
         self.idle_w: dict[str, float] = {}
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
-        self.turns: tuple[Step, int, dict[str, int]] | None = None
-        """A cache of `constraints.turns.turns`. What changes no `version` drops it."""
+        self.turns: tuple[Step, tuple[int, int], dict[str, int]] | None = None
+        """A cache of `constraints.turns.turns`. Other changes drop it."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_error: str | None = None
         """Why the server cannot start any job now; None if it can. `launches`: its failures."""

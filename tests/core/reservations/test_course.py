@@ -8,8 +8,10 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.actions import TakeCheckpoint
+from radrm.core.constraints.turns import turns
 from radrm.core.records import Checkpoint, Instant, Job
-from radrm.core.state.timers import KILL, Timer
+from radrm.core.reservations import course
+from radrm.core.state.timers import CLOSING, KILL, Timer
 from radrm.core.words import CheckpointKind, JobState
 from radrm.planners.forecast import Forecast
 from radrm.policies.magm import Magm
@@ -25,6 +27,7 @@ from tests.core.reservations.servers import (
 )
 from tests.world import EPOCH_S, GIB, World, gpus
 
+CARL = 3
 RUNNING, PENDING = JobState.RUNNING, JobState.PENDING
 
 
@@ -212,3 +215,26 @@ def test_no_planner_places_a_job_there_all_the_same() -> None:
     reserve(world)
     assert refused(world, world.submit(GIB, uid=BOB), on("GPU-0")) == "reserved"
     assert refused(world, world.submit(GIB, uid=ADA), on("GPU-0")) is None
+
+
+# ------------------------------------------------------------------ turns of users on MPS servers
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_the_next_user_on_an_mps_server_is_chosen_again_when_jobs_are_sorted_anew(
+    begins: bool,
+) -> None:
+    world = World(gpus(1, mps=True), settings=replace(CORE, mps_cohort_s=100.0))
+    world.submit(GIB, uid=CARL, smact=0.1)
+    long = world.submit(GIB, uid=BOB, smact=0.1, time_limit_s=600.0)
+    short = world.submit(GIB, uid=BOB, smact=0.1, time_limit_s=100.0)
+    reserve(world, start_s=1000.0 if begins else 0.0, end_s=2000.0)
+    world.pass_time(399.0)
+    state, later_s = world.scheduler.state, 2.0 if begins else 2000.0
+    state.begin(Instant(world.now.boot_s + later_s, world.now.wall_s + later_s))
+    assert turns(state) == {}, "asked before the jobs are sorted"
+    if begins:
+        course.sort_again(state, Timer(state.for_users.closing[long.id], CLOSING, long.id))
+    else:
+        course.update(state)
+    assert turns(state) == {"GPU-0": short.id if begins else long.id}

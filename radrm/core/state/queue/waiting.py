@@ -89,6 +89,8 @@ class Lines:
         """The jobs of each user in the line for GPUs."""
         self.gpuless_of_user: dict[int, WaitingQueue] = {}
         """The jobs of each user in the line for jobs without."""
+        self.changes = 0
+        """How often a job has entered a line or left it."""
         self.judge: Callable[[Job], Aside | None] = lambda job: None
         self.never_on_nodes: Callable[[Job], str | None] = lambda job: None
         """Returns why the nodes can never give a job its CPUs and host memory."""
@@ -196,6 +198,7 @@ class Lines:
     def _join(self, job: Job, key: Key) -> None:
         """Put a job into its line."""
         line = self.line_of_job(job)
+        self.changes += 1
         line.put(job, key)
         self._of_user(line).setdefault(job.spec.uid, WaitingQueue()).put(job, key)
         if line is self.gpu and self._by_due is not None:
@@ -203,6 +206,7 @@ class Lines:
 
     def _leave(self, line: Line, job_id: int) -> None:
         """Remove a job from its line, if it is there."""
+        self.changes += 1
         line.discard(job_id)
         if self._by_due is not None:
             self._by_due.discard(job_id)
@@ -303,6 +307,7 @@ class Lines:
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
+        self.changes += 1
         line, job_ids = alike.line, alike.members
         if self.room is not None:
             self._move_limited(alike, into_line)
