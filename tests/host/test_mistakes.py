@@ -210,3 +210,16 @@ def test_a_range_that_is_none(folder: Path, value: str, better: str) -> None:
     with pytest.raises(UsageError, match="is not a range of whole numbers") as caught:
         notes_of(folder, "echo", "{x}", param=[f"x=7,{value}"])
     assert better in str(caught.value)
+
+
+def test_times_and_ratios_are_no_ranges(folder: Path) -> None:
+    (note,) = notes_of(folder, "echo", "{at}", param=["at=1,12:30,13:45"])
+    assert note.startswith("parameter at: 12:30 is the 19 numbers from 12 to 30")
+    assert "go into a --params file" in note
+    (note,) = notes_of(folder, "echo", "{at}", param=["at=08:10:30"])
+    assert note.startswith("parameter at: 08:10:30 is the number 8")
+    assert notes_of(folder, "echo", "{x}", param=["x=1:30,100:130"]) == ()
+    for value in ("16:9", "00:10:00", "23:10", "0.5:0.1"):
+        with pytest.raises(UsageError, match=r"ratios .*go into a --params file") as caught:
+            notes_of(folder, "echo", "{x}", param=[f"x={value}"])
+        assert "9:16" not in str(caught.value)
