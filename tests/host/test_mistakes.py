@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import CannotRun, NoProgram, UsageError
-from radrm.host.mistakes import look_over
+from radrm.host.mistakes import look_over, look_over_edit
 from radrm.jobfile.options import RawOptions
+from radrm.jobfile.parsing import typed
 from radrm.jobfile.radfile import read_job_file, wrap_command
 from radrm.jobfile.sweeps import with_table
 
@@ -155,6 +156,22 @@ def test_the_folders_of_logs_of_a_sweep_are_those_of_its_values(folder: Path) ->
     (folder / "logs" / "2").mkdir()
     (folder / "logs" / "3").mkdir()
     assert notes_of(folder, "true", **sweep) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"output": "sub/{lr}/x", "error": "%x/y"}, ""),
+        ({"chdir": "sub", "output": "x"}, ""),
+        ({"output": "new/{lr}/x"}, "the folder of --output, {}/new, does not exist"),
+        ({"error": "sub"}, "--error=sub is a folder"),
+    ],
+)
+def test_what_an_edit_leads_to(folder: Path, changes: RawOptions, words: str) -> None:
+    notes = look_over_edit(typed(changes), str(folder))
+    assert len(notes) == bool(words) and all(n.startswith(words.format(folder)) for n in notes)
+    (note,) = look_over_edit(typed({"chdir": "new", "output": "x/y"}), f"{folder}/new")
+    assert note == f"the folder {folder}/new does not exist; make it, or name another with --chdir"
 
 
 # ------------------------------------------------------------------ sweeps
