@@ -14,6 +14,7 @@ from radrm.agents.answers import Commanded, Done, Submitted
 from radrm.agents.asking import daemon
 from radrm.agents.bounded import fitting, maybe, name, text, texts
 from radrm.agents.preview import Command, File, Options, raw_of, request_of
+from radrm.client.commands import edit_jobs as change_jobs
 from radrm.client.connection import Client
 from radrm.client.submitting import check, put
 from radrm.client.text import Document, label
@@ -89,7 +90,7 @@ def edit_jobs(jobs: References, options: Changes) -> Commanded:
         _refuse_others(client, jobs, me)
         if MOMENTS & raw.keys():
             raw = dated(raw, here(client.ask("ping")["now"]), "options")
-        return _commanded("edit", client.ask("edit", jobs=jobs, options=raw))
+        return _commanded("edit", change_jobs(client.ask, jobs, raw))
 
 
 def _command(command: str, jobs: list[str]) -> Commanded:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from radrm.client.connection import Client
+from radrm.host.mistakes import look_over_edit
+from radrm.jobfile.parsing import typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from radrm.client.connection import Ask
     from radrm.client.text import Document
+    from radrm.jobfile.options import RawOptions
 
 _BATCH = 1000
 """References in one request, so that no request is longer than the daemon reads."""
@@ -26,6 +30,24 @@ def command_jobs(command: str, jobs: Sequence[str], **words: Any) -> list[Docume
             for batch in (batches(jobs) if jobs else ([],))
             for result in client.ask(command, jobs=batch, **words)
         ]
+
+
+def edit_jobs(ask: Ask, jobs: Sequence[str], options: RawOptions) -> list[Document]:
+    """Change options of jobs. Returns the results, with warnings of folders that are not there."""
+    asked = typed(options, "edited options")
+    notes: dict[str, list[str]] = {}
+    results: list[Document] = []
+    for batch in batches(jobs):
+        for result in ask("edit", jobs=batch, options=options, folders=True):
+            folder = result.pop("folder", None)
+            if folder is not None:
+                if folder not in notes:
+                    notes[folder] = look_over_edit(asked, folder)
+                words = [result.get("warning"), *notes[folder]]
+                if any(words):
+                    result["warning"] = "; ".join(filter(None, words))
+            results.append(result)
+    return results
 
 
 def command_devices(command: str, devices: Sequence[str], **words: Any) -> list[Document]:

@@ -20,7 +20,7 @@ from radrm.jobfile.radfile import JobFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from radrm.jobfile.options import Options
 
@@ -60,13 +60,26 @@ def look_over(
         _check_folder(asked, cwd, where)
         runs_in = _folder_of_copy(asked, folder, cwd)
         _check_program(job_file, runs_in or cwd, {**environment, **dict(asked.env)}, where)
-        notes += _of_logs(job_file, cwd, where)
+        notes += _of_logs(asked, cwd, where, lambda path: _paths(job_file, path))
     except UsageError as error:
         if later is None:
             raise
         words = str(error).removeprefix(f"{where}: ").replace(_WAY_OUT, "")
         notes.append(f"{words} (before {later} lets it start)")
     return with_notes(job_file, notes)
+
+
+def look_over_edit(asked: Options, folder: str) -> list[str]:
+    """Return what the start of an edited job would meet. It waits, so what is missing may come.
+
+    `asked`: what was changed; `folder`: the one in which it will run.
+    """
+    try:
+        _check_folder(asked, folder, "")
+        # Which values a parameter has is not known here: a path is looked at up to the first one.
+        return _of_logs(asked, folder, "", lambda path: [path.replace("{", "%{")])
+    except UsageError as error:
+        return [str(error).removeprefix(": ").replace(_WAY_OUT, "")]
 
 
 def _later(asked: Options) -> str | None:
@@ -108,20 +121,22 @@ def _folder_of_copy(asked: Options, folder: str, cwd: str) -> str | None:
     return runs_in if os.path.commonpath([runs_in, source]) == source else source
 
 
-def _of_logs(job_file: JobFile, cwd: str, where: str) -> list[str]:
+def _of_logs(
+    asked: Options, cwd: str, where: str, paths: Callable[[str], Sequence[str]]
+) -> list[str]:
     """Return a note on folders of logs that are not there. Raises `UsageError` for a path that is
-    a folder."""
+    a folder. `paths`: what a path is for the elements of an array."""
     notes: dict[str, str] = {}
-    for option, path in (("output", job_file.options.output), ("error", job_file.options.error)):
+    for option, path in (("output", asked.output), ("error", asked.error)):
         if path is None:
             continue
-        full = (os.path.join(cwd, own) for own in _paths(job_file, path))
+        full = (os.path.join(cwd, own) for own in paths(path))
         if path.endswith("/") or any(_plain(own) == own and os.path.isdir(own) for own in full):
             raise UsageError(
                 f"{where}: --{option}={path} is a folder; name a file in it, as "
                 f"--{option}={os.path.join(path, '%j.out')}"
             )
-        folders = (os.path.join(cwd, own, "") for own in _paths(job_file, os.path.dirname(path)))
+        folders = (os.path.join(cwd, own, "") for own in paths(os.path.dirname(path)))
         known = dict.fromkeys(os.path.dirname(_plain(folder)) for folder in folders)
         missing = [folder for folder in known if not os.path.isdir(folder)]
         if missing:

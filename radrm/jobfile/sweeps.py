@@ -41,6 +41,7 @@ LINE = "line"
 OF_LINES = ("/bin/bash", "-c", f"{{{LINE}}}")
 """The command of `--lines`: a shell reads each line as its user wrote it."""
 
+_NO_RANGE = " (times, ratios and other values with colons go into a --params file)"
 _RANGE = r"(-?[0-9]{1,9}):(-?[0-9]{1,9})(?::([0-9]{1,9}))?"
 
 
@@ -177,9 +178,11 @@ def _range(word: str) -> list[str]:
         return []
     first, last, step = int(found[1]), int(found[2]), int(found[3] or 1)
     if step == 0:
-        raise ValueError(f"{shown(word)} has a step of 0; write 1 or more after the second colon")
+        raise ValueError(f"{shown(word)} has a step of 0; write 1 or more there{_NO_RANGE}")
     if first > last:
-        raise ValueError(f"{shown(word)} has the larger number first; write {last}:{first}")
+        raise ValueError(
+            f"{shown(word)} has the larger number first; a range has it last{_NO_RANGE}"
+        )
     numbers = range(first, last + 1, step)
     if len(numbers) > MAX_ARRAY:
         raise ValueError(f"{shown(word)} has {len(numbers)} numbers; the most is {MAX_ARRAY}")
@@ -297,6 +300,7 @@ _ONLY = re.compile(r"(?:--?[A-Za-z0-9_.-]+=)?\{[A-Za-z0-9_]+\}")
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _NEARLY_RANGE = re.compile(rf"({_NUMBER}):({_NUMBER})(?::({_NUMBER}))?")
 _MOST_SHOWN = 10
+_TIME = re.compile("(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
 
 
 def likely_mistakes(job_file: JobFile, programs: str) -> list[str]:
@@ -316,7 +320,7 @@ def likely_mistakes(job_file: JobFile, programs: str) -> list[str]:
     names = sweep.names
     filled_in = {name for name in names if any(f"{{{name}}}" in text for text in texts)}
     unused = [n for n in names if n not in filled_in and not _is_read(n, job_file, programs)]
-    notes = []
+    notes = [note for text in asked.param for note in _of_times(text)]
     for word in (word for word in named if word not in names):
         near = _nearest(word, names)
         what = f"{{{word}}} stays as it is: the sweep has {', '.join(names)}"
@@ -327,6 +331,18 @@ def likely_mistakes(job_file: JobFile, programs: str) -> list[str]:
         ):
             notes.append(what + (f"; did you mean {{{near}}}?" if near is not None else ""))
     return [*(_unused(name, job_file) for name in unused), *notes]
+
+
+def _of_times(text: str) -> list[str]:
+    """Return a note if a parameter has ranges that look like times of day, as `12:30`."""
+    name, _, words = text.partition("=")
+    found = next(filter(_TIME.fullmatch, map(str.strip, words.split(","))), None)
+    if found is None:
+        return []
+    numbers = _range(found)
+    many = f"the {len(numbers)} numbers from {numbers[0]} to {numbers[-1]}"
+    one = f"the number {numbers[0]}"
+    return [f"parameter {name}: {found} is {one if len(numbers) == 1 else many}{_NO_RANGE}"]
 
 
 def _unused(name: str, job_file: JobFile) -> str:
@@ -369,5 +385,5 @@ def _refuse_nearly_range(text: str, where: str) -> None:
         more = ",..." if count > _MOST_SHOWN else ""
         raise UsageError(
             f"{where}: --param: {shown(word)} is not a range of whole numbers; write "
-            f"{name}={values or 'VALUE,VALUE'}{more} (values with colons go into a --params file)"
+            f"{name}={values or 'VALUE,VALUE'}{more}{_NO_RANGE}"
         )

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import CannotRun, NoProgram, UsageError
-from radrm.host.mistakes import look_over
+from radrm.host.mistakes import look_over, look_over_edit
 from radrm.jobfile.options import RawOptions
+from radrm.jobfile.parsing import typed
 from radrm.jobfile.radfile import read_job_file, wrap_command
 from radrm.jobfile.sweeps import with_table
 
@@ -157,6 +158,22 @@ def test_the_folders_of_logs_of_a_sweep_are_those_of_its_values(folder: Path) ->
     assert notes_of(folder, "true", **sweep) == ()
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"output": "sub/{lr}/x", "error": "%x/y"}, ""),
+        ({"chdir": "sub", "output": "x"}, ""),
+        ({"output": "new/{lr}/x"}, "the folder of --output, {}/new, does not exist"),
+        ({"error": "sub"}, "--error=sub is a folder"),
+    ],
+)
+def test_what_an_edit_leads_to(folder: Path, changes: RawOptions, words: str) -> None:
+    notes = look_over_edit(typed(changes), str(folder))
+    assert len(notes) == bool(words) and all(n.startswith(words.format(folder)) for n in notes)
+    (note,) = look_over_edit(typed({"chdir": "new", "output": "x/y"}), f"{folder}/new")
+    assert note == f"the folder {folder}/new does not exist; make it, or name another with --chdir"
+
+
 # ------------------------------------------------------------------ sweeps
 
 
@@ -210,3 +227,16 @@ def test_a_range_that_is_none(folder: Path, value: str, better: str) -> None:
     with pytest.raises(UsageError, match="is not a range of whole numbers") as caught:
         notes_of(folder, "echo", "{x}", param=[f"x=7,{value}"])
     assert better in str(caught.value)
+
+
+def test_times_and_ratios_are_no_ranges(folder: Path) -> None:
+    (note,) = notes_of(folder, "echo", "{at}", param=["at=1,12:30,13:45"])
+    assert note.startswith("parameter at: 12:30 is the 19 numbers from 12 to 30")
+    assert "go into a --params file" in note
+    (note,) = notes_of(folder, "echo", "{at}", param=["at=08:10:30"])
+    assert note.startswith("parameter at: 08:10:30 is the number 8")
+    assert notes_of(folder, "echo", "{x}", param=["x=1:30,100:130"]) == ()
+    for value in ("16:9", "00:10:00", "23:10", "0.5:0.1"):
+        with pytest.raises(UsageError, match=r"ratios .*go into a --params file") as caught:
+            notes_of(folder, "echo", "{x}", param=[f"x={value}"])
+        assert "9:16" not in str(caught.value)

@@ -45,7 +45,7 @@ def test_the_values_of_a_parameter(text: str, values: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x=3:1", "larger number first; write 1:3"),
+        ("x=3:1", "larger number first; a range has it last"),
         ("x=0:3:0", "step of 0"),
         ("x=0:100000", "100001 numbers; the most is 100000"),
         ("x=0:60000,0:60000", "more than 100000 values"),

@@ -36,7 +36,10 @@ class JobResult(msgspec.Struct, gc=False):
     followers: list[str] | msgspec.UnsetType = msgspec.UNSET
     """The jobs that fail with a cancelled job."""
     warning: str | msgspec.UnsetType = msgspec.UNSET
-    """Why an edited job cannot end in time."""
+    """Why an edited job cannot end in time, or cannot tell its user."""
+    folder: str | msgspec.UnsetType = msgspec.UNSET
+    """Of an edited job of the client's own, for the request's `folders`: where it will run and
+    write its logs. The client looks whether it is there, with its own rights."""
     saves: bool | msgspec.UnsetType = msgspec.UNSET
     """A requeued job saves its work first; it runs on if it does not."""
 

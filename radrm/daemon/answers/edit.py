@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec import UNSET
 from radrm.core import events as ev
 from radrm.core.records import Dependency, Job, JobSpec
 from radrm.daemon.answers.each_job import JobResult, for_each_job
+from radrm.daemon.answers.questions import not_notified
 from radrm.daemon.answers.selection import select_jobs
 from radrm.daemon.intake.admission import refuse_priority
 from radrm.daemon.intake.batch import dependencies
@@ -38,6 +40,7 @@ _OF_AN_ESTIMATE = frozenset(
     }
 )
 """Options that state, or decide, what the job will need."""
+_OF_FOLDERS = frozenset({"chdir", "error", "output"})
 _OF_AN_END = frozenset({"begin", "due", "duration", "time"})
 """Options by which a job can become late."""
 
@@ -57,6 +60,8 @@ class _Edited:
     """None: as before."""
     knowledge: Knowledge | None
     """What is known of its need now; None: as before."""
+    folder: str
+    """Where it will run and write its logs."""
 
 
 def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
@@ -77,6 +82,9 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     nothing else."""
     edits: list[tuple[int, dict[str, Any]]] = []
     late: dict[int, str] = {}
+    folders: dict[int, str] = {}
+    tells = request.words.get("folders") is True and bool(changes.keys() & _OF_FOLDERS)
+    unsent = not_notified(loop, typed({"notify": changes.get("notify", [])}, "edited options"))
 
     def make_event(job: Job) -> ev.Event:
         if job.state.final:
@@ -125,13 +133,18 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
         edits.append((job.id, edited.options))
         if changes.keys() & _OF_AN_END and (why := _too_late(loop, job, edited)) is not None:
             late[job.id] = why
+        if tells and job.spec.uid == request.client.uid:
+            folders[job.id] = edited.folder
         return event
 
     def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
         changed = edits[:]
         edits.clear()
         for result in done:
-            result.warning = late.pop(result.id, UNSET) if isinstance(result.id, int) else UNSET
+            if isinstance(result.id, int) and result.error is None:
+                why = late.pop(result.id, None)
+                result.warning = "; ".join([*([why] if why else []), *unsent]) or UNSET
+                result.folder = folders.pop(result.id, UNSET)
         if "after" in changes:
             known.clear()  # a job that others follow may end before the next piece
         loop.process(events, edits=changed)
@@ -177,4 +190,5 @@ def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited:
             job_file, submission.envelope, submission.uid
         )
     spec = replace(job_file.spec(job.spec.user, job.spec.uid), group=job.spec.group)
-    return _Edited(options, spec, after, knowledge)
+    folder = os.path.join(submission.envelope.cwd, job_file.options.chdir or "")
+    return _Edited(options, spec, after, knowledge, folder)

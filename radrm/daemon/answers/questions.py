@@ -279,7 +279,7 @@ def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
             or never
             or refuse_more(mine, queued, more)
         )
-        notes = [*unmet, *_not_notified(loop, asked)]
+        notes = [*unmet, *not_notified(loop, asked)]
         found.append([why, notes] if words.get("notes") is True else why)
         if pace.spent:
             yield from pace.rest()
@@ -302,7 +302,7 @@ def _after(loop: Loop, asked: Options) -> tuple[str | None, list[str]]:
     return None, []
 
 
-def _not_notified(loop: Loop, asked: Options) -> list[str]:
+def not_notified(loop: Loop, asked: Options) -> list[str]:
     """A line for the kinds of notices that this server cannot send."""
     site = loop.store.notices.site
     notes = []

@@ -164,6 +164,24 @@ def test_a_job_follows_those_that_had_the_name_when_it_was_submitted(server: Dae
     server.radrm("cancel", "prep", str(job))
 
 
+def test_an_edit_warns_of_what_a_submission_would_name(server: DaemonHome) -> None:
+    job = server.submit("--hold", "--", "true")
+
+    def warned(*options: str) -> str:
+        (result,) = server.json("edit", str(job), *options)
+        assert result["error"] is None and "folder" not in result
+        return str(result.get("warning"))
+
+    assert warned("--comment=x") == "None"
+    assert "/no-such does not exist" in warned("--chdir=no-such")
+    assert "the folder of --output, /no/such, does not exist" in warned("--output=/no/such/%j")
+    assert warned("--chdir=/", "--output=/dev/null") == "None"
+    assert "--error=/tmp is a folder" in warned("--error=/tmp")
+    if not os.access("/usr/sbin/sendmail", os.X_OK):
+        assert "this server cannot send mail" in warned("--notify=mail")
+    server.radrm("cancel", str(job))
+
+
 def test_of_jobs_that_are_submitted_together_the_earlier_one_is_followed(
     server: DaemonHome,
 ) -> None:
