@@ -39,6 +39,7 @@ from radrm.estimators.declared import Declared
 from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
 from radrm.orders import ORDERS
+from radrm.orders.ageing import Ageing
 from radrm.planners import PLANNERS
 from radrm.planners.added import NOT_CHOSEN, added
 from radrm.planners.order_policy import OrderPolicy
@@ -76,6 +77,7 @@ _NOT_SETTINGS = frozenset(
     {
         *("name", "version", "listens", "starts_jobs", "whole_device"),
         *("order", "policy", "recovery_policy", "costs", "routes", "complain"),
+        "site_zone",
     }
 )
 
@@ -224,6 +226,8 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     """Return the rules that a configuration names. `zone`: that of local times."""
     config = resolved(config)
     order = make_order(config)
+    if isinstance(order, Ageing):
+        order = replace(order, site_zone=zone)
     policy, costs = _make_policy(config), make_costs(config, zone)
     planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)

@@ -154,9 +154,10 @@ def open_log(path: str, uid: int) -> int | None:
                 f"the log {plain(path)} is not a regular file, so there is nothing to read"
             )
         if uid not in (found.st_uid, os.geteuid()):
+            ran_it = _name(uid)
             raise Refused(
-                f"the log {plain(path)} belongs to uid {found.st_uid}, not to the job's user "
-                f"(uid {uid}), so it is not shown; ask that user for the log"
+                f"the log of a job of {ran_it} leads to a file of {_name(found.st_uid)}, so it is "
+                f"not shown: {plain(path)}; ask {ran_it} where the job's log is"
             )
         # Through the handle, so that the file that was checked is the file that is opened.
         return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)
@@ -164,6 +165,15 @@ def open_log(path: str, uid: int) -> int | None:
         raise _unreadable(path, error) from None
     finally:
         os.close(handle)
+
+
+def _name(uid: int) -> str:
+    import pwd  # here, because few logs are refused
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
 
 
 def _unreadable(path: str, error: OSError) -> Refused:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from math import inf
 
 from radrm.core.constraints.kinds import is_name_of
@@ -17,6 +18,7 @@ DAY_MINUTES = 24 * 60
 _DAY_S = 86_400.0
 _HOUR_S = 3600.0
 _J_PER_KWH = 3.6e6
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,14 @@ class Zone:
         """Return the epoch second at which the offset changes next; infinity without one."""
         at = bisect_right(self.starts, wall_s)
         return self.starts[at] if at < len(self.starts) else inf
+
+    def clock(self, wall_s: float, now_s: float) -> str:
+        """Return a moment as users read it: `14:20`, and `21 Nov 14:20` if that is not today."""
+        then, today = (
+            datetime.fromtimestamp(self.local_s(each), timezone.utc) for each in (wall_s, now_s)
+        )
+        day = "" if then.date() == today.date() else f"{then.day} {_MONTHS[then.month - 1]} "
+        return f"{day}{then:%H:%M}"
 
 
 UTC = Zone()

@@ -13,10 +13,12 @@ Both hold among the jobs of one queue and priority.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from radrm.core.records import Instant, Job
 from radrm.core.rules import Order
 from radrm.core.units import show_seconds
+from radrm.deadlines.costs import UTC, Zone
 from radrm.deadlines.remaining import remaining
 
 _SAME_S = 1e-6
@@ -32,6 +34,10 @@ class Ageing(Order):
     unknown_duration_s: float = 3600.0
     """The duration to assume for a job without a prediction of it. A job's time limit bounds
     both."""
+    site_zone: Zone = UTC
+    """That of the moments which users are told. No setting."""
+    first: ClassVar[str] = "shorter"
+    """Which jobs go before others, for users."""
 
     def size(self, job: Job) -> float:
         """Return the size of a job: the smallest is next."""
@@ -46,13 +52,12 @@ class Ageing(Order):
         return now.boot_s + left_s if left_s > _SAME_S else None
 
     def bound(self, job: Job, now: Instant) -> str | None:
-        wait, left_s = show_seconds(self.max_wait_s), self._left_s(job, now)
+        left_s = self._left_s(job, now)
         if left_s <= _SAME_S:
+            wait = show_seconds(self.max_wait_s)
             return f"it has waited for max_wait_s ({wait}), so no younger job passes it"
-        return (
-            f"smaller jobs may pass it for {show_seconds(left_s)} more; jobs that come more "
-            f"than {wait} after it never pass it (orders.{self.name}.max_wait_s)"
-        )
+        until = self.site_zone.clock(now.wall_s + left_s, now.wall_s)
+        return f"{self.first} jobs may start first until {until}"
 
     def remaining_s(self, job: Job) -> float:
         """Return how long a job is expected to run from its last checkpoint."""

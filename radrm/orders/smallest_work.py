@@ -11,6 +11,7 @@ several does: if asking for a second GPU were enough, every user would ask for o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from radrm.core.records import Job
 from radrm.core.words import Quantity
@@ -30,6 +31,7 @@ class SmallestWork(Ageing):
     """The work of a job on several GPUs counts this many times. Below 1 it starts earlier, if one
     GPU could not show its predicted SM activity; 0: before all others."""
     name: str = "smallest-work"
+    first: ClassVar[str] = "smaller"
 
     def __post_init__(self) -> None:
         if not 0 <= self.unknown_smact <= 1:

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
 
@@ -53,9 +52,7 @@ from radrm.deadlines.costs import UTC, Zone
 NAME = "slots"
 _LOOK_AGAIN_S = 60.0
 """While a slot is over: how often the waiting jobs are looked at without an event."""
-_DAY_S = 86_400.0
 _OVER = "its time slot is over"
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # What can end a slot, or put a job before others, or free a device.
 _OCCASIONS = frozenset(
     {
@@ -180,11 +177,7 @@ class Slots(Planner):
 
     def _clock(self, at_s: float, began: Instant, now: Instant | None = None) -> str:
         """Return a boot time as users read it, by the date of another moment of that boot."""
-        wall_s = began.wall_s + at_s - began.boot_s
-        clock = datetime.fromtimestamp(self.zone.local_s(wall_s), timezone.utc)
-        left_s = at_s - (now or began).boot_s
-        day = "" if left_s < _DAY_S else f"{clock:%d} {_MONTHS[clock.month - 1]} "
-        return f"{day}{clock:%H:%M}"
+        return self.zone.clock(began.wall_s + at_s - began.boot_s, (now or began).wall_s)
 
     # ------------------------------------------------------------- who gives way
 

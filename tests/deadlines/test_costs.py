@@ -173,3 +173,10 @@ def test_lateness_costs_by_weight() -> None:
     site = Costs(cost_per_hour=2.0)
     assert site.tardiness_cost(1.5, 1800.0) == 1.5
     assert site.tardiness_cost(1.5, -1800.0) == 0.0
+
+
+def test_a_moment_has_its_date_if_it_is_not_today() -> None:
+    noon = 1_700_000_000.0 // (24 * H) * (24 * H) + 12 * H  # 14 November 2023
+    assert Zone().clock(noon, noon - 11 * H) == "12:00"
+    assert Zone().clock(noon, noon - 13 * H) == "14 Nov 12:00"
+    assert INDIA.clock(noon, noon + 7 * H) == "14 Nov 17:30"

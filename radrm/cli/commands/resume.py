@@ -20,4 +20,6 @@ def resume(devices: list[str], as_json: bool) -> int:
       radrm resume
     """
     results = command_devices("resume", devices)
+    if not results and not as_json:
+        print("No GPU is drained.")
     return show_results(results, lambda r: f"Resumed GPU {r['index']}", as_json)

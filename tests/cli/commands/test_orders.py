@@ -183,6 +183,8 @@ def test_drain_and_resume(run: Any) -> None:
     assert (done.exit_code, done.stderr) == (1, "radrm: there is no GPU '7'\n")
     assert done.stdout == "Drained GPU 3; undo: radrm resume 3\n"
     assert run(client, "resume", "3").stdout == "Resumed GPU 3\n"
+    assert run(Script(resume=[[]]), "resume").stdout == "No GPU is drained.\n"
+    assert run(Script(resume=[[]]), "resume", "--json").stdout == "[]\n"
     assert client.asked == [
         ("drain", {"devices": ["3", "7"], "reason": "fan is loud"}),
         ("resume", {"devices": ["3"]}),

@@ -214,7 +214,7 @@ def test_one_that_has_given_way_says_when_it_is_in_turn() -> None:
     world.later(3600.0 - WARN_S)
     assert world.running == [2, 3]
     (why,) = world.says(1)
-    assert why == "it has given way itself; job 2 (train) gives way at 00:26"
+    assert why == "it has given way itself; job 2 (train) gives way at 15 Nov 00:26"
 
 
 def test_if_one_does_not_save_another_is_asked() -> None:
@@ -367,8 +367,8 @@ def test_users_are_told_when_the_slot_ends() -> None:
     world = Server(slots=replace(SLOTS, length_s=3 * 3600.0, zone=Zone(offsets=(3600.0,))))
     world.come(name="train")
     world.come()
-    assert world.remarks(1) == ("slots: its time slot ends at 02:30",)
-    assert world.says(2) == ["job 1 (train) gives way when its time slot ends at 02:30"]
+    assert world.remarks(1) == ("slots: its time slot ends at 15 Nov 02:30",)
+    assert world.says(2) == ["job 1 (train) gives way when its time slot ends at 15 Nov 02:30"]
     world.later(3 * 3600.0 - WARN_S)
     assert world.says(2) == ["job 1 (train) saves its work and gives way: its time slot is over"]
     world.later(WARN_S)
