@@ -33,7 +33,7 @@ submit --param=a -- true
 submit --param=a=3:1 -- true
 submit --param=a=0.1:0.5:0.1 -- echo {a}
 submit --param=lr=1,2 -- echo {lrr}
-submit --after=x -- true
+submit --after=x:y -- true
 submit --notify=bogus -- true
 submit --begin=yesterday -- true
 submit --begin=2020-01-01 -- true
