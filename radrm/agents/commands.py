@@ -6,6 +6,7 @@ command also names its user here: an agent of root acts on root's jobs alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -14,7 +15,7 @@ from radrm.agents.answers import Commanded, Done, Submitted
 from radrm.agents.asking import daemon
 from radrm.agents.bounded import fitting, maybe, name, text, texts
 from radrm.agents.preview import Command, File, Options, raw_of, request_of
-from radrm.client.commands import edit_jobs as change_jobs
+from radrm.client.commands import warned
 from radrm.client.connection import Client
 from radrm.client.submitting import check, put
 from radrm.client.text import Document, label
@@ -90,7 +91,8 @@ def edit_jobs(jobs: References, options: Changes) -> Commanded:
         _refuse_others(client, jobs, me)
         if MOMENTS & raw.keys():
             raw = dated(raw, here(client.ask("ping")["now"]), "options")
-        return _commanded("edit", change_jobs(client.ask, jobs, raw))
+        results = client.ask("edit", jobs=jobs, options=raw, folders=True)
+        return _commanded("edit", warned(results, raw))
 
 
 def _command(command: str, jobs: list[str]) -> Commanded:
@@ -118,7 +120,7 @@ def _refuse_others(client: Client, jobs: list[str], me: str) -> None:
         raise Refused(f"job {label(other)} is {other['user']}'s; name jobs of {me}")
 
 
-def _commanded(command: str, results: list[dict[str, Any]]) -> Commanded:
+def _commanded(command: str, results: Sequence[dict[str, Any]]) -> Commanded:
     rows = fitting(map(_done, results))
     refused = sum(1 for each in results if each["error"] is not None)
     return Commanded(

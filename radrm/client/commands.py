@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from radrm.client.connection import Ask
     from radrm.client.text import Document
     from radrm.jobfile.options import RawOptions
 
@@ -32,21 +31,18 @@ def command_jobs(command: str, jobs: Sequence[str], **words: Any) -> list[Docume
         ]
 
 
-def edit_jobs(ask: Ask, jobs: Sequence[str], options: RawOptions) -> list[Document]:
-    """Change options of jobs. Returns the results, with warnings of folders that are not there."""
+def warned(results: Sequence[Document], options: RawOptions) -> Sequence[Document]:
+    """Return the results of `edit` with `folders`, with warnings of folders that are not there."""
     asked = typed(options, "edited options")
     notes: dict[str, list[str]] = {}
-    results: list[Document] = []
-    for batch in batches(jobs):
-        for result in ask("edit", jobs=batch, options=options, folders=True):
-            folder = result.pop("folder", None)
-            if folder is not None:
-                if folder not in notes:
-                    notes[folder] = look_over_edit(asked, folder)
-                words = [result.get("warning"), *notes[folder]]
-                if any(words):
-                    result["warning"] = "; ".join(filter(None, words))
-            results.append(result)
+    for result in results:
+        folder = result.pop("folder", None)
+        if folder is not None:
+            if folder not in notes:
+                notes[folder] = look_over_edit(asked, folder)
+            words = [result.get("warning"), *notes[folder]]
+            if any(words):
+                result["warning"] = "; ".join(filter(None, words))
     return results
 
 

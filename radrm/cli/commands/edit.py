@@ -8,7 +8,7 @@ import typer
 
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.results import job_name, show_results
-from radrm.client.commands import edit_jobs
+from radrm.client.commands import command_jobs, warned
 from radrm.client.connection import Client
 from radrm.client.text import Document
 from radrm.host.storage.submission import here
@@ -43,12 +43,10 @@ def edit(
         return
     as_json = "--json" in words
     jobs, options = parse_edit([word for word in words if word != "--json"])
-    with Client() as client:
-        if (
-            MOMENTS & options.keys()
-        ):  # the clock of simulated GPUs may be faster than this machine's
+    if MOMENTS & options.keys():
+        with Client() as client:  # the clock of simulated GPUs may run faster than this machine's
             options = dated(options, here(client.ask("ping")["now"]), "command line")
-        results = edit_jobs(client.ask, jobs, options)
+    results = warned(command_jobs("edit", jobs, options=options, folders=True), options)
     if code := show_results(results, _describe, as_json):
         raise typer.Exit(code)
 

@@ -135,7 +135,9 @@ def test_edit_sends_the_options_as_they_were_written(run: Any) -> None:
     done = run(client, "edit", "12", "--priority", "5", "sweep-*", "--time=2:00:00", "--requeue")
     assert done.stdout == "Changed job 12_3 (sweep)\n"
     options = {"priority": "5", "time": "2:00:00", "requeue": True}
-    assert client.asked == [("edit", {"jobs": ["12", "sweep-*"], "options": options})]
+    assert client.asked == [
+        ("edit", {"jobs": ["12", "sweep-*"], "options": options, "folders": True})
+    ]
     as_json = run(client, "edit", "12", "--json", "--priority=-5")
     assert json.loads(as_json.stdout) == [result()]
 
