@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "lost work uses up the time limit",
         "lifecycle/outcomes.py",
-        "if began is None or not has_saved(job, began):",
-        "if began is None:",
+        "if not saves and not has_saved(job, began):",
+        "if False:",
     ),
     Mutant(
         "an old report of a save counts",
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "a lost job goes behind all",
         "lifecycle/ending.py",
-        "if attempt.goes_behind and attempt.outcome is Outcome.PREEMPTED:",
+        "if attempt.goes_behind and (requeued or attempt.outcome is Outcome.PREEMPTED):",
         "if attempt.goes_behind:",
     ),
     Mutant(
