@@ -75,5 +75,5 @@ def test_a_log_of_another_user_leads_an_agent_to_no_file_of_its_own(tmp_path: Pa
     log = tmp_path / "log"
     log.symlink_to("secret")
     place = {"stdout": str(log), "uid": os.geteuid() + 1, "attempt": 1, "live": False}
-    with pytest.raises(Refused, match="not to the job's user"):
+    with pytest.raises(Refused, match="leads to a file of root"):
         log_of(cast(Any, Script(logs=[place])), "1", "stdout", 9)
