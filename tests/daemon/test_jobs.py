@@ -284,10 +284,10 @@ def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: Da
 
 
 def test_a_job_that_begins_anew_finds_no_checkpoint(guest: DaemonHome) -> None:
-    code = "cd $RADRM_CHECKPOINT_DIR && ls && touch model.pt"
+    code = "cd $RADRM_CHECKPOINT_DIR && ls && touch model.pt; exit 3"
     job = guest.submit("--checkpoint=signal", "--", "sh", "-c", code)
-    guest.wait_state(job, "COMPLETED")
+    guest.wait_state(job, "FAILED")
     for words, found in (((), "model.pt\n"), (("--from-start",), ""), ((), "model.pt\n")):
         guest.radrm("requeue", str(job), *words)
-        guest.wait_state(job, "COMPLETED")
+        guest.wait_state(job, "FAILED")
         assert guest.radrm("logs", str(job)).stdout == found
