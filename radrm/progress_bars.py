@@ -1,12 +1,12 @@
 """How far a job is, by the bars that its log shows: which bar counts, and of which epoch it is.
 
 Theory of operation. One bar counts, the *main* one. If it begins again, each of its runs is an
-epoch. What is whole is known if it runs once, or if lines tell the number of epochs (`Epoch 2/3`);
-else only steps and epoch are told, with a total of 0: unknown.
+epoch. The job's total is known if the bar runs once, or if lines show the number of epochs
+(`Epoch 2/3`). Otherwise only step and epoch are reported, with a total of 0: unknown.
 
-If another bar comes, nobody knows how many more will. So that is the main one, of an unknown whole,
-until the one before goes on: then the other is within it or in between, and counts no more. A bar
-that stands below the main one is within it. A minor bar (validation, loading) counts only while
+When another bar appears, it becomes the main one, with an unknown total, because more may follow.
+If the earlier bar goes on, the other one was nested in it or came between, and is ignored from then
+on. A bar below the main one is nested in it. A minor bar (validation, loading) counts only while
 there is no other one. Once lines tell epochs, only the bar after such a line counts.
 """
 

@@ -47,7 +47,7 @@ _NEEDS = frozenset(
     }
 )
 """The options that decide whether a job can ever run on a server, whether its user may submit it,
-and whether the user is told of it."""
+and whether the server can send its notices."""
 
 
 def check(client: Client, request: SubmitRequest) -> tuple[list[Submission], Paths, bool]:

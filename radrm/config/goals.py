@@ -1,7 +1,7 @@
 """What `auto` means for policy, order and planner: for each goal, the rules that reach it best.
 
 A setting of a rule has one default: the rule's own. Where a goal needs another value, it is here
-and nowhere else; `of_goal` tells whoever makes or shows a rule.
+and nowhere else; `of_goal` returns them, to make a rule and to show its settings.
 
 `python -m benchmarks.simulation.waiting` measures the goals; docs/policies.md has its figures.
 """

@@ -171,7 +171,7 @@ class View:
         return self._state.attempts.get(job_id)
 
     def leaving(self, job: Job, attempt: Attempt) -> frozenset[str]:
-        """Return the devices that a live attempt is about to leave, whoever has asked for it."""
+        """Return the devices that a live attempt is about to leave, whatever asked it to."""
         return leaving(job, attempt)
 
     def job(self, job_id: int) -> Job | None:

@@ -35,7 +35,7 @@ class Ageing(Order):
     """The duration to assume for a job without a prediction of it. A job's time limit bounds
     both."""
     site_zone: Zone = UTC
-    """That of the moments which users are told. No setting."""
+    """The time zone of dates in messages. Not a setting."""
     first: ClassVar[str] = "shorter"
     """Which jobs go before others, for users."""
 

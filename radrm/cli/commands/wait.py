@@ -14,9 +14,8 @@ def wait(jobs: list[str], as_json: bool) -> int:
     """Wait for jobs to end.
 
     The exit code is the highest of the jobs' own; 124 for a time limit, 125 for a job that
-    was lost or never started, 127 without its program, 128+n for signal n. A name or pattern
-    means the unfinished jobs, and only if there is none those that have ended; '*' means the
-    unfinished ones alone.
+    was lost or never started, 127 if its program is missing, 128+n for signal n. A name or
+    pattern selects unfinished jobs; if none matches, ended ones. '*' selects unfinished jobs only.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ def latest_end_s(state: State, job: Job, attempt: Attempt) -> float:
 def leaving(job: Job, attempt: Attempt) -> frozenset[str]:
     """Return the devices that a live attempt is about to leave: it stops, saves for that, or moves.
 
-    Whoever stops a job for a waiting one counts them first, whoever has asked for it.
+    A rule that stops jobs for a waiting one counts these first, whatever asked them to leave.
     """
     here, target = frozenset(attempt.placement.devices), attempt.target or job.target
     if attempt.stop is not None:

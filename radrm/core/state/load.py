@@ -29,25 +29,27 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.window import Window
 from radrm.core.units import show_seconds
 
+_ONLY_READ = "this state is only read"
+
 
 @dataclass(frozen=True, slots=True)
 class KnownWindow:
-    """A window of SM activity that gets no more readings."""
+    """A window of SM activity in a state that is only read: changing it is an error."""
 
     last_s: float
     mean: float | None
 
     def add(self, boot_s: float, smact: float) -> None:
-        """Refuse: there is no later reading."""
-        raise NotImplementedError
+        """Raise: there is no later reading."""
+        raise RuntimeError(_ONLY_READ)
 
     def forget(self, now_s: float) -> None:
-        """Refuse: there is no later reading."""
-        raise NotImplementedError
+        """Raise: time stands still."""
+        raise RuntimeError(_ONLY_READ)
 
     def restart(self) -> None:
-        """Refuse: the jobs of the device do not change."""
-        raise NotImplementedError
+        """Raise: the jobs of the device do not change."""
+        raise RuntimeError(_ONLY_READ)
 
 
 @dataclass(frozen=True, slots=True)

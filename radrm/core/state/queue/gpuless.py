@@ -72,7 +72,7 @@ class Gpuless:
         yield from [job_id for _, job_id in sorted(keys)]
 
     def head(self) -> int | None:
-        """Return the first of them; None if there is none."""
+        """Return the first waiting job that has a place; None without one."""
         if len(self._uid_of) < self._most:
             return self.lines.gpuless.head()
         return next(self.line(), None)
