@@ -191,9 +191,8 @@ class Outbox:
                 given_up = result.final or tries > len(PAUSES_S)
                 self._notices.failed(notice, result.error, given_up)
                 if given_up:
-                    log.warning(
-                        "notice to %s: given up after %d tries: %s", where, tries, result.error
-                    )
+                    count = "1 try" if tries == 1 else f"{tries} tries"
+                    log.warning("notice to %s: given up after %s: %s", where, count, result.error)
                 else:
                     self._paused[notice.id] = self._tick() + PAUSES_S[tries - 1]
             self._running.pop(notice.id, None)
