@@ -16,8 +16,8 @@ from radrm.core.words import JobState
 from tests.contract.lives.awaited import all_that_waits_has_an_end
 from tests.world import EPOCH_S, World, gpus
 
-MANY = 700
-"""More than twice the number of timers below which none is removed."""
+MANY = 300
+"""More than the number of timers below which none is removed."""
 BEGINS_S = EPOCH_S + 1000.0 + 3600.0
 SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=MANY)
 
@@ -27,10 +27,8 @@ def world_of_many() -> World:
 
 
 def submit(world: World, count: int = MANY, **spec: object) -> list[Job]:
-    made = []
-    for _ in range(count):
-        made.append(world.submit(gpus=0, **spec))  # type: ignore[arg-type]
-        all_that_waits_has_an_end(world)
+    made = [world.submit(gpus=0, **spec) for _ in range(count)]  # type: ignore[arg-type]
+    all_that_waits_has_an_end(world)
     return made
 
 
@@ -50,7 +48,7 @@ def test_every_failed_job_is_retried() -> None:
     jobs = submit(world, retries=1)
     for job in jobs:
         world.end(job, 1)
-        all_that_waits_has_an_end(world)
+    all_that_waits_has_an_end(world)
     assert states(world, jobs) == {JobState.PENDING}
     world.pass_time(SETTINGS.retry_s)
     assert states(world, jobs) == {JobState.RUNNING}
@@ -62,7 +60,7 @@ def test_every_job_that_came_to_nothing_starts_again() -> None:
     for _ in range(2):
         for job in jobs:
             world.end(job, lost="killed")
-            all_that_waits_has_an_end(world)
+        all_that_waits_has_an_end(world)
     assert states(world, jobs) == {JobState.PENDING}
     world.pass_time(SETTINGS.retry_most_s)
     assert states(world, jobs) == {JobState.RUNNING}
@@ -108,9 +106,9 @@ def test_a_restart_sets_the_timers_of_all() -> None:
 @pytest.mark.parametrize("waits", ["begin", "pause"])
 def test_a_restart_long_after_the_moments_of_thousands_forgets_none(waits: str) -> None:
     """More timers are due then than one step takes."""
-    world = World(gpus(1), settings=replace(SETTINGS, gpuless_at_once=3 * MANY))
+    world = World(gpus(1), settings=replace(SETTINGS, gpuless_at_once=4 * MANY))
     begin_s = BEGINS_S if waits == "begin" else None
-    jobs = [world.submit(gpus=0, begin_s=begin_s, retries=1) for _ in range(3 * MANY)]
+    jobs = [world.submit(gpus=0, begin_s=begin_s, retries=1) for _ in range(4 * MANY)]
     for job in jobs if waits == "pause" else ():
         world.end(job, 1)
     assert states(world, jobs) == {JobState.PENDING}
