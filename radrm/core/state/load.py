@@ -29,7 +29,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.window import Window
 from radrm.core.units import show_seconds
 
-_ONLY_READ = "this state is only read"
+_ONLY_READ = "read-only state"
 
 
 @dataclass(frozen=True, slots=True)
