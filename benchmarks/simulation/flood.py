@@ -1,0 +1,115 @@
+"""One user's sweep of 80 jobs, and the short jobs of four others: how long do those wait?
+
+    python -m benchmarks.simulation.flood [--seeds 6] [--sweep 80] [--order NAME ...]
+
+Nothing is declared, and jobs are time-sliced, as shipped. All figures are simulated minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from math import inf
+from random import Random
+from statistics import fmean, median
+
+from radrm.config import Config
+from radrm.simulated.spec import parse
+from radrm.simulator.engine import simulate
+from radrm.simulator.metrics import metrics
+from radrm.simulator.run import Run
+from radrm.simulator.scenario import Known, Scenario
+from radrm.simulator.traces.job import TraceJob
+
+SERVER = "sim:4xA100-40GB"
+OTHERS = ("bob", "carl", "dora", "emil")
+ROUTE = "gpumemnet"
+"""The estimator that knows the memory of each job, roughly. Its name must be one of `auto`."""
+MOST_MIN = 15.0
+"""The median wait of the others' jobs is at most so long."""
+
+
+def flood(sweep: int = 80, short: int = 20, seed: int = 0) -> tuple[TraceJob, ...]:
+    """Return a sweep of one user at time 0, and `short` jobs of others in the next ten hours.
+
+    A job of the sweep takes about an hour, one of the others about ten minutes.
+    """
+    random = Random(f"flood {seed}")
+    found = [
+        TraceJob(
+            *(random.uniform(0.0, 60.0), "train.py", 1, random.uniform(2700.0, 4500.0)),
+            memory_mib=random.uniform(5_000.0, 9_000.0),
+            smact=random.uniform(0.4, 0.8),
+            estimates={ROUTE: 10_240.0},
+            user="ann",
+        )
+        for _ in range(sweep)
+    ]
+    for number in range(short):
+        user = OTHERS[number % len(OTHERS)]
+        found.append(
+            TraceJob(
+                *(random.uniform(1800.0, 36_000.0), f"{user}.py", 1, random.uniform(300.0, 900.0)),
+                memory_mib=random.uniform(2_000.0, 8_000.0),
+                smact=random.uniform(0.2, 0.8),
+                estimates={ROUTE: 10_240.0},
+                user=user,
+            )
+        )
+    found.sort(key=lambda job: job.submit_s)
+    return tuple(found)
+
+
+def as_shipped(config: Config | None = None, seed: int = 0) -> Scenario:
+    """Return the settings of a run: time-sliced, and nothing declared."""
+    return Scenario(
+        devices=parse(SERVER),
+        config=config or Config(),
+        seed=seed,
+        mps=False,
+        estimator="auto",
+        known=Known(),
+    )
+
+
+def waits_min(run: Run, users: Iterable[str] = OTHERS) -> list[float]:
+    """Return how long each job of these users waited for its first start; infinity: for ever."""
+    wanted = set(users)
+    return [
+        (each.attempts[0].started_s - each.job.submit_s) / 60 if each.attempts else inf
+        for each in run.jobs
+        if each.job.user in wanted
+    ]
+
+
+def row(what: str, runs: Sequence[Run]) -> str:
+    """Return a line of the table, over the seeds."""
+    others = [wait for run in runs for wait in waits_min(run)]
+    all_of_them = [metrics(run) for run in runs]
+    return (
+        f"| {what} | {median(others):.1f} | {max(others):.0f} "
+        f"| {fmean((each.mean_jct_s or 0.0) / 60 for each in all_of_them):.0f} "
+        f"| {fmean(each.makespan_s / 60 for each in all_of_them):.0f} |"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation.flood")
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--sweep", type=int, default=80, help="jobs of the sweep")
+    parser.add_argument("--order", action="append", help="an order in place of the shipped one")
+    args = parser.parse_args()
+    print("| order | others: median wait | longest | mean completion | makespan |")
+    print("|---|---:|---:|---:|---:|")
+    for order in args.order or ("auto", "fifo"):
+        config = Config(order=order)
+        runs = [
+            simulate(flood(args.sweep, seed=seed), as_shipped(config, seed))
+            for seed in range(args.seeds)
+        ]
+        print(row(order, runs), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
