@@ -40,6 +40,7 @@ from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
 from radrm.orders import ORDERS
 from radrm.orders.ageing import Ageing
+from radrm.orders.smallest_work import SmallestWork
 from radrm.planners import PLANNERS
 from radrm.planners.added import NOT_CHOSEN, added
 from radrm.planners.order_policy import OrderPolicy
@@ -77,7 +78,7 @@ _NOT_SETTINGS = frozenset(
     {
         *("name", "version", "listens", "starts_jobs", "whole_device"),
         *("order", "policy", "recovery_policy", "costs", "routes", "complain"),
-        "site_zone",
+        *("site_zone", "shares"),
     }
 )
 
@@ -245,6 +246,8 @@ def make_order(config: Config) -> Order:
     """Return the order of a configuration. Raises `BadConfig`."""
     config = resolved(config)
     order: Order = _make("orders", config.order, config.orders)
+    if isinstance(order, SmallestWork):
+        order = replace(order, shares=_make("orders", "fair", config.orders))
     return order
 
 

@@ -14,6 +14,7 @@ NO_LIMITS = LimitsConfig(
     reserved_gpu_hours=0.0,
     array_size=0,
     environment_kib=0,
+    priority_max=1000,
     spool_files=0,
     spool_mib=0,
     connections=0,

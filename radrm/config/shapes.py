@@ -306,15 +306,16 @@ class LimitsConfig:
     gpus: int = 0
     """GPUs that all running jobs have together. Each job counts its GPUs: one that two jobs share
     counts twice. A MIG instance counts as one."""
-    reserved_gpu_hours: float = 8.0
-    """GPU-hours that a user has reserved for itself at a time (`radrm reserve`). `0`: only root
-    reserves."""
+    reserved_gpu_hours: float = 0.0
+    """GPU-hours that a user may have reserved for itself at a time (`radrm reserve`). `0`: only
+    root reserves."""
     array_size: int = 100_000
     """Elements of an array."""
     environment_kib: int = 512
     """The environment that a job is submitted with, in KiB."""
-    priority_max: int = 1000
-    """The highest `--priority`, -1000 to 1000. Not a number of things: `0` allows none above 0."""
+    priority_max: int = 0
+    """The highest `--priority` of a user's job, -1000 to 1000. `0`: only root raises jobs above
+    the others."""
     spool_files: int = 50_000
     """Submissions that wait in the spool, from 50,000: `radrm submit` puts no more there. The
     daemon moves what is beyond to the folder `refused`."""

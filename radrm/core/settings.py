@@ -98,7 +98,7 @@ class CoreSettings:
     `[limits]`."""
     user_gpus: int = 0
     """The most GPUs that the running jobs of a user may have together; 0: any number."""
-    user_reserved_gpu_hours: float = 8.0
+    user_reserved_gpu_hours: float = 0.0
     """The most GPU-hours that a user may have reserved for itself at a time; 0: none."""
     exempt_users: tuple[int, ...] = ()
     """The users (uids) without limits."""

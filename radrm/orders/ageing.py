@@ -44,8 +44,8 @@ class Ageing(Order):
         raise NotImplementedError
 
     def key(self, job: Job, now: Instant) -> tuple[float, ...]:
-        old = self._left_s(job, now) <= _SAME_S
-        return (0, *job.place) if old else (1, self.size(job), *job.place)
+        old = self.is_old(job, now)
+        return (0, 0.0, *job.place) if old else (1, self.size(job), *job.place)
 
     def changes_s(self, job: Job, now: Instant) -> float | None:
         left_s = self._left_s(job, now)
@@ -64,6 +64,10 @@ class Ageing(Order):
         # That of a waiting job does not depend on the moment.
         left = remaining(job, None, job.submitted, unknown_s=self.unknown_duration_s)
         return 0.0 if left is None else left.value_s
+
+    def is_old(self, job: Job, now: Instant) -> bool:
+        """Return whether a job has waited for `max_wait_s`."""
+        return self._left_s(job, now) <= _SAME_S
 
     def _left_s(self, job: Job, now: Instant) -> float:
         """Return the seconds until a job is old."""

@@ -51,5 +51,13 @@ class Fair(Order):
         group = self._relative(use.of_group, self.group_weights.get(use.group or "", 1.0))
         return group, mine
 
-    def _relative(self, use: Use, weight: float) -> float:
-        return (use.gpu_s + self.ahead_s * use.gpus) / weight
+    def with_one_more(self, use: UserUse) -> float:
+        """Return a user's use with one more GPU, above zero. With `by_group`, times the group's."""
+        mine = self._relative(use.own, self.weights.get(use.user, 1.0), more=1)
+        if not self.by_group:
+            return mine
+        group = self.group_weights.get(use.group or "", 1.0)
+        return mine * self._relative(use.of_group, group, more=1)
+
+    def _relative(self, use: Use, weight: float, more: int = 0) -> float:
+        return max(float(more), use.gpu_s + self.ahead_s * (use.gpus + more)) / weight

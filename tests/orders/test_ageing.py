@@ -128,9 +128,10 @@ def test_the_bound_is_told() -> None:
     assert order.bound(job_of(age_s=600), NOW) == f"smaller jobs may start first until {at}"
     told = Shortest(max_wait_s=HOUR_S).bound(job_of(age_s=600), NOW)
     assert told == f"shorter jobs may start first until {at}"
-    assert order.bound(job_of(age_s=HOUR_S), NOW) == (
-        "it has waited for max_wait_s (1h00m), so no younger job passes it"
-    )
+    old = job_of(age_s=HOUR_S)
+    waited = "it has waited for max_wait_s (1h00m), so no younger job"
+    assert Shortest(max_wait_s=HOUR_S).bound(old, NOW) == f"{waited} passes it"
+    assert order.bound(old, NOW) == f"{waited} of its user passes it"
 
 
 # ------------------------------------------------------------------ in the queue

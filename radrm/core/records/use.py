@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,9 @@ class UserUse:
     own: Use = Use()
     group: str | None = None
     of_group: Use = Use()
+    idle_s: float = inf
+    """The seconds since the last start of one of the user's jobs on GPUs; infinity: none is known.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,9 @@ def _refuse_own(
     """Return which limit a user's reservation for itself would exceed; None if none."""
     most_hours = state.settings.user_reserved_gpu_hours
     if not most_hours:
-        return "only root may reserve GPUs here (limits.reserved_gpu_hours is 0)"
+        return (
+            "only root may reserve GPUs here (limits.reserved_gpu_hours is 0); ask an administrator"
+        )
     mine = [each for each in counted if each.own and each.by_uid == wanted.by_uid]
     if len(mine) >= MOST_OWN:
         return f"you have {len(mine)} reservations, at most {MOST_OWN} at a time; cancel one first"

@@ -15,6 +15,8 @@ Invariants:
   the attempt has or had, not the queue.
 - An account without a live job and with less than 1 GPU-second left may be forgotten.
 
+An account knows when a job of it last started, for orders that let users take turns.
+
 What a restart sees: an account's last change (`RuleState` of the kind "use") and the live
 attempts. Its rate has not changed since, so nothing is lost. A job that ended while no daemon
 ran counts until the next daemon sees its end.
@@ -25,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import exp, expm1, isfinite, log
-from typing import TypeAlias
+from math import exp, expm1, inf, isfinite, log
+from typing import Any, TypeAlias
 
 from radrm.core.records import Attempt, Instant, Job, JobSpec, RecentUses, RuleState, Use, UserUse
 
@@ -47,6 +49,8 @@ class _Account:
     at: Instant
     """When `gpu_s` was right."""
     user: str | None
+    started: Instant | None = None
+    """When a job last got its first GPUs."""
     jobs: set[int] = field(default_factory=set)
     gpus: float = 0.0
 
@@ -74,12 +78,14 @@ class Uses:
 
     def of(self, spec: JobSpec) -> UserUse:
         """Return the use of a job's user and group now."""
+        mine = ("user", str(spec.uid))
         return UserUse(
             uid=spec.uid,
             user=spec.user,
-            own=self._use(("user", str(spec.uid))),
+            own=self._use(mine),
             group=spec.group,
             of_group=Use() if spec.group is None else self._use(("group", spec.group)),
+            idle_s=self._idle_s(mine),
         )
 
     def without(self, job: Job, spec: JobSpec) -> UserUse:
@@ -114,11 +120,14 @@ class Uses:
             return Use()
         return Use(self._gpu_s(account), account.gpus)
 
+    def _idle_s(self, key: Key) -> float:
+        account = self._accounts.get(key)
+        if account is None or account.started is None:
+            return inf
+        return _passed_s(account.started, self._now())
+
     def _gpu_s(self, account: _Account) -> float:
-        now, at = self._now(), account.at
-        passed_s = now.since(at)
-        if passed_s is None:  # a reboot lies between
-            passed_s = now.wall_s - at.wall_s
+        passed_s = _passed_s(account.at, self._now())
         if self._half_life_s <= 0:
             return 0.0
         lasting_s = self._half_life_s / log(2)
@@ -139,7 +148,10 @@ class Uses:
         if job is not None and after:
             self._keys_of[job_id] = keys = _keys(job.spec)
             for key in keys:
-                self._account(key, job.spec.user).jobs.add(job_id)
+                account = self._account(key, job.spec.user)
+                account.jobs.add(job_id)
+                if not before and not self._restoring:
+                    account.started = self._now()
         accounts = list(dict.fromkeys(k for i in sorted(touched) for k in self._keys_of[i]))
         self._settle(accounts)
         for uuid in before:
@@ -192,6 +204,7 @@ class Uses:
                 "boot_s": account.at.boot_s,
                 "wall_s": account.at.wall_s,
                 "boot": account.at.boot,
+                "started": _stored(account.started),
             }
             self._save(RuleState(KIND, ":".join(key), _VERSION, state))
 
@@ -221,6 +234,11 @@ class Uses:
         self._restoring = False
 
 
+def _passed_s(since: Instant, now: Instant) -> float:
+    passed_s = now.since(since)
+    return now.wall_s - since.wall_s if passed_s is None else passed_s  # None: a reboot
+
+
 def _less(use: Use, gpus: float) -> Use:
     return replace(use, gpus=max(0.0, use.gpus - gpus))
 
@@ -230,6 +248,17 @@ def _keys(spec: JobSpec) -> tuple[Key, ...]:
     return (user,) if spec.group is None else (user, ("group", spec.group))
 
 
+def _stored(at: Instant | None) -> list[Any] | None:
+    return None if at is None else [at.boot_s, at.wall_s, at.boot]
+
+
+def _loaded(stored: list[Any] | None) -> Instant | None:
+    if stored is None:
+        return None
+    boot_s, wall_s, boot = stored
+    return Instant(float(boot_s), float(wall_s), boot)
+
+
 def _account_of(record: RuleState) -> _Account | None:
     """Return a stored account; None if the record is of another version or damaged."""
     state = record.state
@@ -237,7 +266,7 @@ def _account_of(record: RuleState) -> _Account | None:
         return None
     try:
         at = Instant(float(state["boot_s"]), float(state["wall_s"]), state["boot"])
-        found = _Account(float(state["gpu_s"]), at, state["user"])
+        found = _Account(float(state["gpu_s"]), at, state["user"], _loaded(state["started"]))
     except (KeyError, TypeError, ValueError):
         return None
     return found if all(map(isfinite, (found.gpu_s, at.boot_s, at.wall_s))) else None

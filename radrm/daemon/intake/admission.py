@@ -105,7 +105,10 @@ def refuse_priority(
     if priority <= limits.priority_max:
         return None
     most = limits.priority_max
-    return f"limits.priority_max: its priority is {priority}, the limit is {most}; {advice}"
+    return (
+        f"limits.priority_max: its priority is {priority}, the limit is {most}; {advice}, or ask "
+        "an administrator"
+    )
 
 
 def refuse_more(limits: LimitsConfig, queued: int, more: int) -> str | None:

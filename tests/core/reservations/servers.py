@@ -11,7 +11,9 @@ from radrm.core.records import UserReservation
 from radrm.core.settings import CoreSettings
 from tests.world import World
 
-CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9)
+CORE = CoreSettings(
+    smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9, user_reserved_gpu_hours=8.0
+)
 HOUR_S = 3600.0
 ADA, BOB = 1, 2
 

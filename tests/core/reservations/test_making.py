@@ -89,7 +89,9 @@ def test_what_a_user_has_reserved_for_itself_counts_together() -> None:
 
 def test_with_the_limit_0_only_root_reserves() -> None:
     world = World(gpus(1), settings=replace(CORE, user_reserved_gpu_hours=0.0))
-    assert why(world, **OWN) == ("only root may reserve GPUs here (limits.reserved_gpu_hours is 0)")
+    assert why(world, **OWN) == (
+        "only root may reserve GPUs here (limits.reserved_gpu_hours is 0); ask an administrator"
+    )
     assert why(world) is None
 
 

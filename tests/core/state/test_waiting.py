@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from radrm.core.state.queue.line import WaitingQueue
 from radrm.core.state.queue.ranked import RankedQueue
+from radrm.core.state.queue.safe_order import Rank
 from radrm.core.words import Queue
 from tests.core.ledgers import JOB
 
@@ -53,7 +54,7 @@ def test_users_have_their_ranks_within_queue_and_priority(
     moves: list[tuple[int, int, bool, int, str]],
 ) -> None:
     ranks = dict.fromkeys(range(4), 0)
-    queue = RankedQueue(lambda spec: (0, ((1, ranks[spec.uid]),)))
+    queue = RankedQueue(lambda spec: Rank((0, ((1, ranks[spec.uid]),))))
     model: dict[int, tuple[int, bool, int]] = {}
     for job_id, uid, recovering, priority, what in moves:
         if what == "put":

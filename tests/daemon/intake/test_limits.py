@@ -26,7 +26,8 @@ def taken(place: Place, *tickets: str) -> list[int]:
         (
             {"priority_max": 100},
             {"options": {"priority": "101"}},
-            "limits.priority_max: its priority is 101, the limit is 100; lower --priority",
+            "limits.priority_max: its priority is 101, the limit is 100; lower --priority"
+            ", or ask an administrator",
         ),
         (
             {"array_size": 3},

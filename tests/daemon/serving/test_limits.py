@@ -38,7 +38,10 @@ def test_two_users_before_a_daemon_of_root(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["of root"] == "no limits: root and the daemon's user have none"
-    reason = "limits.priority_max: its priority is 11, the limit is 10; lower --priority"
+    reason = (
+        "limits.priority_max: its priority is 11, the limit is 10; lower --priority, or ask an "
+        "administrator"
+    )
     assert found["failed"] == ["FAILED", reason]
     ada, bob = "61001", "61002"
     running = [state for user, state in found["states"] if user == ada and state != "PENDING"]

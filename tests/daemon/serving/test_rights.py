@@ -87,7 +87,7 @@ def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, ui
         (
             *("requeue", 0, {"priority_max": -1}),
             "job 1: limits.priority_max: its priority is 0, the limit is -1; "
-            "lower it: radrm edit 1 --priority=N",
+            "lower it: radrm edit 1 --priority=N, or ask an administrator",
         ),
         (
             *("requeue", 2, {"queued_jobs": 2}),
@@ -97,7 +97,7 @@ def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, ui
         (
             *("release", 1, {"priority_max": -1}),
             "job 2: limits.priority_max: its priority is 0, the limit is -1; "
-            "lower it: radrm edit 2 --priority=N",
+            "lower it: radrm edit 2 --priority=N, or ask an administrator",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeAlias
 
 from radrm.core.records import Job
@@ -56,9 +56,9 @@ class WaitingQueue:
         """Yield the keys in their order."""
         return iter(self._sorted)
 
-    def before(self, key: Key) -> int:
-        """Return how many keys are smaller."""
-        return bisect_left(self._sorted, key)
+    def before(self, key: Key, counts_as: Callable[[Key], Key]) -> int:
+        """Return how many keys count as a smaller one. `counts_as` must keep their order."""
+        return bisect_left(self._sorted, key, key=counts_as)
 
     def copy(self) -> WaitingQueue:
         """Return a copy that later changes of this queue do not change."""

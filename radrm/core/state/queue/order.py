@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, Protocol
 
 from radrm.core.records import Instant, Job, UserUse
+
+NO_TURN = (-inf, 1.0)
+"""The answer of `Order.turn` that leaves keys as they are."""
 
 
 class Order(Protocol):
@@ -31,6 +35,15 @@ class Order(Protocol):
         the queue is read, for users with waiting jobs.
         """
         return ()
+
+    def turn(self, use: UserUse) -> tuple[float, float]:
+        """Return `(least, factor)`: how the keys of a user's jobs compare with those of others.
+
+        Between users of the same rank, a key counts as `(max(key[0], least), key[1] * factor,
+        *key[2:])`. So the order of one user's jobs stays. `factor` is above zero. It is asked
+        when `rank` is.
+        """
+        return NO_TURN
 
     def changes_s(self, job: Job, now: Instant) -> float | None:
         """Return the boot-time second at which the key of a waiting job changes; None: never.

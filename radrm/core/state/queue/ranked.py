@@ -4,13 +4,15 @@ Theory of operation
 -------------------
 A user's rank changes while nothing happens to the jobs: GPU time goes on. So each user's jobs are
 sorted by themselves, and the users' lines are merged when the queue is read. A change of ranks
-moves nothing.
+moves nothing. Between users of one rank the keys count as their turns say (`Order.turn`), which
+keeps the order within a line.
 
 Invariants:
-- Jobs are in the order of recovery queue, priority, the user's rank, the order's key, and id.
+- Jobs are in the order of recovery queue, priority, the user's rank, the order's key in the
+  user's turn, and id.
 - Within one step a rank changes only with the use of GPUs.
-- The head and a position cost the users with waiting jobs; adding a job costs the logarithm of
-  the user's jobs.
+- The head costs the users with waiting jobs, a position this times the logarithm of their jobs;
+  adding a job costs the logarithm of the user's jobs.
 
 What may interleave: a copy keeps the ranks of its moment.
 """
@@ -18,14 +20,16 @@ What may interleave: a copy keeps the ranks of its moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from heapq import merge
 
 from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.state.queue.line import ID, SPEC, Key, WaitingQueue
-from radrm.core.state.queue.safe_order import SafeOrder
+from radrm.core.state.queue.order import NO_TURN
+from radrm.core.state.queue.safe_order import Rank, SafeOrder
 from radrm.core.state.use import Uses
 
-RankOf = Callable[[JobSpec], Key]
+RankOf = Callable[[JobSpec], Rank]
 
 
 class Ranks:
@@ -36,9 +40,9 @@ class Ranks:
         self._uses = uses
         self._now = now
         self._of: tuple[float, int] | None = None
-        self._found: dict[int, Key] = {}
+        self._found: dict[int, Rank] = {}
 
-    def __call__(self, spec: JobSpec) -> Key:
+    def __call__(self, spec: JobSpec) -> Rank:
         """Return the rank of the user that submitted this."""
         moment = (self._now().boot_s, self._uses.version)
         if moment != self._of:
@@ -49,7 +53,7 @@ class Ranks:
             found = self._found[spec.uid] = self._order.rank(self._uses.of(spec))
         return found
 
-    def without(self, job: Job, spec: JobSpec) -> Key:
+    def without(self, job: Job, spec: JobSpec) -> Rank:
         """Return the rank of the user that submitted this, as if a live job had left its GPUs."""
         return self._order.rank(self._uses.without(job, spec))
 
@@ -116,17 +120,10 @@ class RankedQueue:
         ranked = self.key_of(job_id)
         if ranked is None:
             return None
-        recovering, priority, mine, *rest = ranked
-        found = 0
-        for spec, line in self._users.values():
-            theirs = self._rank_of(spec)
-            if theirs == mine:
-                found += line.before((recovering, priority, *rest))
-            else:
-                # All jobs of this queue and priority are on one side.
-                last = (_BEHIND,) if theirs < mine else ()
-                found += line.before((recovering, priority, *last))
-        return found
+        return sum(
+            line.before(ranked, partial(with_rank, rank=self._rank_of(spec)))
+            for spec, line in self._users.values()
+        )
 
     def head(self) -> int | None:
         """Return the id of the first job; None if the queue is empty."""
@@ -155,15 +152,23 @@ class RankedQueue:
             del self._users[uid]
 
 
-_BEHIND = (float("inf"),)
-"""Behind every key of an order, which begins with 0 or 1 (`safe_order.py`)."""
-
-
-def with_rank(key: Key, rank: Key) -> Key:
+def with_rank(key: Key, rank: Rank) -> Key:
     """Return the key of a job whose user has this rank."""
-    return (*key[:2], rank, *key[2:])
+    recovering, priority, order_key, *rest = key
+    return (recovering, priority, rank.rank, _in_turn(order_key, rank), *rest)
 
 
-def _ranked(line: WaitingQueue, rank: Key) -> Iterator[Key]:
+def _in_turn(order_key: Key, rank: Rank) -> Key:
+    """Return how the order's key counts beside those of others. One without two numbers in front
+    counts as it is."""
+    if rank[1:] == NO_TURN or order_key[0] != 0 or len(order_key[1]) < 2:
+        return order_key
+    (kind, tier), (its_kind, size), *others = order_key[1]
+    if kind != 1 or its_kind != 1:
+        return order_key
+    return 0, ((1, max(tier, rank.least)), (1, size * rank.factor), *others)
+
+
+def _ranked(line: WaitingQueue, rank: Rank) -> Iterator[Key]:
     for key in line.in_order():
         yield with_rank(key, rank)

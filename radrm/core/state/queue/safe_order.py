@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
-from typing import Any
+from math import inf, isfinite
+from typing import Any, NamedTuple
 
 from radrm.core.records import Instant, Job, UserUse
 from radrm.core.state.isolation import (
@@ -15,12 +15,20 @@ from radrm.core.state.isolation import (
     WrongAnswer,
     call_rule,
 )
-from radrm.core.state.queue.order import Order
+from radrm.core.state.queue.order import NO_TURN, Order
 
 _LEAST_S = 1.0
 """The least time between two keys of a job, so that no order keeps `step` busy."""
 _LONGEST = 300
 """The longest text of an order, in characters."""
+
+
+class Rank(NamedTuple):
+    """What an order says of a user: the rank, and how keys compare with those of others."""
+
+    rank: tuple[Any, ...]
+    least: float = NO_TURN[0]
+    factor: float = NO_TURN[1]
 
 
 class SafeOrder:
@@ -68,18 +76,22 @@ class SafeOrder:
 
     @property
     def ranks(self) -> bool:
-        """Whether the order ranks users."""
-        return getattr(type(self._order), "rank", None) is not Order.rank
+        """Whether the order ranks users, or lets them take turns."""
+        kind = type(self._order)
+        return any(
+            getattr(kind, name, None) is not getattr(Order, name) for name in ("rank", "turn")
+        )
 
-    def rank(self, use: UserUse) -> tuple[Any, ...]:
+    def rank(self, use: UserUse) -> Rank:
         """Return a user's rank. Users for whom the order fails go behind all others."""
         if self._skipped():
-            return (1,)
+            return Rank((1,))
         try:
-            return 0, _ranked(call_rule(self._order.rank, use))
+            rank = 0, _ranked(call_rule(self._order.rank, use))
+            return Rank(rank, *_turn(call_rule(self._order.turn, use)))
         except (RuleFailed, *RULE_ERRORS) as error:
             self._fail(error, "users without a rank go last")
-            return (1,)
+            return Rank((1,))
 
     def bound(self, job: Job) -> str | None:
         """Return, for users, which later jobs may still pass a job; None if that is unknown."""
@@ -109,6 +121,15 @@ class SafeOrder:
         """Return a key behind all others."""
         self.without.add(job.id)
         return (1, *job.place)
+
+
+def _turn(found: object) -> tuple[float, float]:
+    """Return what an order answers for `turn`. Raises `WrongAnswer`."""
+    if isinstance(found, tuple) and len(found) == 2:
+        least, factor = found
+        if all(isinstance(each, (int, float)) for each in found) and least < inf > factor > 0:
+            return float(least), float(factor)
+    raise WrongAnswer(f"its turn is {found!r}, not (least, factor above 0)")
 
 
 def _ranked(key: object) -> tuple[Any, ...]:
