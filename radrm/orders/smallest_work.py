@@ -31,7 +31,7 @@ from radrm.core.words import Quantity
 from radrm.orders.ageing import Ageing
 from radrm.orders.fair import Fair
 
-_LEAST_WORK_S = 600.0
+_LEAST_WORK_S = 300.0
 """Each job counts as so much more work, so that among small jobs the users' use decides."""
 
 

@@ -16,7 +16,8 @@ def shares(as_json: bool) -> None:
 
     Below the users: their Unix groups, if there are several. GPU time counts half after
     core.use_half_life_s. Jobs that share a GPU share its time.
-    RANK 1: the user whose job is first in the queue. Order `fair` ranks users by their GPU time.
+    RANK 1: the user whose job is first in the queue. Under the orders `smallest-work` and `fair`
+    users take turns by their GPU time.
 
     \b
     Examples:

@@ -9,7 +9,7 @@ from radrm.core.lifecycle.others.dependencies import waits_for
 from radrm.core.lifecycle.others.max_fails import why_stopped
 from radrm.core.lifecycle.timing.begin import begins_in_s
 from radrm.core.planning.planners import Planners
-from radrm.core.records import Instant, Job, Refusal
+from radrm.core.records import Instant, Job, Refusal, Use
 from radrm.core.state.state import State
 from radrm.core.state.users import GPUS, RUNNING_JOBS
 from radrm.core.units import show_seconds
@@ -32,7 +32,27 @@ def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tup
     found = found or state.proposals.refused.of(job.id, now.boot_s, stands=False)
     found = found or (Refusal("next", "it starts with the next event"),)
     bound = state.queue.order.bound(job) if planners.keeps_order() else None
-    return found if bound is None else (*found, Refusal("bound", bound))
+    turn = _turn(state, job) if planners.keeps_order() else None
+    more = (("turn", turn), ("bound", bound))
+    return (*found, *(Refusal(rule, why) for rule, why in more if why is not None))
+
+
+def _turn(state: State, job: Job) -> str | None:
+    """Return, where users take turns, who is first now and what both have used; None if it is a
+    job of the same user."""
+    line = state.waiting.line_of_job(job)
+    first = line.head() if state.queue.order.ranks and job.id in line else None
+    if first is None or (head := state.jobs[first]).spec.uid == job.spec.uid:
+        return None
+    mine, theirs = (state.uses.of(each.spec) for each in (job, head))
+    return (
+        f"users take turns by recent GPU time: {mine.user} has used {_hours(mine.own)}, "
+        f"{theirs.user} (first now) {_hours(theirs.own)}"
+    )
+
+
+def _hours(use: Use) -> str:
+    return f"{use.gpu_s / 3600:.1f} h"
 
 
 def why_size(state: State, planners: Planners, job_id: int, now: Instant) -> tuple[Refusal, ...]:

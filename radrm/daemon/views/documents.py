@@ -31,7 +31,7 @@ _PERMANENT = frozenset({"kind", "capacity", "vanished"})
 """Rules by which a device refuses a job at any time."""
 _STOPPED = "max-fails"
 """The rule that holds the rest of an array after failures."""
-_ASIDE = frozenset({"count", "rule", "backfill", "bound"})
+_ASIDE = frozenset({"count", "rule", "backfill", "bound", "turn"})
 """Rules that do not tell what a job waits for, if others do."""
 
 

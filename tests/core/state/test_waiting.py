@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radrm.core.records import JobSpec
 from radrm.core.state.queue.line import WaitingQueue
 from radrm.core.state.queue.ranked import RankedQueue
 from radrm.core.state.queue.safe_order import Rank
@@ -86,3 +90,53 @@ def test_users_have_their_ranks_within_queue_and_priority(
         ranks.update((uid, 9 - rank) for uid, rank in ranks_then.items())
         assert list(copied) == expected, "a copy keeps its ranks"
         ranks.update(ranks_then)
+
+
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 5), st.integers(0, 1)),
+        max_size=30,
+    ),
+    turns=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4)), min_size=4, max_size=4),
+)
+def test_the_turns_of_users_merge_their_lines(
+    jobs: list[tuple[int, int, int, int]], turns: list[tuple[int, int]]
+) -> None:
+    queue = RankedQueue(lambda spec: Rank((0, ()), *map(float, turns[spec.uid])))
+    model = {}
+    for job_id, (uid, tier, size, priority) in enumerate(jobs, 1):
+        size *= tier  # old jobs have one size, as in `smallest-work`
+        job = replace(JOB, id=job_id, spec=replace(JOB.spec, uid=uid, priority=priority))
+        queue.put(job, (0, ((1, tier), (1, size), (1, job_id))))
+        least, factor = turns[uid]
+        model[job_id] = (-priority, max(tier, least), size * factor, job_id)
+    expected = sorted(model, key=lambda i: model[i])
+    assert list(queue) == list(queue.copy()) == expected
+    assert queue.head() == (expected[0] if expected else None)
+    assert [queue.position(i) for i in expected] == list(range(len(expected)))
+
+
+@pytest.mark.parametrize("order_key", [(1, 0, 5), (0, ()), (0, ((1, 7),)), (0, ((2, "a"), (1, 7)))])
+def test_a_key_without_two_numbers_counts_as_it_is(order_key: tuple[Any, ...]) -> None:
+    queue = RankedQueue(lambda spec: Rank((0, ()), 1.0, 3.0))
+    queue.put(replace(JOB, id=1), order_key)
+    key = queue.key_of(1)
+    assert key is not None and key[3] == order_key
+
+
+def test_the_head_costs_the_users_and_not_their_jobs() -> None:
+    asked: list[int] = []
+
+    def rank_of(spec: JobSpec) -> Rank:
+        asked.append(spec.uid)
+        return Rank((0, ()), 1.0, 2.0)
+
+    for count in (10, 1000):
+        queue, counted = RankedQueue(rank_of), Counter[int]()
+        for job_id in range(count):
+            job = replace(JOB, id=job_id, spec=replace(JOB.spec, uid=job_id % 5))
+            queue.put(job, (0, ((1, 1), (1, job_id))))
+        asked.clear()
+        assert queue.head() == 0
+        counted.update(asked)
+        assert counted == dict.fromkeys(range(5), 1)
