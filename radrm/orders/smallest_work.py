@@ -12,9 +12,10 @@ Keshav and Shenker, "Analysis and simulation of a fair queueing algorithm", SIGC
 product: the sum would let use decide alone once users have had many hours. For one user nothing
 changes.
 
-Nobody waits for ever: of one user's jobs, the old ones go first. They go before those of all users
-once none of the user's jobs has started for `max_wait_s`; then others are next. Without that rule,
-a sweep would grow old as a whole, and go before all that comes later.
+Nobody waits for ever: of one user's jobs, the old ones go first. Beside jobs of others, an old one
+counts as of unknown duration. Old jobs go before those of all users once none of the user's jobs
+has started for `max_wait_s`; then others are next. If old jobs went before all, as those of one
+user do, a sweep would grow old as a whole, and go before all that comes later.
 
 A job on several GPUs may start earlier than its work says (`wide_weight`). Only a job that needs
 several does: if asking for a second GPU were enough, every user would ask for one.
@@ -31,7 +32,7 @@ from radrm.core.words import Quantity
 from radrm.orders.ageing import Ageing
 from radrm.orders.fair import Fair
 
-_LEAST_WORK_S = 300.0
+_LEAST_WORK_S = 120.0
 """Each job counts as so much more work, so that among small jobs the users' use decides."""
 
 
@@ -58,7 +59,8 @@ class SmallestWork(Ageing):
 
     def key(self, job: Job, now: Instant) -> tuple[float, ...]:
         tier, size, *place = Ageing.key(self, job, now)
-        return (tier, size + _LEAST_WORK_S, *place)
+        work = size + _LEAST_WORK_S if tier else self.unknown_duration_s
+        return (tier, work, *place)
 
     def turn(self, use: UserUse) -> tuple[float, float]:
         """Weigh the work of a user's jobs by the user's recent use with one more GPU.

@@ -103,13 +103,15 @@ def test_the_turns_of_users_merge_their_lines(
     jobs: list[tuple[int, int, int, int]], turns: list[tuple[int, int]]
 ) -> None:
     queue = RankedQueue(lambda spec: Rank((0, ()), *map(float, turns[spec.uid])))
-    model = {}
+    model: dict[int, tuple[float, ...]] = {}
+    old = {(uid, priority) for uid, tier, _, priority in jobs if not tier}
     for job_id, (uid, tier, size, priority) in enumerate(jobs, 1):
-        size *= tier  # old jobs have one size, as in `smallest-work`
+        size = size if tier else 3  # all old ones have the same
         job = replace(JOB, id=job_id, spec=replace(JOB.spec, uid=uid, priority=priority))
         queue.put(job, (0, ((1, tier), (1, size), (1, job_id))))
         least, factor = turns[uid]
-        model[job_id] = (-priority, max(tier, least), size * factor, job_id)
+        counts = max(size, 3) if least and (uid, priority) in old else size
+        model[job_id] = (-priority, max(tier, least), counts * factor, tier, size, job_id)
     expected = sorted(model, key=lambda i: model[i])
     assert list(queue) == list(queue.copy()) == expected
     assert queue.head() == (expected[0] if expected else None)

@@ -56,6 +56,11 @@ class WaitingQueue:
         """Yield the keys in their order."""
         return iter(self._sorted)
 
+    def first_of(self, key: Key) -> Key | None:
+        """Return the first key of the same queue and priority; None if there is none."""
+        at = bisect_left(self._sorted, key[:ORDER_KEY])
+        return self._sorted[at] if at < len(self._sorted) else None
+
     def before(self, key: Key, counts_as: Callable[[Key], Key]) -> int:
         """Return how many keys count as a smaller one. `counts_as` must keep their order."""
         return bisect_left(self._sorted, key, key=counts_as)

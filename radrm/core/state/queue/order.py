@@ -39,9 +39,9 @@ class Order(Protocol):
     def turn(self, use: UserUse) -> tuple[float, float]:
         """Return `(least, factor)`: how the keys of a user's jobs compare with those of others.
 
-        Between users of the same rank, a key counts as `(max(key[0], least), key[1] * factor,
-        *key[2:])`. So the order of one user's jobs stays. `factor` is above zero. It is asked
-        when `rank` is.
+        Between users of the same rank, a key counts as `(max(key[0], least), key[1] * factor)`.
+        If the first of the user's jobs is below `least`, the others count as no smaller than it,
+        so the order of one user's jobs stays. `factor` is above zero. It is asked when `rank` is.
         """
         return NO_TURN
 

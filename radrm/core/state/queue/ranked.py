@@ -24,7 +24,7 @@ from functools import partial
 from heapq import merge
 
 from radrm.core.records import Instant, Job, JobSpec
-from radrm.core.state.queue.line import ID, SPEC, Key, WaitingQueue
+from radrm.core.state.queue.line import ID, ORDER_KEY, SPEC, Key, WaitingQueue
 from radrm.core.state.queue.order import NO_TURN
 from radrm.core.state.queue.safe_order import Rank, SafeOrder
 from radrm.core.state.use import Uses
@@ -113,17 +113,18 @@ class RankedQueue:
         spec, line = self._users[uid]
         key = line.key_of(job_id)
         assert key is not None
-        return with_rank(key, self._rank_of(spec))
+        return with_rank(key, self._rank_of(spec), line.first_of(key))
 
     def position(self, job_id: int) -> int | None:
         """Return a job's place, 0 for the head; None if it is not in the queue."""
         ranked = self.key_of(job_id)
         if ranked is None:
             return None
-        return sum(
-            line.before(ranked, partial(with_rank, rank=self._rank_of(spec)))
-            for spec, line in self._users.values()
-        )
+        found = 0
+        for spec, line in self._users.values():
+            first = line.first_of(ranked)
+            found += line.before(ranked, partial(with_rank, rank=self._rank_of(spec), first=first))
+        return found
 
     def head(self) -> int | None:
         """Return the id of the first job; None if the queue is empty."""
@@ -152,23 +153,38 @@ class RankedQueue:
             del self._users[uid]
 
 
-def with_rank(key: Key, rank: Rank) -> Key:
-    """Return the key of a job whose user has this rank."""
+def with_rank(key: Key, rank: Rank, first: Key | None = None) -> Key:
+    """Return the key of a job whose user has this rank. `first`: the key of the user's first job
+    of the same queue and priority; None: this one."""
     recovering, priority, order_key, *rest = key
-    return (recovering, priority, rank.rank, _in_turn(order_key, rank), *rest)
+    turn = _in_turn(order_key, rank, order_key if first is None else first[ORDER_KEY])
+    return (recovering, priority, rank.rank, turn, *rest)
 
 
-def _in_turn(order_key: Key, rank: Rank) -> Key:
+def _in_turn(order_key: Key, rank: Rank, first: Key) -> Key:
     """Return how the order's key counts beside those of others. One without two numbers in front
     counts as it is."""
-    if rank[1:] == NO_TURN or order_key[0] != 0 or len(order_key[1]) < 2:
+    numbers = None if rank[1:] == NO_TURN else _numbers(order_key)
+    if numbers is None:
         return order_key
-    (kind, tier), (its_kind, size), *others = order_key[1]
-    if kind != 1 or its_kind != 1:
-        return order_key
-    return 0, ((1, max(tier, rank.least)), (1, size * rank.factor), *others)
+    tier, size = numbers
+    its_tier, its_size = _numbers(first) or numbers
+    least = max(size, its_size) if its_tier < rank.least else size
+    # The key behind keeps the order of one user's jobs where these are equal.
+    return 0, ((1, max(tier, rank.least)), (1, least * rank.factor), *order_key[1])
+
+
+def _numbers(order_key: Key) -> tuple[float, float] | None:
+    """Return the two numbers with which a key of an order begins; None if it does not."""
+    if order_key[0] != 0 or len(order_key[1]) < 2:
+        return None
+    (kind, tier), (its_kind, size) = order_key[1][:2]
+    return (tier, size) if kind == its_kind == 1 else None
 
 
 def _ranked(line: WaitingQueue, rank: Rank) -> Iterator[Key]:
+    first: Key | None = None
     for key in line.in_order():
-        yield with_rank(key, rank)
+        if first is None or first[:ORDER_KEY] != key[:ORDER_KEY]:
+            first = key
+        yield with_rank(key, rank, first)
