@@ -7,7 +7,7 @@ device's *demand* is the sum over its jobs. From it the model (`radrm/interferen
 predicts every job's speed, so a device that has just taken a job needs no new readings before it
 takes the next one.
 
-Predictions may be wrong. Under MPS a device below `_SATURATED` of the ceiling delivers what its
+Predictions may be wrong. Under MPS a device below `_SATURATED` delivers what its
 jobs demand, so its measured SM activity replaces the sum there. Above, readings cannot tell how
 much more the jobs demand, and a time-sliced device never shows its demand: there the larger of the
 two counts. What a device without jobs shows is the demand of unmanaged processes.
@@ -27,10 +27,10 @@ from radrm.core.rules import Ask
 from radrm.core.units import show_mib
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Quantity
-from radrm.interference.model import CEILING, UNKNOWN_SMACT, Demand, activity, joint_speed, speeds
+from radrm.interference.model import UNKNOWN_SMACT, Demand, activity, joint_speed, speeds
 
-_SATURATED = 0.80 / CEILING
-"""Below this part of the ceiling a GPU under MPS delivers nearly all that its jobs demand."""
+_SATURATED = 0.80
+"""Below this SM activity a GPU under MPS delivers nearly all that its jobs demand."""
 _ROUNDING = 1e-9
 
 
@@ -61,8 +61,6 @@ class Packing:
     """A job of unknown need reserves this much, and needs this much free memory."""
     assumed_smact: float = UNKNOWN_SMACT
     """The SM activity of a job whose own is neither measured nor predicted."""
-    ceiling: float = CEILING
-    """The most SM activity of a shared device. `radrm replay --advise` fits it to your runs."""
     whole_device: bool = False
     name: str = "packing"
     version: int = 1
@@ -70,8 +68,6 @@ class Packing:
     def __post_init__(self) -> None:
         if not 0 <= self.assumed_smact <= 1:
             raise ValueError(f"assumed_smact = {self.assumed_smact} is not a fraction from 0 to 1")
-        if not 0.5 <= self.ceiling <= 1:
-            raise ValueError(f"ceiling = {self.ceiling} is not a fraction from 0.5 to 1")
         if 0 < self.max_slowdown < 1:
             raise ValueError(f"max_slowdown must be 0 or at least 1, not {self.max_slowdown}")
 
@@ -115,8 +111,8 @@ class Packing:
             return Refusal("demand", why, uuid, own, left)
         widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
         widths = [1] * (len(here) + 1 - len(widths)) + widths
-        before = _work(offer, self.ceiling, here, widths[:-1])
-        gain = _work(offer, self.ceiling, [*here, own], widths) - before
+        before = _work(offer, here, widths[:-1])
+        gain = _work(offer, [*here, own], widths) - before
         if gain < -_ROUNDING:
             why = f"the jobs there would do less work together than now ({gain:.2f})"
             return Refusal("gain", why, uuid, 0.0, gain)
@@ -127,7 +123,7 @@ class Packing:
         limits = [self._limit(job) for job in jobs]
         if not any(limits):
             return None
-        found = _speeds(offer, self.ceiling, together)[-len(jobs) :]
+        found = _speeds(offer, together)[-len(jobs) :]
         for job, limit, speed in zip(jobs, limits, found, strict=True):
             # As if all devices of a job were like this one: each is judged by itself.
             slowdown = 1 / max(1e-9, joint_speed([speed] * max(1, job.spec.gpus)))
@@ -174,7 +170,7 @@ class Packing:
         if shown > total:
             # Each job may be the one that does more than was predicted.
             return [each + (shown - total) / len(found) for each in found]
-        if offer.mode is not Collocation.MPS or shown >= _SATURATED * self.ceiling or not total:
+        if offer.mode is not Collocation.MPS or shown >= _SATURATED or not total:
             return found
         return [each * shown / total for each in found]
 
@@ -195,21 +191,21 @@ def _is_known(offer: Offer) -> bool:
     return known and bool(offer.holders)
 
 
-def _speeds(offer: Offer, ceiling: float, demands: Sequence[float]) -> tuple[float, ...]:
+def _speeds(offer: Offer, demands: Sequence[float]) -> tuple[float, ...]:
     mps = offer.mode is Collocation.MPS
-    return speeds([Demand(smact) for smact in demands], mps=mps, ceiling=ceiling)
+    return speeds([Demand(smact) for smact in demands], mps=mps, loss=offer.loss)
 
 
-def _work(offer: Offer, ceiling: float, demands: Sequence[float], widths: Sequence[int]) -> float:
+def _work(offer: Offer, demands: Sequence[float], widths: Sequence[int]) -> float:
     """Return the SM activity of a device with these demands of jobs on so many devices each.
 
     Jobs on several devices may meet on all of them. There they hold each other up, so each has its
     joint speed, and the other jobs get the rest.
     """
     found, mps = [Demand(smact) for smact in demands], offer.mode is Collocation.MPS
-    each = speeds(found, mps=mps, ceiling=ceiling)
+    each = speeds(found, mps=mps, loss=offer.loss)
     wide = {at: width for at, width in enumerate(widths) if width > 1}
     if len(wide) > 1:
         fixed = {at: joint_speed([each[at]] * width) for at, width in wide.items()}
-        each = speeds(found, mps=mps, fixed=fixed, ceiling=ceiling)
+        each = speeds(found, mps=mps, fixed=fixed, loss=offer.loss)
     return activity(found, each)

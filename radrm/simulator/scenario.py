@@ -70,6 +70,8 @@ class Scenario:
     - `config`: policy, order, recovery and their settings, as in the daemon's configuration.
     - `fidelity`: radrm's own loop, or the loop of the published prototype.
     - `mps`: every job is a client of MPS; without it jobs that share a GPU are time-sliced.
+    - `loss`: what sharing costs in truth (`radrm.interference.model`); None: as shipped. Rules can
+      only learn it.
     - `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
       `estimates`, or `auto` (the daemon's own, over all of these). For a name with known
       errors (`radrm.estimators.learning.errors_seen`) the seed draws a ratio.
@@ -83,6 +85,7 @@ class Scenario:
     fidelity: Fidelity = "radrm"
     seed: int = 0
     mps: bool = True
+    loss: float | None = None
     estimator: str = ORACLE
     known: Known = Known()
     life: Life = Life()

@@ -138,6 +138,8 @@ class World:
         self.gpus = [Gpu(simulated) for simulated in devices]
         self.now_s = 0.0
         self._settle_s = settle_s
+        self.loss: float | None = None
+        """What sharing costs (`interference.model`); None: as shipped. Set before any attempt."""
         self._heap: list[tuple[float, int, LiveAttempt | None, object, int]] = []
         self._count = 0
 
@@ -338,6 +340,7 @@ class World:
             mps=all(a.mps for a in working),
             fraction=self.gpus[at].simulated.fraction,
             fixed=fixed,
+            loss=self.loss,
         )
 
     def _set_speed(self, attempt: LiveAttempt, speed: float) -> None:

@@ -273,7 +273,7 @@ MUTANTS = (
     Mutant(
         name="packing believes readings of a saturated GPU",
         file="../policies/packing.py",
-        old="shown >= _SATURATED * self.ceiling or ",
+        old="shown >= _SATURATED or ",
         new="",
     ),
     Mutant(
