@@ -92,6 +92,7 @@ class Packing:
         uuid, free = offer.device.uuid, offer.free_mib
         is_new = not ask.job.declared and ask.job.predicted(Quantity.SMACT) is None
         margin = max(self.margin_mib, self.new_margin_mib) if is_new else self.margin_mib
+        margin = ask.margin_mib(margin)
         wanted = (self.floor_mib if ask.need_mib is None else ask.need_mib) + margin
         if free is None:
             return Refusal("memory", "its free memory is unknown", uuid, wanted)

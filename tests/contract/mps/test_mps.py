@@ -271,11 +271,9 @@ def test_a_tiny_estimate_is_stretched_to_what_unknown_jobs_are_reserved() -> Non
     assert first_reservation(world, world.submit(90, smact=0.1)) == 5 * GIB
 
 
-@pytest.mark.parametrize("mps", [True, False])
-def test_what_is_declared_is_reserved_as_it_is_and_without_caps_all_is(mps: bool) -> None:
-    world = World(gpus(1, mps=mps), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
-    source = "declared" if mps else "horus"
-    assert first_reservation(world, world.submit(4 * GIB, smact=0.1, source=source)) == 4 * GIB
+def test_without_caps_no_estimate_is_stretched() -> None:
+    world = World(gpus(1), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
+    assert first_reservation(world, world.submit(4 * GIB, smact=0.1, source="horus")) == 4 * GIB
 
 
 def test_without_a_limit_half_of_what_is_free_is() -> None:
