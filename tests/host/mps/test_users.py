@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from radrm.config import MpsConfig, contradictions, parse_config
+from radrm.config import MpsConfig
 from radrm.core.records import Device
 from radrm.host.mps import control as module
 from radrm.host.mps.control import MULTIUSER, Control, Server
