@@ -31,6 +31,11 @@ class Ask:
     gpus: int
     need_mib: int | None
 
+    def margin_mib(self, least: int) -> int:
+        """Return the memory that must be free beyond the need: at least what would be reserved
+        beyond it."""
+        return least if self.need_mib is None else max(least, self.job.margin_mib(self.need_mib))
+
 
 class Policy(Protocol):
     """Chooses the devices of a job.

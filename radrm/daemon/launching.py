@@ -18,6 +18,7 @@ from functools import cache, partial
 import radrm
 from radrm.config import Config
 from radrm.core.actions import Launch
+from radrm.core.lifecycle.memory.caps import told_mib
 from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
@@ -204,6 +205,7 @@ def job_environment(
             placement,
             placement.shares,
             devices,
+            job,
             action.cap_mib,
             options,
             site,
@@ -286,7 +288,7 @@ def task_environments(
         its = [device for device in devices if device.uuid in uuids]
         threads = _thread_variables(shares)
         variables = {k: v for k, v in threads.items() if k not in submission.envelope.environment}
-        variables |= _device_variables(placement, shares, its, cap_mib, options, site, True)
+        variables |= _device_variables(placement, shares, its, job, cap_mib, options, site, True)
         found[task] = {key: text for key, text in variables.items() if key not in own}
     return found
 
@@ -301,6 +303,7 @@ def _device_variables(
     placement: Placement,
     shares: Sequence[Share],
     devices: Sequence[Device],
+    job: Job,
     cap_mib: int | None,
     options: Options,
     site: Site,
@@ -324,7 +327,7 @@ def _device_variables(
         # A container engine does not count as a control daemon or an isolated process does.
         "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if access or isolated else names) or "void",
         "RADRM_GPUS": str(len(placement.devices)),
-        "RADRM_GPU_MEMORY_MIB": str(cap_mib or min(reserved, default=0) or ""),
+        "RADRM_GPU_MEMORY_MIB": str(told_mib(job, cap_mib) or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
         "RADRM_CPU_LIST": "" if bound is None else listed(bound),
     }

@@ -27,7 +27,7 @@ from radrm.core.rules import Ask
 from radrm.core.units import show_mib
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Quantity
-from radrm.interference.model import UNKNOWN_SMACT, Demand, activity, joint_speed, speeds
+from radrm.interference.model import UNKNOWN_SMACT, Demand, activity, joint_speed, mixed_speeds
 
 _SATURATED = 0.80
 """Below this SM activity a GPU under MPS delivers nearly all that its jobs demand."""
@@ -88,6 +88,7 @@ class Packing:
         uuid, free = offer.device.uuid, offer.free_mib
         is_new = not ask.job.declared and ask.job.predicted(Quantity.SMACT) is None
         margin = max(self.margin_mib, self.new_margin_mib) if is_new else self.margin_mib
+        margin = ask.margin_mib(margin)
         wanted = (self.floor_mib if ask.need_mib is None else ask.need_mib) + margin
         if free is None:
             return Refusal("memory", "its free memory is unknown", uuid, wanted)
@@ -192,8 +193,18 @@ def _is_known(offer: Offer) -> bool:
 
 
 def _speeds(offer: Offer, demands: Sequence[float]) -> tuple[float, ...]:
+    found = [Demand(smact) for smact in demands]
+    return mixed_speeds(found, _clients(offer, len(demands)), loss=offer.loss)
+
+
+def _clients(offer: Offer, count: int) -> list[bool]:
+    """Return which of so many demands on a device are of MPS clients: those of its jobs, perhaps
+    after that of unmanaged processes and before that of the new job."""
     mps = offer.mode is Collocation.MPS
-    return speeds([Demand(smact) for smact in demands], mps=mps, loss=offer.loss)
+    there = [each.attempt.placement.collocation is Collocation.MPS for each in offer.holders]
+    if not there:
+        return [mps] * count
+    return [*there, mps][:count]
 
 
 def _work(offer: Offer, demands: Sequence[float], widths: Sequence[int]) -> float:
@@ -202,10 +213,10 @@ def _work(offer: Offer, demands: Sequence[float], widths: Sequence[int]) -> floa
     Jobs on several devices may meet on all of them. There they hold each other up, so each has its
     joint speed, and the other jobs get the rest.
     """
-    found, mps = [Demand(smact) for smact in demands], offer.mode is Collocation.MPS
-    each = speeds(found, mps=mps, loss=offer.loss)
+    found, clients = [Demand(smact) for smact in demands], _clients(offer, len(demands))
+    each = mixed_speeds(found, clients, loss=offer.loss)
     wide = {at: width for at, width in enumerate(widths) if width > 1}
     if len(wide) > 1:
         fixed = {at: joint_speed([each[at]] * width) for at, width in wide.items()}
-        each = speeds(found, mps=mps, fixed=fixed, loss=offer.loss)
+        each = mixed_speeds(found, clients, fixed=fixed, loss=offer.loss)
     return activity(found, each)

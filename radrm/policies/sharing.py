@@ -58,7 +58,7 @@ class Sharing:
         """Return the free memory that a busy device must have."""
         if ask.need_mib is None:
             return max(self.min_free_mib, self.floor_mib)
-        return max(self.min_free_mib, ask.need_mib + self.margin_mib)
+        return max(self.min_free_mib, ask.need_mib + ask.margin_mib(self.margin_mib))
 
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         if offer.idle or not self.conditions:
@@ -96,4 +96,4 @@ class Fitting(Sharing):
 
     def wanted_mib(self, ask: Ask) -> int:
         need = self.floor_mib if ask.need_mib is None else ask.need_mib
-        return max(self.min_free_mib, need + self.margin_mib)
+        return max(self.min_free_mib, need + ask.margin_mib(self.margin_mib))

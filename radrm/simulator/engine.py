@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import ceil
 from random import Random
 
-from radrm.core.records import Dependency
+from radrm.core.records import DECLARED, Dependency
 from radrm.core.rules import Policy
 from radrm.core.scheduler import Rules
 from radrm.core.words import Condition
@@ -24,6 +24,7 @@ from radrm.simulator.estimates import (
     AS_DECLARED,
     AUTO,
     as_records,
+    declared_of,
     errors_of,
     estimate_of,
     known_records,
@@ -153,7 +154,7 @@ def _tasks(
     alone, and every policy gets the same jobs.
     """
     life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
-    known_rng = Random(f"known {scenario.seed}")
+    known_rng, declared_rng = Random(f"known {scenario.seed}"), Random(f"declared {scenario.seed}")
     tasks = []
     most = most_of_each(each.device for each in scenario.devices)
     tells = scenario.known.duration is not None
@@ -166,16 +167,20 @@ def _tasks(
         known += tuple(each for each in job.predicted if each.quantity not in given)
         if scenario.known.memory is not None:
             estimate_mib = None
+        estimator = scenario.estimator
+        if scenario.known.declared is not None:
+            estimator = DECLARED
+            estimate_mib = declared_of(job, scenario.known.declared, declared_rng)
         if estimate_mib is not None:
-            known = as_records(job, scenario.estimator, estimate_mib) + known
-        declared = scenario.estimator in AS_DECLARED and estimate_mib is not None
+            known = as_records(job, estimator, estimate_mib) + known
+        declared = ceil(estimate_mib) if estimator in AS_DECLARED and estimate_mib else None
         profile = profile_there(job, most)
         tasks.append(
             Task(
                 job=job,
                 course=_course(job, scenario.life, life_rng),
                 estimates=known,
-                declared_mib=ceil(job.memory_mib) if declared else None,
+                declared_mib=declared,
                 after=before.get(at, ()),
                 array=arrays.get(at),
                 profile=told_profile(profile, job, known) if tells else (),

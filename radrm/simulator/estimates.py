@@ -71,6 +71,11 @@ def as_records(job: TraceJob, estimator: str, mib: float) -> tuple[Estimate, ...
     return (Estimate(Quantity.MEMORY, mib, ceil(mib), source),)
 
 
+def declared_of(job: TraceJob, error: float, rng: Random) -> float:
+    """Return the memory in MiB per GPU that the submitter declares, with this error."""
+    return job.memory_mib * exp(_off(rng) * error)
+
+
 def known_records(job: TraceJob, known: Known, rng: Random) -> tuple[Estimate, ...]:
     """Return the estimates of the known quantities of a job.
 
@@ -82,13 +87,18 @@ def known_records(job: TraceJob, known: Known, rng: Random) -> tuple[Estimate, .
         (Quantity.SMACT, job.smact, known.smact, 1.0),
         (Quantity.DURATION, job.duration_s, known.duration, inf),
     ):
-        # At most three deviations, so that one extreme draw does not distort a run.
-        off = max(-3.0, min(3.0, rng.gauss(0.0, 1.0)))
+        off = _off(rng)
         if error is not None:
             value = min(most, true * exp(off * error))
             upper = min(most, value * exp(_95_PERCENT * error))
             found.append(Estimate(quantity, value, upper, _FROM_TRACE))
     return tuple(found)
+
+
+def _off(rng: Random) -> float:
+    """Draw an error in standard deviations: at most three, so that one extreme draw does not
+    distort a run."""
+    return max(-3.0, min(3.0, rng.gauss(0.0, 1.0)))
 
 
 def told_profile(

@@ -55,11 +55,14 @@ class Known:
 
     An error is the standard deviation of the figure's logarithm (0.3: some 30 %); 0: exact. None:
     unknown, or for `memory` what `Scenario.estimator` says. The seed draws the figures.
+
+    `declared`: the memory that submitters declare (`--gpu-memory=SIZE`), whatever the estimator is.
     """
 
     memory: float | None = None
     smact: float | None = None
     duration: float | None = None
+    declared: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

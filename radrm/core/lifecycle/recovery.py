@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.lifecycle.final import finish
-from radrm.core.lifecycle.memory.caps import cap_of, is_capped
+from radrm.core.lifecycle.memory.caps import FULL, cap_of, is_capped, told_mib
 from radrm.core.lifecycle.returning import pause
 from radrm.core.records import Attempt, Blame, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp, Recovery
@@ -173,7 +173,8 @@ def _blame_on(
     """Return whose growth the figures of one device show.
 
     A reading may miss the last moment, so a difference below `core.settle_growth_mib` says
-    nothing. An attempt at its cap dies of its own need, whatever the neighbours have.
+    nothing. An attempt at its cap dies of its own need, whatever the neighbours have. Below a cap
+    that is larger than its reservation, it may have found no memory.
     """
     uuid, little = ledger.device.uuid, state.settings.settle_growth_mib
     by_total = _sized_by_total(job, attempt, evidence, ledger)
@@ -186,9 +187,12 @@ def _blame_on(
     if needed is not None and reserved is not None and needed > reserved + little:
         why = f"it needed {show_mib(needed)}, {show_mib(reserved)} was reserved"
         return Blame(Cause.OWN, uuid, reserved, why)
-    capped = is_capped(job, attempt, uuid)
+    capped, cap = is_capped(job, attempt, uuid), dict(attempt.caps).get(uuid)
     alone = ledger.is_quiet and ledger.holdings.keys() <= {job.id}
-    if alone or (capped and wanted is None):
+    at_cap = capped and (
+        cap is None or cap <= (reserved or 0) + little or (peak or 0) >= FULL * cap
+    )
+    if alone or (at_cap and wanted is None):
         return Blame(Cause.OWN, uuid, reserved)
     why_not_own = _growth_beside(state, job, ledger)
     if why_not_own is not None:
@@ -204,7 +208,8 @@ def _sized_by_total(
 
     Neither a reservation nor a cap changes the total that CUDA reports.
     """
-    had, total = cap_of(job, attempt.placement, attempt.caps), ledger.device.total_mib
+    had = told_mib(job, cap_of(job, attempt.placement, attempt.caps))
+    total = ledger.device.total_mib
     if evidence.fraction is None or had is None or had >= ledger.device.capacity_mib:
         return None
     why = part_of_total(evidence.fraction, had, total)

@@ -11,6 +11,10 @@ from radrm.core.words import Quantity
 DECLARED = "declared"
 """The source of an estimate that the submitter declared."""
 
+DECLARED_MARGIN = 0.15
+"""What a job may need beyond its declared memory, as a part of it: people declare what they have
+seen, rounded."""
+
 MEASURED = "measured"
 """The source of an estimate that an earlier attempt of the job itself has shown."""
 

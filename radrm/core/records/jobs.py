@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from radrm.core.records.devices import Device
-from radrm.core.records.estimates import DECLARED, Estimate, Profiled, Progress
+from radrm.core.records.estimates import (
+    DECLARED,
+    DECLARED_MARGIN,
+    Estimate,
+    Profiled,
+    Progress,
+)
 from radrm.core.records.needs import JobSpec, Role
 from radrm.core.records.outer import OuterJob
 from radrm.core.records.placement import Placement
@@ -285,3 +292,12 @@ class Job:
         """True if the submitter declared the need."""
         found = self.estimate(Quantity.MEMORY)
         return found is not None and found.source == DECLARED
+
+    def margin_mib(self, need_mib: int) -> int:
+        """Return the MiB to reserve beyond this need per GPU, where memory is free.
+
+        0 if the submitter declared a limit, and for an estimate, which has an upper bound.
+        """
+        if not self.declared or self.recovers or self.spec.limits_gpu_memory:
+            return 0
+        return ceil(DECLARED_MARGIN * need_mib)

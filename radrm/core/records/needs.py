@@ -12,7 +12,7 @@ _SIGUSR1, _SIGTERM = 10, 15
 @dataclass(frozen=True, slots=True)
 class Needs:
     """The needs of one task of a role. `gpu_memory_mib` is the declared memory per GPU, and
-    `gpu_memory_max_mib` its limit (at least that); None: what is declared.
+    `gpu_memory_max_mib` its limit (at least that); None: no limit of its own.
 
     `cpus` is what it starts with, `cpus_max` the most that it can use (None: `cpus`).
     """
@@ -130,6 +130,11 @@ class JobSpec:
     def gpus_max(self) -> int:
         """The number of GPUs at the job's largest size."""
         return sum(role.count_max * role.needs.gpus for role in self.roles)
+
+    @property
+    def limits_gpu_memory(self) -> bool:
+        """True if the submitter declared a limit of GPU memory (`--gpu-memory=SIZE:LIMIT`)."""
+        return any(role.needs.gpu_memory_max_mib is not None for role in self.roles)
 
     @property
     def elastic(self) -> bool:

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.lifecycle.memory.caps import told_mib
 from radrm.core.records import Device, Job, Needs, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import ActionKind, Collocation, JobState, Resizing
 from radrm.policies.first_fit import FirstFit
 from radrm.policies.rr import RoundRobin
+from radrm.recovery.ladder import Ladder
 from radrm.recovery.own_device import OwnDevice
 from tests.world import GIB, World, gpus
 
@@ -57,6 +59,10 @@ def launch(world: World, job: Job) -> act.Launch:
     return found[-1]
 
 
+def reserved(world: World, job: Job) -> int | None:
+    return world.reservations[f"job:{job.id}", "GPU-0"].mib
+
+
 def uses(world: World, job: Job, mib: int) -> None:
     world.used[job.id] = mib
     world.pass_time(1.0)
@@ -77,7 +83,7 @@ def test_the_first_size_is_reserved_and_the_second_is_the_cap(devices: tuple[Dev
 @pytest.mark.parametrize("devices", [MPS, DRIVER])
 def test_a_cap_takes_only_what_nobody_has_reserved(devices: tuple[Device, ...]) -> None:
     world = a_world(devices)
-    first = world.submit(15 * GIB, **DECLARED)
+    first = world.submit_limited(15 * GIB, 15 * GIB)
     second = world.submit_limited(10 * GIB, 40 * GIB)
     assert caps(world, first) == [15 * GIB]
     assert caps(world, second) == [25 * GIB]
@@ -92,11 +98,45 @@ def test_a_cap_is_never_below_the_reservation() -> None:
     assert caps(world, world.submit_limited(20 * GIB, 25 * GIB)) == [20 * GIB]
 
 
-def test_one_size_is_reservation_and_cap_as_ever() -> None:
+@pytest.mark.parametrize("devices", [MPS, DRIVER, NONE])
+def test_one_size_is_reserved_with_a_margin_while_that_is_free(devices: tuple[Device, ...]) -> None:
+    world = a_world(devices)
+    of = [world.submit(size * GIB, **DECLARED) for size in (10, 14)]
+    assert [reserved(world, job) for job in of] == [11776, 16487]
+    assert reserved(world, world.submit_limited(GIB // 2, GIB)) == GIB // 2, "it said how much"
+
+
+def test_a_declared_job_of_a_gpus_size_still_fits() -> None:
+    world = a_world(NONE)
+    assert reserved(world, world.submit(40 * GIB, **DECLARED)) == 40 * GIB
+
+
+def test_a_client_of_mps_may_use_what_is_unreserved_at_its_start_and_the_driver_raises() -> None:
+    for devices, first, second in ((MPS, 40, 28.5), (DRIVER, 11.5, 11.5)):
+        world = a_world(devices)
+        some = [world.submit(10 * GIB, **DECLARED) for _ in range(2)]
+        assert [caps(world, job) for job in some] == [[int(first * GIB)], [int(second * GIB)]]
+        if devices is DRIVER:
+            uses(world, some[1], 11 * GIB)
+            assert caps(world, some[1]) == [23 * GIB]
+
+
+def test_size_and_size_is_a_hard_cap() -> None:
     for devices in (MPS, DRIVER):
         world = a_world(devices)
-        job = world.submit(20 * GIB, **DECLARED)
+        job = world.submit_limited(20 * GIB, 20 * GIB)
+        assert reserved(world, job) == 20 * GIB
         assert (caps(world, job), launch(world, job).cap_mib) == ([20 * GIB], 20 * GIB)
+
+
+@pytest.mark.parametrize("devices", [MPS, DRIVER, NONE])
+def test_a_job_is_told_its_size_and_no_larger_cap(devices: tuple[Device, ...]) -> None:
+    world = a_world(devices)
+    job = world.submit(20 * GIB, roles=(Role(needs=Needs(gpu_memory_mib=20 * GIB)),), **DECLARED)
+    assert told_mib(world.jobs[job.id], launch(world, job).cap_mib) == 20 * GIB
+    limited = world.submit_limited(5 * GIB, 12 * GIB)
+    assert told_mib(world.jobs[limited.id], launch(world, limited).cap_mib) == 12 * GIB
+    assert told_mib(world.jobs[job.id], None) is None
 
 
 def test_where_nobody_enforces_one_there_is_none_but_the_job_is_told_its_limit() -> None:
@@ -109,7 +149,7 @@ def test_where_nobody_enforces_one_there_is_none_but_the_job_is_told_its_limit()
 def test_only_the_driver_is_asked_for_the_caps_that_it_enforces() -> None:
     for devices, wanted in ((MPS, ()), (DRIVER, (("GPU-0", 20 * GIB),))):
         world = a_world(devices)
-        assert launch(world, world.submit(20 * GIB, **DECLARED)).caps == wanted
+        assert launch(world, world.submit_limited(20 * GIB, 20 * GIB)).caps == wanted
 
 
 def test_an_estimate_is_capped_by_the_driver_at_a_multiple_of_it() -> None:
@@ -194,7 +234,7 @@ def test_a_cap_is_raised_before_it_is_reached_while_memory_is_unreserved() -> No
 
 def test_it_is_raised_up_to_its_limit_and_to_the_room() -> None:
     world = a_world(DRIVER)
-    beside = world.submit(25 * GIB, **DECLARED)
+    beside = world.submit_limited(25 * GIB, 25 * GIB)
     job = world.submit_limited(5 * GIB, 30 * GIB)
     assert caps(world, job) == [15 * GIB]
     uses(world, job, 14 * GIB)
@@ -206,9 +246,9 @@ def test_it_is_raised_up_to_its_limit_and_to_the_room() -> None:
     assert caps(world, job) == [30 * GIB]
 
 
-def test_one_declared_size_stays() -> None:
+def test_a_hard_cap_stays() -> None:
     world = a_world(DRIVER)
-    job = world.submit(4 * GIB, **DECLARED)
+    job = world.submit_limited(4 * GIB, 4 * GIB)
     uses(world, job, 4 * GIB)
     assert caps(world, job) == [4 * GIB]
     assert not [a for a in world.actions if isinstance(a, act.RaiseCaps)]
@@ -216,7 +256,7 @@ def test_one_declared_size_stays() -> None:
 
 def test_a_client_of_mps_keeps_its_cap_because_nobody_can_change_it() -> None:
     world = a_world(gpus(1, mps=True, caps=True))
-    first = world.submit(30 * GIB, **DECLARED)
+    first = world.submit_limited(30 * GIB, 30 * GIB)
     job = world.submit_limited(5 * GIB, 30 * GIB)
     world.end(first)
     uses(world, job, 10 * GIB)
@@ -284,10 +324,30 @@ def test_a_death_at_the_cap_is_the_jobs_own(devices: tuple[Device, ...]) -> None
     world = a_world(devices)
     neighbour = world.submit(10 * GIB, **DECLARED)
     uses(world, neighbour, 15 * GIB)
-    job = world.submit(5 * GIB, **DECLARED)
+    job = world.submit_limited(5 * GIB, 5 * GIB)
     uses(world, job, 5 * GIB)
     died = world.end(job, 1, oom=OutOfMemory("test"))
     assert died.victim_count == 0
+
+
+def test_a_death_far_below_a_larger_cap_is_the_neighbours() -> None:
+    world = a_world(MPS)
+    job, neighbour = (world.submit(10 * GIB, **DECLARED) for _ in range(2))
+    uses(world, neighbour, 28 * GIB)
+    uses(world, job, 9 * GIB)
+    died = world.end(job, 1, oom=OutOfMemory("test"))
+    assert died.victim_count == 1
+
+
+def test_a_death_at_the_cap_raises_need_and_cap() -> None:
+    chosen = Capped(MPS, settings=SETTINGS, policy=FirstFit(), recovery=Ladder())
+    beside = chosen.submit_limited(20 * GIB, 20 * GIB)
+    job = chosen.submit_limited(5 * GIB, 5 * GIB)
+    uses(chosen, job, 5 * GIB)
+    died = chosen.end(job, 1, oom=OutOfMemory("test", GIB))
+    assert (died.memory_floor_mib, died.victim_count) == (6 * GIB, 0)
+    assert reserved(chosen, job) >= 10 * GIB and caps(chosen, job) == [reserved(chosen, job)]
+    assert chosen.state(beside) is JobState.RUNNING
 
 
 # ------------------------------------------------------------------ in any life

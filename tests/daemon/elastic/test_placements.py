@@ -160,10 +160,10 @@ def test_an_isolated_job_counts_only_its_own_gpus() -> None:
     placement = Placement(shares, Collocation.TIMESLICE)
     options: Any = SimpleNamespace(device_ids="index", cpu_bind="none")
     site: Any = SimpleNamespace(mps=None, device_ids="uuid", isolation=Isolation(None, Numbers()))
-    found = _device_variables(placement, shares, own, None, options, site, live=False)
+    found = _device_variables(placement, shares, own, a_job(), None, options, site, live=False)
     assert found["CUDA_VISIBLE_DEVICES"] == "1,0"
     assert found["NVIDIA_VISIBLE_DEVICES"] == "GPU-5,GPU-1"
-    found = _device_variables(placement, shares, own, None, options, site, live=True)
+    found = _device_variables(placement, shares, own, a_job(), None, options, site, live=True)
     assert found["CUDA_VISIBLE_DEVICES"] == "GPU-5,GPU-1", "it may have other GPUs soon"
 
 

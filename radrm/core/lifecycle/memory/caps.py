@@ -6,10 +6,14 @@ Each client of an MPS server has a cap, which it reads when it starts: nobody ca
 Elsewhere the driver may enforce one for all processes of an attempt together (`Device.caps`); such
 a cap can be raised.
 
-    declared memory            the reservation
-    SIZE:LIMIT                 LIMIT
-    an estimate, by MPS        the reservation, which `core.stretch` has enlarged
+    declared memory, by MPS     the reservation, and all that is unreserved at the start
+    declared, by the driver     the reservation, which has a margin (`Job.margin_mib`)
+    SIZE:LIMIT                  LIMIT
+    an estimate, by MPS         the reservation, which `core.stretch` has enlarged
     an estimate, by the driver  `core.stretch` times the estimate
+
+A declared size is a wish: its submitter has seen it, or guesses. As a hard cap it kills a job that
+needs little more, beside free memory. Who wants one says SIZE:SIZE.
 
 A cap is never below the reservation. Beyond, at its start, it is what nobody has reserved: no
 reservation is weakened. What an attempt uses beyond its reservation counts as used, so jobs that
@@ -17,7 +21,8 @@ come later see it.
 
 An allocation beyond a cap fails at once, before any reading shows it. So the driver's cap of an
 attempt that uses `FULL` of it is raised, up to its LIMIT, while memory is unreserved. It never
-shrinks: the attempt may have filled it. A job that has declared one size keeps it.
+shrinks: the attempt may have filled it. It begins small because CUDA shows it to the program as the
+size of the GPU.
 
 A job without a known need has no cap, nor has one that recovers on idle devices: a cap could kill
 it again. A process that radrm adopts has none, because it is in no group of an attempt. Nor has an
@@ -26,6 +31,8 @@ that it gets later.
 """
 
 from __future__ import annotations
+
+from math import inf
 
 from radrm.core.lifecycle.pending import ask
 from radrm.core.records import Attempt, Caps, Job, Placement
@@ -53,8 +60,22 @@ def told_caps(state: State, job: Job, placement: Placement) -> dict[str, int]:
     for uuid, reserved in placement.reserved().items():
         if reserved is not None:
             limit = _limit_mib(job, placement, uuid)
+            if limit is None and job.declared and placement.collocation is Collocation.MPS:
+                limit = inf
             found[uuid] = reserved if limit is None else _within(state, job, uuid, reserved, limit)
     return found
+
+
+def told_mib(job: Job, cap_mib: int | None) -> int | None:
+    """Return the memory per GPU that a job is told to use: what it declares, else its cap.
+
+    A cap may be most of the GPU. A program that takes all that it is told to would take that.
+    """
+    if cap_mib is None or job.recovers or not job.declared or job.spec.limits_gpu_memory:
+        return cap_mib
+    needs = [role.needs for role in job.spec.roles if role.needs.gpus]
+    sizes = [each.gpu_memory_mib for each in needs if each.gpu_memory_mib is not None]
+    return min([cap_mib, *sizes])
 
 
 def cap_of(job: Job, placement: Placement, caps: Caps) -> int | None:
@@ -103,8 +124,6 @@ def _raise(state: State, job: Job, attempt: Attempt, ledger: DeviceLedger, prese
     limit = _limit_mib(job, attempt.placement, uuid)
     if attempt.stop is not None or attempt.asked(ActionKind.CAPS) is not None:
         return
-    if limit is None and not _is_guess(job):
-        return
     if state.proposals.pausing(job.id, RAISE, state.step.now.boot_s) is not None:
         return
     wanted = 2 * present if limit is None else min(2 * present, limit)
@@ -136,8 +155,10 @@ def _is_guess(job: Job) -> bool:
     return not job.declared or job.recovers
 
 
-def _limit_mib(job: Job, placement: Placement, uuid: str) -> int | None:
+def _limit_mib(job: Job, placement: Placement, uuid: str) -> float | None:
     """Return the declared limit of a job's tasks on a device together; None without one."""
+    if not job.spec.limits_gpu_memory:
+        return None
     limits = {role.name: role.needs.gpu_memory_max_mib for role in job.spec.roles}
     found = [limits.get(share.role) for share in placement.shares if share.device == uuid]
     return None if None in found else sum(mib or 0 for mib in found)
