@@ -132,7 +132,12 @@ class Gpu:
 
 
 class World:
-    """The server. `advance` goes to the next event; `at` adds an event of the caller."""
+    """The server. `advance` goes to the next event; `at` adds an event of the caller.
+
+    `loss`: how much sharing costs here (`interference.model.speeds`).
+    """
+
+    loss: float | None = None
 
     def __init__(self, devices: Sequence[SimulatedDevice], settle_s: float | None = None) -> None:
         self.gpus = [Gpu(simulated) for simulated in devices]
