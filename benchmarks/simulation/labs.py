@@ -74,7 +74,7 @@ def _rows(
     found = []
     with path.open(encoding="utf-8") as lines:
         for line, row in enumerate(csv.DictReader(lines), 2):
-            if cluster and row["cluster"] != cluster or not row[duration]:
+            if (cluster and row["cluster"] != cluster) or not row[duration]:
                 continue
             ran_s = float(row[duration]) * longer
             if ran_s > 0:
@@ -173,7 +173,7 @@ LABS = (
 
 
 def flood() -> tuple[TraceJob, ...]:
-    """Return one user's sweep of 80 jobs, all at once, and short jobs of four others in 10 hours."""
+    """Return one user's sweep of 80 jobs, all at once, and 40 short jobs of four others."""
     sweep = [
         TraceJob(0.0, "sweep", 1, 3600.0, 6000.0, 0.5, user="sweeper", line=at) for at in range(80)
     ]

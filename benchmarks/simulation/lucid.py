@@ -23,7 +23,7 @@ from radrm.simulator.scenario import Known, Scenario
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.world import LiveAttempt, World, WorldEvent
 
-LEAST_SPEED = 0.5
+LEAST_SPEED = 0.7
 DURATION_ERROR = 0.3
 
 

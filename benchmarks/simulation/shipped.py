@@ -29,6 +29,7 @@ from radrm.config import Config, MpsConfig
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run
+from radrm.simulator.scenario import SHIPPED as AS_INSTALLED
 from radrm.simulator.scenario import Known, Scenario, as_configured
 from radrm.simulator.traces.job import TraceJob
 from tests.paths import SHARED_DATA
@@ -45,7 +46,7 @@ class Row:
 
     name: str
     what: str
-    config: Config = Config()
+    config: Config = AS_INSTALLED
     fields: Mapping[str, Any] = field(default_factory=dict)
     run: Callable[[Sequence[TraceJob], Scenario], Run] = simulate
 

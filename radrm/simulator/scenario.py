@@ -73,14 +73,14 @@ class Scenario:
     - `devices`: from `radrm.simulated.spec.parse("sim:4xA100-40GB")`.
     - `config`: policy, order, recovery and their settings, as in the daemon's configuration.
     - `fidelity`: radrm's own loop, or the loop of the published prototype.
-    - `mps`: the GPUs are under MPS, as the configuration says (`mps.scope`, `mps.multiuser`); without
-      it jobs that share a GPU are time-sliced.
+    - `mps`: the GPUs are under MPS, with the configuration's scope and users (`mps.scope`,
+      `mps.multiuser`); without it jobs that share a GPU are time-sliced.
     - `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
       `estimates`, or `auto` (the daemon's own, over all of these). For a name with known
       errors (`radrm.estimators.learning.errors_seen`) the seed draws a ratio.
     - `known`: what else is known of each job.
-    - `loss`: how much sharing costs in the simulated world, from 0 (as the pairs that Lucid measured)
-      to 1 (pessimistic, after the thesis); None: as radrm's own model, which its rules believe.
+    - `loss`: how much time-slicing costs in the simulated world, from 0 (nearly as in the pairs
+      that Lucid measured) to 1 (pessimistic, after the thesis); None: as radrm's rules believe.
     - `smact_read`: whether the GPUs' SM activity can be read.
     - `cpus`: the CPUs that jobs share; None: each job gets those that it can use. With
       `cpus_per_device` each device has as many of its own: it stands for a server.
