@@ -267,8 +267,8 @@ def main() -> int:
     print(f"{SERVER}; seeds 0 to {seeds - 1}")
     for lab in LABS:
         print(f"{lab.name}: {lab.what}; {lab.users} users")
-    for row in (*ROWS, *MPS_ROWS):
-        print(f"{row.name}: {row.what}")
+    for each in (*ROWS, *MPS_ROWS):
+        print(f"{each.name}: {each.what}")
     with ProcessPoolExecutor(args.processes) as pool:
 
         def begin(row: int, mps: bool, trace: str, loss: float | None) -> list[Future[Figures]]:
