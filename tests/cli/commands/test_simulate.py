@@ -101,17 +101,18 @@ def test_for_people() -> None:
     assert "LOWER BOUND" in text and "trace total time" in text
 
 
-def test_the_first_line_says_what_is_not_as_configured(tmp_path: Path) -> None:
+def test_the_first_line_says_what_is_not_as_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ("--policy", "lug", "--collocation", "mps", "--estimator", "oracle")
     known = ("--known", "smact,duration=0.3")
     assert run("simulate", AFTERNOON, *words, *known).splitlines()[0] == (
         "Not as configured here: lug, fifo, default; MPS; estimator oracle; memory declared, "
         "SM activity known, duration known within 30%"
     )
-    (tmp_path / "radrm").mkdir()
-    (tmp_path / "radrm" / "config.toml").write_text(
-        'order = "fifo"\n[mps]\nenabled = true\nscope = "server"\n'
-    )
+    file = tmp_path / "config.toml"
+    file.write_text('order = "fifo"\n[mps]\nenabled = true\nscope = "server"\n')
+    monkeypatch.setenv("RADRM_CONFIG", str(file))
     assert run("simulate", AFTERNOON).splitlines()[0] == (
         "As configured here: packing, fifo, backfill; MPS, one daemon for all GPUs; estimator "
         "auto; nothing declared"
