@@ -62,6 +62,7 @@ from radrm.core.records import (
     Device,
     Instant,
     Job,
+    LearnedLoss,
     Refusal,
     UserReservation,
 )
@@ -98,6 +99,7 @@ class Scheduler:
         """Forget everything, as a restart does, and use these rules. `Restored` comes next."""
         self._rules = rules
         self.state = State(settings, rules.order, self._windows)
+        self.state.sharing.learner = rules.learner
         self.state.waiting.judge = partial(service.judge, self.state)
         self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)
@@ -207,6 +209,11 @@ class Scheduler:
         found = self.state.proposals.refused.lasting(now.boot_s) if refused else ()
         lines = (f"job {each.job_id}: {each.message(now.boot_s)}" for each in found)
         return (*self.state.isolation.errors(now.boot_s), *lines)
+
+    @property
+    def learned(self) -> tuple[LearnedLoss, ...]:
+        """Return what was learned of the cost of sharing, by kind of device and mode."""
+        return self.state.sharing.every()
 
     def refuse_edit(self, event: ev.EditRequested) -> str | None:
         """Return why a job cannot be changed like this; None if it can."""

@@ -197,7 +197,7 @@ def _is_known(offer: Offer) -> bool:
 
 def _speeds(offer: Offer, ceiling: float, demands: Sequence[float]) -> tuple[float, ...]:
     mps = offer.mode is Collocation.MPS
-    return speeds([Demand(smact) for smact in demands], mps=mps, ceiling=ceiling)
+    return speeds([Demand(smact) for smact in demands], mps=mps, ceiling=ceiling, loss=offer.loss)
 
 
 def _work(offer: Offer, ceiling: float, demands: Sequence[float], widths: Sequence[int]) -> float:
@@ -207,9 +207,9 @@ def _work(offer: Offer, ceiling: float, demands: Sequence[float], widths: Sequen
     joint speed, and the other jobs get the rest.
     """
     found, mps = [Demand(smact) for smact in demands], offer.mode is Collocation.MPS
-    each = speeds(found, mps=mps, ceiling=ceiling)
+    each = speeds(found, mps=mps, ceiling=ceiling, loss=offer.loss)
     wide = {at: width for at, width in enumerate(widths) if width > 1}
     if len(wide) > 1:
         fixed = {at: joint_speed([each[at]] * width) for at, width in wide.items()}
-        each = speeds(found, mps=mps, fixed=fixed, ceiling=ceiling)
+        each = speeds(found, mps=mps, fixed=fixed, ceiling=ceiling, loss=offer.loss)
     return activity(found, each)

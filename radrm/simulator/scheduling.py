@@ -85,7 +85,6 @@ class OwnLoop:
         self._settings = replace(settings, stale_after_s=float("inf"))
         # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = self._make_world(self._settings.settle_s + READING_INTERVAL_S)
-        self._world.loss = scenario.loss
         windows = self._window if scenario.smact_read else None
         self._scheduler = Scheduler(rules, self._settings, windows)
         self._planners, self._tasks = rules.planners, tasks

@@ -137,12 +137,12 @@ class World:
     `loss`: how much time-slicing costs here (`interference.model.speeds`).
     """
 
-    loss: float | None = None
-
     def __init__(self, devices: Sequence[SimulatedDevice], settle_s: float | None = None) -> None:
         self.gpus = [Gpu(simulated) for simulated in devices]
         self.now_s = 0.0
         self._settle_s = settle_s
+        self.loss: float | None = None
+        """What sharing costs (`interference.model`); None: as shipped. Set before any attempt."""
         self._heap: list[tuple[float, int, LiveAttempt | None, object, int]] = []
         self._count = 0
 

@@ -240,6 +240,7 @@ class Offers:
             kept.occupants,
             refuse_device(state, job, role, ledger, mode),
             kept.holders,
+            state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
     def look(self) -> tuple[object, ...]:
@@ -356,6 +357,7 @@ class Offers:
             tuple(ledger.holdings),
             refuse_device(state, job, role, ledger, mode),
             self._holders(ledger),
+            state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
     def _holders(self, ledger: DeviceLedger) -> tuple[Holder, ...]:
@@ -397,4 +399,5 @@ def _renewed(offer: Offer, kept: _OfDevice) -> Offer:
         offer.occupants,
         offer.refusal,
         kept.holders,
+        offer.loss,
     )

@@ -41,7 +41,8 @@ class Offer:
 
     `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
     the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids;
-    `holders` has these jobs.
+    `holders` has these jobs. `loss`: what sharing in this mode costs on such devices, as learned
+    here (`radrm.interference.model`); None: not known.
     """
 
     device: Device
@@ -53,3 +54,4 @@ class Offer:
     occupants: tuple[int, ...]
     refusal: Refusal | None
     holders: tuple[Holder, ...] = ()
+    loss: float | None = None

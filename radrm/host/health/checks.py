@@ -196,6 +196,9 @@ def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) ->
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
     yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))
+    learned = served.sharing(now.get("sharing", ()))
+    if learned is not None:
+        yield Check("sharing", lambda: learned)
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
     unknown = served.gpu_order(now.get("unknown_gpus", ()))
     if unknown is not None:
