@@ -22,7 +22,6 @@ from radrm.simulator.elastic.loop import ElasticLoop
 from radrm.simulator.elastic.traced import simulate_parameter_servers
 from radrm.simulator.estimates import (
     AS_DECLARED,
-    AUTO,
     as_records,
     declared_of,
     errors_of,
@@ -34,7 +33,7 @@ from radrm.simulator.history import History
 from radrm.simulator.published import PublishedLoop
 from radrm.simulator.reporting.loop import ReportingLoop
 from radrm.simulator.run import Run
-from radrm.simulator.scenario import FIDELITIES, Life, Scenario
+from radrm.simulator.scenario import AUTO, FIDELITIES, Life, Scenario
 from radrm.simulator.scheduling import OwnLoop
 from radrm.simulator.traces.durations import most_of_each, profile_there
 from radrm.simulator.traces.job import TraceJob
@@ -85,7 +84,6 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
             )
         policy = _policy(rules)
         loop = PublishedLoop(scenario.devices, scenario.mps, policy, tasks, history)
-        loop.world.loss = scenario.loss
     else:
         auto = None
         if scenario.estimator == AUTO:
@@ -94,6 +92,7 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
         if scenario.cpus is not None or any(map(needs_reports, jobs)):
             kind = ElasticLoop if any(job.elastic for job in jobs) else ReportingLoop
         loop = kind(scenario, rules, settings, tasks, history, auto)
+    loop.world.loss = scenario.loss
     with _few_collections():
         loop.run()
     return history.run(loop.world.device_runs())

@@ -132,7 +132,10 @@ class Gpu:
 
 
 class World:
-    """The server. `advance` goes to the next event; `at` adds an event of the caller."""
+    """The server. `advance` goes to the next event; `at` adds an event of the caller.
+
+    `loss`: how much time-slicing costs here (`interference.model.speeds`).
+    """
 
     def __init__(self, devices: Sequence[SimulatedDevice], settle_s: float | None = None) -> None:
         self.gpus = [Gpu(simulated) for simulated in devices]
@@ -335,12 +338,13 @@ class World:
     def _speeds(
         self, at: int, working: list[LiveAttempt], fixed: dict[int, float]
     ) -> tuple[float, ...]:
+        clients = [a.mps for a in working]
         return mixed_speeds(
             [a.course.demand for a in working],
-            [a.mps for a in working],
+            clients,
             fraction=self.gpus[at].simulated.fraction,
             fixed=fixed,
-            loss=self.loss,
+            loss=None if all(clients) else self.loss,
         )
 
     def _set_speed(self, attempt: LiveAttempt, speed: float) -> None:

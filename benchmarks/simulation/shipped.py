@@ -1,0 +1,407 @@
+"""What a lab gets with radrm as installed, beside rules that know more: the figures of README.
+
+    python -m benchmarks.simulation.shipped [--data FOLDER] [--seeds 6] [--only WORD] [--quick]
+                                            [--write]
+
+The setting `shipped`: the configuration file as installed (MPS off: jobs that share a GPU are
+time-sliced), several users, nothing declared, SM activity read as the daemon reads it, and the
+history of each user's programs as it grows during the run. Rows that know more are oracles, and say
+so. Each runs in two worlds: one where sharing costs what radrm believes, and one where it costs as
+much as the thesis measured (`loss` 1).
+
+--only: the rows or traces with this word. --quick: two seeds. --write: write docs/shipped.md, and
+the table of goals in docs/policies.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from benchmarks.simulation.labs import LABS, SHORT_S, flood
+from benchmarks.simulation.lucid import lucid_like
+from radrm.config import Config, MpsConfig
+from radrm.simulated.spec import parse
+from radrm.simulator.engine import simulate
+from radrm.simulator.run import Run
+from radrm.simulator.scenario import SHIPPED as AS_INSTALLED
+from radrm.simulator.scenario import Known, Scenario, as_configured
+from radrm.simulator.traces.job import TraceJob
+from tests.paths import REPOSITORY, SHARED_DATA
+
+SERVER = "sim:4xA100-40GB"
+WORLDS: Mapping[str, float | None] = {"own model": None, "pessimistic": 1.0}
+ALL = Known(smact=0.0, duration=0.0)
+HALF = Known(smact=0.5, duration=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A rule and what it knows. `run`: another simulation than radrm's own."""
+
+    name: str
+    what: str
+    config: Config = AS_INSTALLED
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    run: Callable[[Sequence[TraceJob], Scenario], Run] = simulate
+
+
+def _exclusive(order: str) -> Config:
+    return Config(policy="exclusive", order=order, planner=("default",))
+
+
+LUCID = "Lucid-like (oracle)"
+SHIPPED = "**radrm, shipped**"
+ROWS = (
+    Row("FIFO, exclusive", "one job a GPU, in the order of submission", _exclusive("fifo")),
+    Row(
+        "shortest first, exclusive (oracle)",
+        "one job a GPU; exact durations known",
+        _exclusive("shortest"),
+        {"estimator": "none", "known": Known(duration=0.0)},
+    ),
+    Row(
+        LUCID,
+        "two jobs a GPU by known slow-down; memory and SM activity exact, durations ± 30 %",
+        run=lucid_like,
+    ),
+    Row(SHIPPED, "as installed; nothing declared"),
+    Row('radrm, `goal = "published"`', "nothing declared", Config(goal="published")),
+    Row(
+        "radrm, all declared (oracle)",
+        "memory, SM activity and duration exact",
+        fields={"estimator": "declared", "known": ALL},
+    ),
+    Row(
+        "radrm, ± 50 %",
+        "memory declared exactly, SM activity and duration with an error of 50 %",
+        fields={"estimator": "declared", "known": HALF},
+    ),
+    Row(
+        "radrm, no SM readings",
+        "as installed; no source reads SM activity",
+        fields={"smact_read": False},
+    ),
+)
+UNDER_MPS = Config(mps=MpsConfig(enabled=True))
+GOAL_ROWS = tuple(
+    Row(f'`goal = "{goal}"`', "nothing declared", Config(goal=goal))
+    for goal in ("throughput", "turnaround")
+)
+MPS_ROWS = (
+    Row("nothing declared, MPS", "`mps.enabled = true`", UNDER_MPS),
+    Row(
+        "memory declared ± 8 %, MPS",
+        "`mps.enabled = true`; --gpu-memory with an error of 8 %",
+        UNDER_MPS,
+        {"estimator": "auto", "known": Known(declared=0.08)},
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one run shows. Minutes; deaths for each 60 jobs; `short_min`: the waits of short jobs
+    before their first start."""
+
+    mean_min: float
+    makespan_min: float
+    deaths: float
+    unfinished: int
+    short_min: tuple[float, ...]
+
+
+def figures(run: Run, short: Callable[[TraceJob], bool]) -> Figures:
+    done = [(j.ended_s - j.job.submit_s) / 60 for j in run.jobs if j.ended_s is not None]
+    waits = [
+        (j.attempts[0].started_s - j.job.submit_s) / 60
+        for j in run.jobs
+        if short(j.job) and j.attempts
+    ]
+    begin_s = min(j.job.submit_s for j in run.jobs)
+    return Figures(
+        mean_min=fmean(done) if done else float("nan"),
+        makespan_min=(run.ended_s - begin_s) / 60,
+        deaths=run.oom_count * 60 / len(run.jobs),
+        unfinished=len(run.jobs) - len(done),
+        short_min=tuple(waits),
+    )
+
+
+def is_short(job: TraceJob) -> bool:
+    return job.duration_s <= SHORT_S
+
+
+def of_others(job: TraceJob) -> bool:
+    return is_short(job) and job.user != "sweeper"
+
+
+def measure(name: str, trace: str, loss: float | None, seed: int, data: Path) -> Figures:
+    """Run a row on a trace. Its arguments are small: it is called in another process."""
+    chosen = next(row for row in (*ROWS, *GOAL_ROWS, *MPS_ROWS) if row.name == name)
+    short = of_others if trace == FLOOD else is_short
+    if trace == FLOOD:
+        jobs = flood()
+    else:
+        jobs = tuple(next(lab for lab in LABS if lab.name == trace).read(data))
+    scenario = as_configured(parse(SERVER), chosen.config, loss=loss, seed=seed)
+    return figures(chosen.run(jobs, replace(scenario, **chosen.fields)), short)
+
+
+FLOOD = "flood"
+
+
+# ------------------------------------------------------------------ tables
+
+
+def table(
+    title: str, first: str, columns: Sequence[str], cells: Mapping[str, Sequence[str]]
+) -> str:
+    lines = [f"| {first} | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    lines += [f"| {name} | {' | '.join(row)} |" for name, row in cells.items()]
+    return "\n".join([title, "", *lines, ""] if title else lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The means over the seeds."""
+
+    mean_min: float
+    short_min: float | None
+    makespan_min: float
+    deaths: float
+    unfinished: float
+
+
+def mean_of(found: Sequence[Figures]) -> Mean:
+    waits = [wait for each in found for wait in each.short_min]
+    return Mean(
+        fmean(each.mean_min for each in found),
+        median(waits) if waits else None,
+        fmean(each.makespan_min for each in found),
+        fmean(each.deaths for each in found),
+        fmean(each.unfinished for each in found),
+    )
+
+
+def cell(mean: Mean) -> str:
+    short = "-" if mean.short_min is None else f"{mean.short_min:.0f}"
+    failed = f" ({mean.unfinished:.1f} failed)" if mean.unfinished else ""
+    shown = f"{mean.mean_min:.0f} / {short} / {mean.makespan_min:.0f}"
+    return f"{shown} / {mean.deaths:.1f}{failed}"
+
+
+Found = Mapping[str, Mapping[str, Mean]]
+"""The means by row and trace."""
+
+
+def targets(found: Found) -> dict[str, list[str]]:
+    """Return the lines of what is to be reached, by trace."""
+    shipped, lucid = found.get(SHIPPED, {}), found.get(LUCID, {})
+    lines: dict[str, list[str]] = {}
+
+    def line(name: str, make: Callable[[str], str]) -> None:
+        lines[name] = [make(trace) for trace in shipped]
+
+    if lucid:
+        line(
+            "mean completion, of Lucid-like (at most 1.15)",
+            lambda t: f"{shipped[t].mean_min / lucid[t].mean_min:.2f}",
+        )
+        line(
+            "short jobs' wait, minutes (at most 10 where Lucid-like has at most 30)",
+            lambda t: f"{shipped[t].short_min or 0:.0f} ({lucid[t].short_min or 0:.0f})",
+        )
+    line(
+        "makespan, of the best rule (at most 1.05)",
+        lambda t: (
+            f"{shipped[t].makespan_min / min(row[t].makespan_min for row in found.values()):.2f}"
+        ),
+    )
+    line("deaths for each 60 jobs (at most 1)", lambda t: f"{shipped[t].deaths:.1f}")
+    names = list(found)
+    published = next((n for n in names if "published" in n), None)
+    if published is not None:
+        line(
+            'mean completion, of `goal = "published"` (at most 1)',
+            lambda t: f"{shipped[t].mean_min / found[published][t].mean_min:.2f}",
+        )
+    declared = next((n for n in names if "all declared" in n), None)
+    off = next((n for n in names if "50 %" in n), None)
+    if declared is not None and off is not None:
+        line(
+            "± 50 %, of all declared exactly (at most 1.05)",
+            lambda t: f"{found[off][t].mean_min / found[declared][t].mean_min:.2f}",
+        )
+    blind = next((n for n in names if "no SM" in n), None)
+    exclusive = next((n for n in names if n.startswith("FIFO")), None)
+    if blind is not None and exclusive is not None:
+
+        def gain(trace: str) -> str:
+            most = found[exclusive][trace].mean_min - shipped[trace].mean_min
+            own = found[exclusive][trace].mean_min - found[blind][trace].mean_min
+            return f"{own / most:.2f}" if most > 0 else "-"
+
+        line("no SM readings: part of the gain over FIFO, exclusive (at least 0.5)", gain)
+    return lines
+
+
+@dataclass(slots=True)
+class Runs:
+    """Runs that have begun in other processes."""
+
+    pool: ProcessPoolExecutor
+    data: Path
+    seeds: int
+    begun: dict[tuple[str, str, float | None], list[Future[Figures]]] = field(default_factory=dict)
+
+    def begin(self, row: Row, trace: str, loss: float | None = None) -> None:
+        self.begun[row.name, trace, loss] = [
+            self.pool.submit(measure, row.name, trace, loss, seed, self.data)
+            for seed in range(self.seeds)
+        ]
+
+    def mean(self, name: str, trace: str, loss: float | None = None) -> Mean:
+        return mean_of([each.result() for each in self.begun[name, trace, loss]])
+
+
+def tables(runs: Runs, rows: Sequence[Row], traces: Sequence[str]) -> Iterator[str]:
+    """Yield the tables of both worlds, as their runs end."""
+    names = [row.name for row in rows]
+    flooded: dict[str, list[str]] = {name: [] for name in names}
+    for world, loss in WORLDS.items():
+        found = {name: {t: runs.mean(name, t, loss) for t in traces} for name in names}
+        title = (
+            f"**World: {world}.** Minutes: mean completion / median wait of short jobs before "
+            "their first start / makespan / deaths by out-of-memory for each 60 jobs."
+        )
+        shown = {name: [cell(of[t]) for t in traces] for name, of in found.items()}
+        yield table(title, "rule", traces, shown)
+        if SHIPPED in found:
+            yield table(f"To reach, world: {world}.", "shipped", traces, targets(found))
+        for name in names:
+            flooded[name].append(cell(runs.mean(name, FLOOD, loss)))
+    title = (
+        "**A flood**: a sweep of 80 jobs beside 40 short jobs of four others. The same figures; "
+        "the waits are those of the others."
+    )
+    yield table(title, "rule", list(WORLDS), flooded)
+
+
+def mps_table(runs: Runs) -> str:
+    title = "**Under MPS**, own model: deaths by out-of-memory for each 60 jobs."
+    shown = {row.name: [f"{runs.mean(row.name, t).deaths:.1f}" for t in THESIS] for row in MPS_ROWS}
+    return table(title, "known", THESIS, shown)
+
+
+def goals_table(runs: Runs) -> str:
+    """Return the table of docs/policies.md: makespan and mean completion of each goal."""
+    lines = {
+        '`goal = "sharing"`, the default': SHIPPED,
+        **{row.name: row.name for row in GOAL_ROWS},
+        '`goal = "published"`': 'radrm, `goal = "published"`',
+        '`policy = "exclusive"`, `order = "fifo"`': "FIFO, exclusive",
+        "`sharing`, all declared exactly (an oracle)": "radrm, all declared (oracle)",
+        "a Lucid-like rule (an oracle)": LUCID,
+    }
+
+    def shown(name: str, trace: str) -> str:
+        mean = runs.mean(name, trace)
+        return f"{mean.makespan_min:.0f}, {mean.mean_min:.0f}"
+
+    cells = {line: [shown(name, t) for t in THESIS] for line, name in lines.items()}
+    return table("", "rules", THESIS, cells)
+
+
+THESIS = ("heavy60", "mix90")
+PAGE = REPOSITORY / "docs" / "shipped.md"
+POLICIES = REPOSITORY / "docs" / "policies.md"
+_BEGIN, _END = "<!-- goals: benchmarks.simulation.shipped -->", "<!-- end of goals -->"
+_HEAD = """# What a lab gets
+
+These are the figures of radrm **as installed**: MPS off (jobs that share a GPU are time-sliced),
+several users, nothing declared, the history of each user's programs as it grows. Rules that know
+more stand beside it and are called oracles. They are simulated; [the limits of the
+model](simulation.md#limits-of-the-model) hold. `python -m benchmarks.simulation.shipped --write`
+writes this page.
+
+Each rule runs in two worlds: one where sharing costs what radrm's own model says, and a pessimistic
+one after the thesis's runs on streams.
+
+"""
+
+
+def setting(seeds: int) -> str:
+    """Return the lines that say what was run."""
+    lines = [f"Server: `{SERVER}`. Means of the seeds 0 to {seeds - 1}."]
+    lines += [f"- {lab.name}: {lab.what}; {lab.users} users" for lab in LABS]
+    lines += ["", "Rules:", ""]
+    lines += [f"- {row.name}: {row.what}" for row in (*ROWS, *MPS_ROWS)]
+    lines.insert(1, "")
+    return "\n".join([*lines, ""])
+
+
+def write(text: Sequence[str], goals: str) -> None:
+    """Write the page, and the table of goals between its marks."""
+    PAGE.write_text(_HEAD + "\n".join(text), encoding="utf-8")
+    page = POLICIES.read_text(encoding="utf-8")
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    if not after:
+        sys.exit(f"{POLICIES} has no {_BEGIN} ... {_END}")
+    POLICIES.write_text(f"{before}{_BEGIN}\n{goals}\n{_END}{after}", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation.shipped")
+    parser.add_argument("--data", type=Path, default=SHARED_DATA, help="where traces/ lies")
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--only", default="", help="the rows or traces with this word")
+    parser.add_argument("--quick", action="store_true", help="two seeds")
+    parser.add_argument("--write", action="store_true", help="write the pages")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    if not (args.data / "traces").is_dir():
+        sys.exit(f"{args.data}: has no traces/; name the folder that has with --data")
+    if args.write and args.only:
+        sys.exit("--write writes all rows; leave out --only")
+    rows: Sequence[Row] = ROWS
+    traces = tuple(lab.name for lab in LABS)
+    if any(args.only in name for name in traces):
+        traces = tuple(name for name in traces if args.only in name)
+    else:
+        rows = tuple(row for row in ROWS if args.only.casefold() in row.name.casefold())
+    seeds = 2 if args.quick else args.seeds
+    text = [setting(seeds)]
+    print(text[0])
+    with ProcessPoolExecutor(args.processes) as pool:
+        runs = Runs(pool, args.data, seeds)
+        for loss in WORLDS.values():
+            for row in rows:
+                for trace in (*traces, FLOOD):
+                    runs.begin(row, trace, loss)
+        for row in (*MPS_ROWS, *GOAL_ROWS) if not args.only else ():
+            for trace in THESIS:
+                runs.begin(row, trace)
+        for each in tables(runs, rows, traces):
+            text.append(each)
+            print(each, flush=True)
+        if args.only:
+            return 0
+        text.append(mps_table(runs))
+        goals = goals_table(runs)
+        print(text[-1], goals, sep="\n", flush=True)
+    if args.write:
+        write(text, goals)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
