@@ -94,6 +94,7 @@ _NOT_CORE_SETTINGS = {
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
     "gpu_order": "write [gpus] order = [...]",
     "honours_slowdown": "it follows from the policy",
+    "clients_alone": "it follows from mps.set_compute_mode",
     **{f"user_{name}": f"write [limits] {name} = ..." for name in _OF_USERS},
     "exempt_users": "root and the daemon's user have no limits",
     "whole_devices": 'it follows from the policy: policy = "exclusive"',
@@ -324,6 +325,7 @@ def make_settings(
         "whole_devices": policy.whole_device,
         # A policy that does not say so cannot weigh it.
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
+        "clients_alone": config.mps.set_compute_mode,
         "gpu_order": config.gpus.order,
         "checkpoint_limit_s": config.checkpoint.patience_s,
         **{f"user_{name}": getattr(config.limits, name) for name in _OF_USERS},

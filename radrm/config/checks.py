@@ -118,11 +118,6 @@ def contradictions(config: Config) -> list[str]:
             "collocation = 'mps' while mps.enabled is false: jobs would be time-sliced; "
             "set mps.enabled = true, or collocation = 'auto'"
         )
-    if config.mps.set_compute_mode and config.core.get("mps_timeslice_others"):
-        found.append(
-            "mps.set_compute_mode = true while core.mps_timeslice_others is true: a GPU with "
-            "clients would take no other process; set one of them to false"
-        )
     if config.readings.smact == "gpm" and config.readings.source == "nvidia-smi":
         found.append(
             "readings.smact = 'gpm' while readings.source = 'nvidia-smi', which cannot read GPM; "

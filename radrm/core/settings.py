@@ -41,9 +41,6 @@ class CoreSettings:
     mps_cohort_s: float = 1800.0
     """After this time without a gap, no more jobs of an MPS server's user join while other users
     wait."""
-    mps_timeslice_others: bool = False
-    """Let jobs that cannot be MPS clients share the GPU with clients, time-sliced, without MPS's
-    memory cap."""
     yield_to_unmanaged: bool = False
     """A device takes no new job while unmanaged processes use more than `idle_unmanaged_mib` of
     it."""
@@ -88,6 +85,9 @@ class CoreSettings:
     honours_slowdown: bool = False
     """The policy keeps to a job's `--max-slowdown`; else such a job gets idle devices. `wiring`
     sets this."""
+    clients_alone: bool = False
+    """A GPU with MPS clients takes no other process. `wiring` sets this from
+    `mps.set_compute_mode`."""
     gpu_order: tuple[str, ...] = ()
     """GPUs that jobs use rather than others, best first. `wiring` sets this from `[gpus]`."""
     reservation_unused_s: float = 1800.0

@@ -122,6 +122,48 @@ def _sharing(jobs: int, mps: bool) -> tuple[float, float]:
     return (1.0, 1.0) if mps else (_TIMESLICE_DEMAND, 1 - _TIMESLICE_LOSS * (1 - 1 / jobs))
 
 
+def mixed_speeds(
+    demands: Sequence[Demand],
+    clients: Sequence[bool],
+    *,
+    fraction: float = 1.0,
+    fixed: Mapping[int, float] | None = None,
+    ceiling: float | None = None,
+) -> tuple[float, ...]:
+    """The `speeds` of jobs on one device of which some are clients of its MPS server.
+
+    Clients run side by side. To the GPU their server is one process, which it time-slices with the
+    other jobs: together they get the time of one job that needs what they would use alone.
+    """
+    inside = [at for at, client in enumerate(clients) if client]
+    others = [at for at, client in enumerate(clients) if not client]
+    if not inside or not others:
+        mps = bool(inside)
+        return speeds(demands, mps=mps, fraction=fraction, fixed=fixed, ceiling=ceiling)
+    held = fixed or {}
+    members = [demands[at] for at in inside]
+    own = speeds(
+        members,
+        mps=True,
+        fraction=fraction,
+        fixed={place: held[at] for place, at in enumerate(inside) if at in held},
+        ceiling=ceiling,
+    )
+    total = sum(each.smact for each in members)
+    weight = sum(each.smact * each.weight for each in members) / total if total else 1.0
+    server, *rest = speeds(
+        [Demand(min(1.0, activity(members, own)), weight), *(demands[at] for at in others)],
+        mps=False,
+        fraction=fraction,
+        fixed={place: held[at] for place, at in enumerate(others, 1) if at in held},
+        ceiling=ceiling,
+    )
+    result = dict(zip(others, rest, strict=True))
+    for at, speed in zip(inside, own, strict=True):
+        result[at] = held.get(at, speed * server if demands[at].smact > 0 else speed)
+    return tuple(result[at] for at in range(len(demands)))
+
+
 def water_level(volume: float, caps: Sequence[float], widths: Sequence[float]) -> float:
     """The level at which vessels of these widths, each full at its cap, hold the volume.
 
@@ -158,8 +200,8 @@ def running_speeds(
 ) -> dict[Key, float]:
     """The speed (0..1] of every job at work on a server, given all of them.
 
-    A device is time-sliced unless all its jobs are MPS clients. A job on several devices has its
-    joint speed on each of them, and uses of each only as much as that speed needs. Its
+    A device is time-sliced between its MPS clients and each other job. A job on several devices has
+    its joint speed on each of them, and uses of each only as much as that speed needs. Its
     neighbours get the rest; without this rule the model does not reproduce the published run.
     `fractions` names the devices that are less than a whole GPU.
     """
@@ -171,9 +213,9 @@ def running_speeds(
     def on_each(joint: Mapping[Key, float]) -> dict[Key, list[float]]:
         found: dict[Key, list[float]] = {key: [] for key in loads}
         for device, keys in on_device.items():
-            each = speeds(
+            each = mixed_speeds(
                 [loads[key].demand for key in keys],
-                mps=all(loads[key].mps for key in keys),
+                [loads[key].mps for key in keys],
                 fraction=1.0 if fractions is None else fractions.get(device, 1.0),
                 fixed={at: joint[key] for at, key in enumerate(keys) if key in joint},
             )

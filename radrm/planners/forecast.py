@@ -29,7 +29,7 @@ from radrm.core.rules import Ask, Policy
 from radrm.core.view import Holder, Offer, View
 from radrm.core.words import ActionKind, Collocation
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, remaining
-from radrm.interference.model import UNKNOWN_SMACT, Demand, joint_speed, speeds
+from radrm.interference.model import UNKNOWN_SMACT, Demand, joint_speed, mixed_speeds
 
 SLOWEST = 0.05
 """The least speed that is believed."""
@@ -188,9 +188,9 @@ def _with_ends(view: View, offer: Offer, joining: Sequence[Stay]) -> list[tuple[
 
 def speeds_of(stays: Sequence[Stay]) -> list[float]:
     """Return the speed of each job of a device; a job on several counts as alike on each."""
-    found = speeds(
+    found = mixed_speeds(
         [Demand(_smact(stay.holder)) for stay in stays],
-        mps=all(_mode(stay) is Collocation.MPS for stay in stays),
+        [_mode(stay) is Collocation.MPS for stay in stays],
     )
     wide = [max(1, stay.holder.job.spec.gpus) for stay in stays]
     return [

@@ -27,7 +27,14 @@ from radrm.core.rules import Ask
 from radrm.core.units import show_mib
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Quantity
-from radrm.interference.model import CEILING, UNKNOWN_SMACT, Demand, activity, joint_speed, speeds
+from radrm.interference.model import (
+    CEILING,
+    UNKNOWN_SMACT,
+    Demand,
+    activity,
+    joint_speed,
+    mixed_speeds,
+)
 
 _SATURATED = 0.80 / CEILING
 """Below this part of the ceiling a GPU under MPS delivers nearly all that its jobs demand."""
@@ -197,8 +204,18 @@ def _is_known(offer: Offer) -> bool:
 
 
 def _speeds(offer: Offer, ceiling: float, demands: Sequence[float]) -> tuple[float, ...]:
+    found = [Demand(smact) for smact in demands]
+    return mixed_speeds(found, _clients(offer, len(demands)), ceiling=ceiling)
+
+
+def _clients(offer: Offer, count: int) -> list[bool]:
+    """Return which of so many demands on a device are of MPS clients: those of its jobs, perhaps
+    after that of unmanaged processes and before that of the new job."""
     mps = offer.mode is Collocation.MPS
-    return speeds([Demand(smact) for smact in demands], mps=mps, ceiling=ceiling)
+    there = [each.attempt.placement.collocation is Collocation.MPS for each in offer.holders]
+    if not there:
+        return [mps] * count
+    return [*there, mps][:count]
 
 
 def _work(offer: Offer, ceiling: float, demands: Sequence[float], widths: Sequence[int]) -> float:
@@ -207,10 +224,10 @@ def _work(offer: Offer, ceiling: float, demands: Sequence[float], widths: Sequen
     Jobs on several devices may meet on all of them. There they hold each other up, so each has its
     joint speed, and the other jobs get the rest.
     """
-    found, mps = [Demand(smact) for smact in demands], offer.mode is Collocation.MPS
-    each = speeds(found, mps=mps, ceiling=ceiling)
+    found, clients = [Demand(smact) for smact in demands], _clients(offer, len(demands))
+    each = mixed_speeds(found, clients, ceiling=ceiling)
     wide = {at: width for at, width in enumerate(widths) if width > 1}
     if len(wide) > 1:
         fixed = {at: joint_speed([each[at]] * width) for at, width in wide.items()}
-        each = speeds(found, mps=mps, fixed=fixed, ceiling=ceiling)
+        each = mixed_speeds(found, clients, fixed=fixed, ceiling=ceiling)
     return activity(found, each)

@@ -19,7 +19,7 @@ from enum import Enum
 from heapq import heappop, heappush
 
 from radrm.core.words import Collocation
-from radrm.interference.model import activity, joint_speed, speeds
+from radrm.interference.model import activity, joint_speed, mixed_speeds
 from radrm.simulated.power import watts
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.courses import Course
@@ -333,9 +333,9 @@ class World:
     def _speeds(
         self, at: int, working: list[LiveAttempt], fixed: dict[int, float]
     ) -> tuple[float, ...]:
-        return speeds(
+        return mixed_speeds(
             [a.course.demand for a in working],
-            mps=all(a.mps for a in working),
+            [a.mps for a in working],
             fraction=self.gpus[at].simulated.fraction,
             fixed=fixed,
         )

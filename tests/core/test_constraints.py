@@ -260,7 +260,7 @@ COHORTS = [  # several users at once, time-slices beside clients; bob's wish, an
 def test_who_may_join_the_clients_of_another_user(
     several: bool, beside: bool, wish: Collocation, rule: str | None
 ) -> None:
-    world = server(*gpus(1, mps=True, mps_multiuser=several), mps_timeslice_others=beside)
+    world = server(*gpus(1, mps=True, mps_multiuser=several), clients_alone=not beside)
     start(world, world.submit(GIB, uid=1), on("GPU-0", mode=MPS))
     world.read()
     bob = world.submit(GIB, uid=2, user="bob", collocation=wish)

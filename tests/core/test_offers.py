@@ -203,7 +203,7 @@ def test_a_kept_offer_is_a_fresh_one(
         server,
         planners=(default_planner(policy), mover),
         order=order,
-        settings=replace(SETTINGS, mps_timeslice_others=others_slice),
+        settings=replace(SETTINGS, clients_alone=not others_slice),
     )
     asked = compared(world)
     for move in life:

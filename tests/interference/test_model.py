@@ -13,6 +13,7 @@ from radrm.interference.model import (
     activity,
     delivered,
     joint_speed,
+    mixed_speeds,
     running_speeds,
     share_weight,
     speeds,
@@ -164,3 +165,36 @@ def test_activity_is_the_work_done():
     jobs = [Demand(0.5), Demand(0.4)]
     assert activity(jobs, [1.0, 0.5]) == pytest.approx(0.7)
     assert activity(jobs, [1.0, 1.0], fraction=0.5) == 1.0
+
+
+# ------------------------------------------------------------------ clients of MPS beside others
+
+
+@given(demands, st.booleans())
+def test_where_all_or_none_are_clients_nothing_is_mixed(some, mps):
+    assert mixed_speeds(some, [mps] * len(some)) == speeds(some, mps=mps)
+
+
+@given(demands, st.data())
+def test_beside_others_nobody_is_faster_than_alone_and_clients_are_slower_than_by_themselves(
+    some, data
+):
+    clients = data.draw(st.lists(st.booleans(), min_size=len(some), max_size=len(some)))
+    found = mixed_speeds(some, clients)
+    assert all(0 < each <= 1 for each in found)
+    members = [each for each, client in zip(some, clients, strict=True) if client]
+    own = iter(speeds(members, mps=True))
+    for each, client in zip(found, clients, strict=True):
+        if client:
+            assert each <= next(own) + 1e-9
+
+
+def test_to_the_gpu_the_clients_are_one_process():
+    a, b, c = Demand(0.3), Demand(0.2), Demand(0.4)
+    together = activity([a, b], speeds([a, b], mps=True))
+    server, other = speeds([Demand(together), c], mps=False)
+    first, second, third = mixed_speeds([a, b, c], [True, True, False])
+    assert third == pytest.approx(other)
+    assert (first, second) == pytest.approx([s * server for s in speeds([a, b], mps=True)])
+    held = mixed_speeds([a, b, c], [True, True, False], fixed={0: 0.5, 2: 0.25})
+    assert (held[0], held[2]) == (0.5, 0.25)

@@ -12,7 +12,21 @@ from radrm.core.words import Collocation, DeviceKind
 
 
 def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Collocation:
-    """Return the mode that this job would have on this device. Never AUTO."""
+    """Return the mode that this job would have on this device. Never AUTO.
+
+    Beside another user's clients it would be time-sliced, unless it insists on MPS or nothing else
+    can run there.
+    """
+    mode = mode_on_empty(state, job, role, ledger)
+    if mode is not Collocation.MPS or job.spec.collocation is Collocation.MPS:
+        return mode
+    if state.settings.clients_alone or other_users_client(job, ledger) is None:
+        return mode
+    return Collocation.TIMESLICE
+
+
+def mode_on_empty(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Collocation:
+    """Return the mode that this job would have on this device if no job were on it."""
     wish = job.spec.collocation
     if ledger.device.kind is DeviceKind.MIG:
         return Collocation.MIG
@@ -24,10 +38,6 @@ def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Colloca
         return wish
     if not can_be_mps_client(ledger.device, role.needs):
         return Collocation.TIMESLICE
-    insists = job.spec.collocation is Collocation.MPS
-    if state.settings.mps_timeslice_others and not insists:
-        barred = other_users_client(job, ledger) is not None
-        return Collocation.TIMESLICE if barred else Collocation.MPS
     return Collocation.MPS
 
 

@@ -46,8 +46,11 @@ def refuse_company(
             theirs = holding.collocation.value
             why = f"job {holding.job_id} shares it by {theirs}; this job would by {mode.value}"
             return Refusal("mode", why, uuid)
-    if mode is not Collocation.MPS or ledger.device.mps_multiuser:
+    if mode.whole_device or ledger.device.mps_multiuser:
         return None
+    if mode is not Collocation.MPS:
+        # Time-sliced jobs that keep coming would hold a place on the server for ever, too.
+        return refuse_for_turn(state, job, ledger) if others else None
     other = other_users_client(job, ledger)
     if other is not None:
         return Refusal("cohort", f"job {other.job_id} of another user is on its MPS server", uuid)
@@ -57,12 +60,13 @@ def refuse_company(
 def _mix(state: State, there: Holding, other: Collocation) -> bool:
     """Return whether a job may join one that shares the device in another mode.
 
-    For the GPU the MPS server is one process, which it time-slices with the others. A process that
-    `radrm adopt` has booked keeps nobody away that could join it before.
+    For the GPU the MPS server is one process, which it time-slices with the others: whether that
+    is worth it, the policy decides. A process that `radrm adopt` has booked keeps nobody away that
+    could join it before.
     """
     if {there.collocation, other} != {Collocation.MPS, Collocation.TIMESLICE}:
         return False
-    return state.settings.mps_timeslice_others or state.jobs[there.job_id].adopted is not None
+    return not state.settings.clients_alone or state.jobs[there.job_id].adopted is not None
 
 
 # ------------------------------------------------------------------ SM shares

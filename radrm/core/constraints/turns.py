@@ -4,14 +4,16 @@ Theory of operation
 -------------------
 An MPS server serves the processes of one user at a time; a client of a second user hangs
 until the first user's last client has gone. So all MPS jobs on a device belong to one user,
-its *cohort*. If that user keeps submitting, the cohort never ends, and other users starve.
+its *cohort*. Jobs of others may run time-sliced beside it, where the policy predicts that this is
+worth it (`core/constraints/modes.py`). Else they wait: if the cohort's user keeps submitting, it
+never ends, and they starve.
 
 The ledger of a device records since when the present cohort is there without a gap, and when
 each user's last cohort ended (`core/state/cohort.py`). After `core.mps_cohort_s` the
 user has had a *turn*. From then on, `turns` names one waiting job of another user as next
-for the device, and `refuse_for_turn` refuses every other user's job there. The device
-runs empty, and the named job starts; the default planner may start it before the head of
-the line.
+for the device, and `refuse_for_turn` refuses every other user's job there, as a client or
+beside others. The device runs empty, and the named job starts, or earlier, time-sliced; the
+default planner may start it before the head of the line.
 
 Invariants:
 - No job is refused for a job that could not use the turn. A job is named only if it could
@@ -33,7 +35,7 @@ from __future__ import annotations
 from collections import Counter
 
 from radrm.core.constraints.fit import refuse_itself
-from radrm.core.constraints.modes import mode_on
+from radrm.core.constraints.modes import mode_on_empty
 from radrm.core.constraints.nodes import refuse_size
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger
@@ -83,7 +85,7 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
         return False
     role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
     return (
-        mode_on(state, job, role, ledger) is Collocation.MPS
+        mode_on_empty(state, job, role, ledger) is Collocation.MPS
         # No recent reading is required: a device that a job just left is read in a moment.
         and refuse_itself(state, job, role, ledger, reading=False) is None
         and refuse_size(state, job, leaving=ledger.holdings) is None

@@ -25,7 +25,7 @@ from tests.world import GIB, ORDERS, World
 POLICIES = (Magm(), BestFit(), Exclusive(), RoundRobin())
 SETTINGS = tuple(
     CoreSettings(
-        smact_warm_s=0, smact_after_exit_s=0, mps_timeslice_others=mixing, yield_to_unmanaged=yields
+        smact_warm_s=0, smact_after_exit_s=0, clients_alone=not mixing, yield_to_unmanaged=yields
     )
     for mixing in (False, True)
     for yields in (False, True)

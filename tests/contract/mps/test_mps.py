@@ -15,12 +15,13 @@ from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
+from radrm.policies.packing import Packing
 from radrm.recovery.own_device import OwnDevice
 from tests.world import GIB, World, gpus
 
 BOB: dict[str, Any] = {"user": "bob", "uid": 1001}
-SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=1.0)
-MIXING = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, mps_timeslice_others=True)
+SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=1.0, clients_alone=True)
+MIXING = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
 
 
 def mode(world: World, job: Job) -> Collocation | None:
@@ -69,7 +70,7 @@ def test_when_it_is_one_users_again_those_on_it_stay_and_cohorts_are_back() -> N
 # ------------------------------------------------------------------ time-slices beside clients
 
 
-def test_where_the_site_allows_it_other_users_are_time_sliced_beside_clients() -> None:
+def test_other_users_are_time_sliced_beside_clients() -> None:
     world = World(gpus(1, mps=True), settings=MIXING)
     ann = world.submit(GIB, smact=0.1)
     bob = world.submit(GIB, smact=0.1, **BOB)
@@ -225,6 +226,60 @@ def test_of_three_users_the_one_that_has_waited_longest_is_next() -> None:
         served.append(world.jobs[running].spec.uid)
         world.end(running)
     assert served == [1, 2, 3, 1, 2, 3]
+
+
+def barred(world: World, job: Job) -> str | None:
+    """The constraint that keeps a job from the GPU, whatever the policy says."""
+    (offer,) = world.scheduler.view.offers(world.jobs[job.id], job.spec.roles[0])
+    return offer.refusal.rule if offer.refusal is not None else None
+
+
+def busy(world: World, smact: float) -> None:
+    world.smact["GPU-0"] = smact
+    world.pass_time(1.0)
+
+
+def test_the_turn_comes_also_where_users_are_time_sliced_beside_clients() -> None:
+    world = World(gpus(1, mps=True), settings=replace(MIXING, stretch=1.0), policy=Magm())
+    ann = world.submit(GIB, smact=0.1)
+    beside = world.submit(GIB, smact=0.1, user="cid", uid=1002)
+    assert mode(world, beside) is Collocation.TIMESLICE
+    busy(world, 0.7)
+    bob = world.submit(GIB, smact=0.1, **BOB)
+    assert world.why(bob)[0] == "smact", "time-sliced it is too much for the policy"
+    more = world.submit(GIB, smact=0.1, priority=9)
+    assert mode(world, more) is Collocation.MPS
+    turn_is_over(world)
+    late = [world.submit(GIB, smact=0.1, uid=uid) for uid in (1000, 1002, 1003)]
+    assert [barred(world, job) for job in late] == ["turn"] * 3, "also time-sliced"
+    assert barred(world, bob) is None
+    world.end(beside)
+    world.end(more)
+    assert world.state(bob) is JobState.PENDING
+    world.end(ann)
+    assert mode(world, bob) is Collocation.MPS
+
+
+def test_who_is_next_starts_beside_the_clients_as_soon_as_it_may() -> None:
+    world = World(gpus(1, mps=True), settings=MIXING, policy=Magm())
+    world.submit(GIB, smact=0.1)
+    busy(world, 0.7)
+    bob = world.submit(GIB, smact=0.1, **BOB)
+    turn_is_over(world)
+    assert world.state(bob) is JobState.PENDING
+    busy(world, 0.3)
+    assert mode(world, bob) is Collocation.TIMESLICE
+
+
+def test_packing_decides_by_the_work_that_is_done_beside_clients() -> None:
+    world = World(gpus(1, mps=True), settings=MIXING, policy=Packing())
+    for _ in range(2):
+        world.submit(GIB, smact=0.3, source="declared")
+    world.pass_time(1.0)
+    small = world.submit(GIB, smact=0.3, source="declared", **BOB)
+    assert mode(world, small) is Collocation.TIMESLICE
+    large = world.submit(GIB, smact=0.9, source="declared", uid=1002)
+    assert world.state(large) is JobState.PENDING
 
 
 def test_who_comes_next_may_pass_the_head_on_that_gpu_alone() -> None:

@@ -349,8 +349,8 @@ def test_a_server_for_all_users_is_known_as_one_once_a_client_shows_it(server: S
     server.radrm("cancel", str(job))
 
 
-def test_beside_clients_others_are_time_sliced_where_the_site_allows_it(server: Server) -> None:
-    server.begin("core.mps_timeslice_others=true")
+def test_beside_clients_others_are_time_sliced(server: Server) -> None:
+    server.begin()
     for _ in range(2):
         server.told(server.client("--gpu-memory=30G"), "ready")
     wide = server.client("--gpus=2", "--gpu-memory=1G")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from radrm.config import MpsConfig, contradictions, parse_config
+from radrm.config import MpsConfig
 from radrm.core.records import Device
 from radrm.host.mps import control as module
 from radrm.host.mps.control import MULTIUSER, Control, Server
@@ -298,8 +298,3 @@ def test_an_unknown_generation_is_tried(mocker: Any) -> None:
 def test_simulated_gpus_say_that_they_do_not(caplog: pytest.LogCaptureFixture) -> None:
     SimulatedMps("/run", MpsConfig(True, multiuser=True)).begin(ALONE)
     assert "mps.multiuser has no effect" in caplog.text
-
-
-def test_exclusive_mode_and_time_slices_beside_clients_do_not_go_together() -> None:
-    text = "[mps]\nset_compute_mode = true\n[core]\nmps_timeslice_others = true\n"
-    assert any("mps_timeslice_others" in each for each in contradictions(parse_config(text, "x")))
