@@ -6,12 +6,15 @@ import contextlib
 import os
 import pwd
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from radrm.cli.show.question import on_terminal
 from radrm.errors import Refused, StoreError, plain
 from radrm.host.service.code import script
 from radrm.host.service.files import File, State, difference, own_unit, under
@@ -27,6 +30,7 @@ from radrm.host.service.steps import (
     uninstall_commands,
     write,
 )
+from radrm.host.storage.files import write_durably
 from radrm.host.storage.paths import refuse_second
 
 Root = Annotated[
@@ -83,6 +87,35 @@ def one_line(what: str) -> Iterator[None]:
         raise StoreError(
             f"{what}{where}: {error.strerror}; correct it and run this again"
         ) from None
+
+
+# ------------------------------------------------------------------ the question
+
+_CONTROL = "nvidia-cuda-mps-control"
+_ABOUT_MPS = (
+    "With CUDA MPS, jobs of one user share a GPU with less loss than time-sliced. A job that",
+    "faults ends its user's other jobs on that GPU. radrm's acceptance run of MPS has not passed on",
+    "hardware yet. More: docs/mps.md, When to switch it on",
+)
+
+
+def ask_for_mps(path: Path) -> None:
+    """Ask whether to switch MPS on, and write the answer into the new configuration file `path`.
+
+    Only where somebody can answer, the server has MPS, and there is no such file: so it asks once.
+    """
+    if os.path.lexists(path) or not on_terminal() or not shutil.which(_CONTROL):
+        return
+    show(_ABOUT_MPS)
+    enabled = typer.confirm("Switch MPS on?", default=False)
+    text = (
+        "# Written by radrm install-service; all settings: radrm config show\n"
+        f"[mps]\nenabled = {'true' if enabled else 'false'}\n"
+    )
+    show([_line("write", str(path))])
+    with one_line("cannot write the configuration: at"):
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        write_durably(str(path), text.encode(), 0o644)
 
 
 def show(lines: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from radrm.cli.service import (
     DryRun,
     Root,
     User,
+    ask_for_mps,
     be_root,
     install_lines,
     install_own,
@@ -19,6 +20,7 @@ from radrm.cli.service import (
     show,
     shown_source,
 )
+from radrm.config import config_path
 from radrm.errors import Refused, UsageError
 from radrm.host.service.code import code_of, fault_of, script
 from radrm.host.service.files import State, difference, files_of
@@ -61,6 +63,7 @@ def install_service(
     The service is for all users of this server. The command shows its steps, then takes them:
     a unit, radrm's folders, and a link to radrm in /usr/local/bin. A second run changes nothing.
     It refuses code that others than root can change, because the service runs it as root.
+    On a terminal, without a configuration file, it asks whether to switch CUDA MPS on.
 
     \b
     Examples:
@@ -101,6 +104,9 @@ def install_service(
         )
     if dry_run:
         return
+    config = config_path({}, True)  # the service's, without the variables of this shell
+    if config is not None and not where.offline:
+        ask_for_mps(config)
     for file, state in states:
         if state is not State.SAME:
             with one_line(f"cannot write {file.path}: at"):

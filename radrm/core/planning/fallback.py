@@ -128,6 +128,8 @@ class Checked:
         if refusal is not None and not is_refusal(refusal):
             wrong = f"it refused a device with a {type(refusal).__name__}, not a Refusal"
             raise RuleFailed(WrongAnswer(wrong))
+        if refusal is not None and offer.mode is Collocation.TIMESLICE:
+            refusal = _beside_clients(ask.job, offer, refusal)
         self._answers.keep(self._policy, ask.job, asked, offer, refusal)
         return refusal
 
@@ -142,6 +144,19 @@ class Checked:
         if wrong is not None:
             raise RuleFailed(WrongAnswer(wrong))
         return chosen, answer[1]
+
+
+def _beside_clients(job: Job, offer: Offer, refusal: Refusal) -> Refusal:
+    """Return a policy's refusal, which says so if the job would share with another user's clients.
+
+    Its user sees MPS on this GPU, and no reason why the job would be time-sliced.
+    """
+    for holder in offer.holders:
+        client = holder.attempt.placement.collocation is Collocation.MPS
+        if client and holder.job.spec.uid != job.spec.uid:
+            whose = f"time-sliced beside MPS client {holder.job.label} of another user"
+            return replace(refusal, message=f"{whose}: {refusal.message}")
+    return refusal
 
 
 def _traits(policy: Policy) -> tuple[int, bool, bool]:

@@ -246,7 +246,9 @@ def test_the_turn_comes_also_where_users_are_time_sliced_beside_clients() -> Non
     assert mode(world, beside) is Collocation.TIMESLICE
     busy(world, 0.7)
     bob = world.submit(GIB, smact=0.1, **BOB)
-    assert world.why(bob)[0] == "smact", "time-sliced it is too much for the policy"
+    (why, *_) = world.scheduler.why_waiting(bob.id, world.now)
+    assert why.rule == "smact", "time-sliced it is too much for the policy"
+    assert why.message.startswith("time-sliced beside MPS client 1 of another user: needs SM")
     more = world.submit(GIB, smact=0.1, priority=9)
     assert mode(world, more) is Collocation.MPS
     turn_is_over(world)
