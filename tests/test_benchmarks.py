@@ -34,7 +34,7 @@ from benchmarks.flowcon import steering
 from benchmarks.past import overview
 from benchmarks.retention import sweep
 from benchmarks.serving import pages, redraw, scrapes
-from benchmarks.simulation import simulator, waiting
+from benchmarks.simulation import simulator, users, waiting
 from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms
 from radrm.wiring import make_rules
@@ -104,6 +104,12 @@ def test_medians_and_percentiles() -> None:
     assert median_ms([0.001, 0.003, 0.002]) == 2.0
     assert p95_ms([i / 1000 for i in range(1, 101)]) == 96.0
     assert p95_ms([0.005]) == 5.0
+
+
+def test_each_way_of_several_users_has_a_line() -> None:
+    head, *lines = users.measure(seeds=1, users=2, count=4)
+    assert "mean completion" in head
+    assert [line.split("  ")[0] for line in lines] == [way.what for way in users.WAYS]
 
 
 @pytest.mark.parametrize("part", waiting.PARTS, ids=lambda part: part.what)

@@ -19,7 +19,7 @@ class JobOptions(TypedDict, total=False):
     gpus: float | str | None
     """Number of GPUs (default: 1)."""
     gpu_memory: int | str | None
-    """Memory to reserve per GPU, and the limit (default: SIZE)."""
+    """Memory to reserve per GPU, and a limit (none by default)."""
     sm_share: float | str | None
     """The part of a GPU's SMs as an MPS client."""
     smact: float | str | None

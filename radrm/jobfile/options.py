@@ -100,7 +100,7 @@ OPTIONS: tuple[Option, ...] = (
         "gpu-memory",
         "SIZE[:LIMIT]|auto",
         v.size_or_limit,
-        "memory to reserve per GPU, and the limit (default: SIZE)",
+        "memory to reserve per GPU, and a limit (none by default)",
         **_mib,
         **_range,
     ),
