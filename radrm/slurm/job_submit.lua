@@ -13,7 +13,8 @@ local RADRM = {
    partition = "@PARTITION@",
    gres = "@GRES@",
    default_mib = @DEFAULT_MIB@,
-   margin_mib = @MARGIN_MIB@,
+   margin_mib = @MARGIN_MIB@, -- at least,
+   margin = @MARGIN@, -- and this part of the size, without a limit
    most_mib = @MOST_MIB@, -- of the largest node; 0: unknown
    wait_min = @WAIT_MIN@,
    first = "#!/usr/bin/env -S radrm slurm-step",
@@ -85,14 +86,16 @@ local function seconds_of(text)
 end
 
 local function declared(script)
-   -- What #RAD lines declare: MiB of each GPU, the number of GPUs, seconds; each may be nil
-   local mib, gpus, time_s
+   -- What #RAD lines declare: MiB of each GPU, the number of GPUs, seconds; each may be nil.
+   -- Last, whether the memory has a limit
+   local mib, gpus, time_s, limited
    for line in string.gmatch(script, "[^\n]+") do
       if string.match(line, "^#RAD%s") then
          local size, unit =
             string.match(line, "%s%-%-gpu%-memory[=%s][\"']?(%d+%.?%d*)([kmgtKMGT]?)")
          if size ~= nil then
             mib = math.ceil(tonumber(size) * MIB[string.lower(unit)])
+            limited = string.match(line, "%s%-%-gpu%-memory[=%s][^%s]*:") ~= nil
          end
          gpus = tonumber(string.match(line, "%s%-%-gpus[=%s][\"']?(%d+)")) or gpus
          local time = string.match(line, "%s%-%-time[=%s][\"']?([%w:.-]+)")
@@ -101,18 +104,19 @@ local function declared(script)
          break -- its first command
       end
    end
-   return mib, gpus, time_s
+   return mib, gpus, time_s, limited
 end
 
 local function gpumem_of(script)
    -- What a job asks for on all its GPUs: what it declares, with the margin; else the default
-   local mib, gpus = declared(script)
+   local mib, gpus, _, limited = declared(script)
    gpus = math.min(gpus or 1, 1000)
    if mib == nil or mib > 1e9 then
       return gpus * RADRM.default_mib
    end
    local least = math.ceil(gpus * mib)
-   local asked = math.ceil(gpus * (mib + RADRM.margin_mib))
+   local margin = math.max(RADRM.margin_mib, limited and 0 or math.ceil(RADRM.margin * mib))
+   local asked = math.ceil(gpus * (mib + margin))
    if RADRM.most_mib > 0 and asked > RADRM.most_mib then
       return math.max(least, RADRM.most_mib) -- an idle GPU needs no margin
    end

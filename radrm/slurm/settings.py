@@ -9,7 +9,8 @@ from radrm.config import Config, SlurmConfig, load_config
 from radrm.host.storage.paths import Paths, client_paths, servers_own
 
 MARGIN_MIB = 2048
-"""What the policies keep free beside a job's need (`margin_mib`)."""
+"""What the policies keep free beside a job's need (`margin_mib`), at least. Beside a declared need
+without a limit it is `DECLARED_MARGIN` of that, if that is more."""
 _SITE = "/etc/radrm/radrm.toml"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from radrm.config import SlurmConfig
+from radrm.core.records import DECLARED_MARGIN
 from radrm.core.units import parse_mib, show_seconds
 from radrm.slurm.settings import MARGIN_MIB
 
@@ -72,6 +73,7 @@ def job_submit_lua(config: SlurmConfig, nodes: Sequence[ClusterNode] = ()) -> st
         "GRES": config.gres,
         "DEFAULT_MIB": str(parse_mib(config.default_gpumem)),
         "MARGIN_MIB": str(MARGIN_MIB),
+        "MARGIN": f"{DECLARED_MARGIN:g}",
         "MOST_MIB": str(max((node.gpumem_mib for node in nodes), default=0)),
         "WAIT_MIN": str(math.ceil(config.local_wait_s / 60)),
     }

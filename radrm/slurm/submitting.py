@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from radrm.config import Config, SlurmConfig
-from radrm.core.records import Estimate
+from radrm.core.records import DECLARED_MARGIN, Estimate
 from radrm.core.units import parse_mib
 from radrm.core.words import Quantity
 from radrm.errors import RadrmError, Refused, UsageError
@@ -89,19 +89,22 @@ def gpumem(job_file: JobFile, raw: RawOptions, file: str | None, config: Config)
         return 0, "no GPU"
     declared = job_file.options.gpu_memory_mib
     best = None if declared is not None or file in (None, STDIN) else _estimated(file, raw, config)
+    margin_mib = MARGIN_MIB
     if declared is not None:
         need, source = declared, "declared"
+        if job_file.options.gpu_memory_max_mib is None:
+            margin_mib = max(MARGIN_MIB, math.ceil(DECLARED_MARGIN * need))
     elif best is not None:
         need, source = math.ceil(max(best.upper, best.value)), best.source
     else:
         return gpus * parse_mib(config.slurm.default_gpumem), "slurm.default_gpumem"
-    return with_margin(need, gpus, largest_mib(config.slurm)), source
+    return with_margin(need, margin_mib, gpus, largest_mib(config.slurm)), source
 
 
-def with_margin(need_mib: int, gpus: int, largest_mib: int | None) -> int:
+def with_margin(need_mib: int, margin_mib: int, gpus: int, largest_mib: int | None) -> int:
     """Return the MiB that a job asks for which needs so much on each GPU. The margin is left out
     where the largest node has no room for it: an idle GPU needs none."""
-    asked = gpus * (need_mib + MARGIN_MIB)
+    asked = gpus * (need_mib + margin_mib)
     return asked if largest_mib is None else min(asked, max(gpus * need_mib, largest_mib))
 
 

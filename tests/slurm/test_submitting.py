@@ -43,6 +43,11 @@ def test_a_declared_need_is_asked_for_with_the_margin(job: Path) -> None:
     assert found.words == (*ALWAYS, "--job-name=train", f"--gres=gpumem:{found.gpumem_mib}")
 
 
+@pytest.mark.parametrize(("memory", "mib"), [("20G", 23_552), ("20G:30G", 22_528)])
+def test_the_margin_of_a_large_need_is_a_part_of_it(job: Path, memory: str, mib: int) -> None:
+    assert asked(job, f"--gpu-memory={memory}").gpumem_mib == mib
+
+
 @pytest.mark.parametrize(
     ("need", "gpus", "asked_mib"),
     [("8G", 2, 20480), ("39G", 2, 81920), ("40G", 2, 81920), ("41G", 2, 83968), ("79G", 1, 81920)],

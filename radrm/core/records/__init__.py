@@ -56,7 +56,14 @@ from radrm.core.records.devices import (
     Reading,
     UnmanagedProcess,
 )
-from radrm.core.records.estimates import DECLARED, MEASURED, Estimate, Profiled, Progress
+from radrm.core.records.estimates import (
+    DECLARED,
+    DECLARED_MARGIN,
+    MEASURED,
+    Estimate,
+    Profiled,
+    Progress,
+)
 from radrm.core.records.jobs import Adopted, ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
@@ -76,6 +83,7 @@ from radrm.core.records.user_reservations import UserReservation
 __all__ = [
     "CLOCK_SET_S",
     "DECLARED",
+    "DECLARED_MARGIN",
     "LOCAL_NODE",
     "MEASURED",
     "USUAL_UNITS",
