@@ -113,7 +113,7 @@ class Dgx(DaemonHome):
         return self.submit(f"--gpu-memory={mib}", *options, "--", "bash", "job.sh", str(mib))
 
     def client(self, mib: int) -> int:
-        options = (f"--gpu-memory={mib}", "--collocation=mps")
+        options = (f"--gpu-memory={mib}:{mib}", "--collocation=mps")
         return self.submit(*options, "--", "bash", "job.sh", str(mib), "client")
 
     def told(self, client: int, line: str) -> list[str]:

@@ -46,7 +46,8 @@ def test_jobs_of_all_kinds_land_where_they_belong(dgx: Dgx) -> None:
         # The only GPU that nobody uses; an unmanaged process's is none.
         alone = dgx.hold(21_000, "--collocation=exclusive")
         assert dgx.runs_on(alone) == [PLAIN]
-        # There is an idle instance, and it is no second GPU.
+        # There is an idle instance, and it is no second GPU. Beside clients it would be time-sliced.
+        dgx.radrm("drain", "1")
         two = dgx.hold(6000, "--gpus=2")
         dgx.waits(two, "a job on several GPUs cannot span MIG instances")
         dgx.complete(alone)
@@ -54,6 +55,7 @@ def test_jobs_of_all_kinds_land_where_they_belong(dgx: Dgx) -> None:
         # The unmanaged process counts: 14 GiB are left of its GPU, and people see whose it is.
         beside = dgx.hold(16_000, "--collocation=timeslice")
         assert dgx.runs_on(beside) == [PLAIN]
+        dgx.radrm("resume", "1")
         assert dgx.peaks(*parts, two, beside) == [3000, 3000, 6000, 16_000]
         (seen,) = (g for g in dgx.json("gpus") if g["uuid"] == SHARED)
         assert (seen["used_mib"], seen["unmanaged_mib"]) == (26_000, 20_000)

@@ -122,8 +122,8 @@ def test_clients_are_told_where_their_server_is_and_how_much_they_may_have(serve
     server.begin("mps.active_thread_percentage=60")
     server.radrm("drain", "1")
     jobs = [
-        server.client("--gpu-memory=8G", "--device-ids=index"),
-        server.client("--gpu-memory=4G"),
+        server.client("--gpu-memory=8G:8G", "--device-ids=index"),
+        server.client("--gpu-memory=4G:4G"),
     ]
     for job, cap, name in zip(jobs, (8192, 4096), ("0", FIRST), strict=True):
         run = server.folder / "home" / "run" / "mps"
@@ -154,7 +154,7 @@ def test_clients_are_told_where_their_server_is_and_how_much_they_may_have(serve
 
 def test_one_server_for_all_numbers_the_devices_by_its_own_list(server: Server) -> None:
     server.begin("mps.scope=server")
-    job = server.client("--gpus=2", "--gpu-memory=2G")
+    job = server.client("--gpus=2", "--gpu-memory=2G:2G")
     notes = server.told(job, "ready")
     assert notes[1] == f"CUDA_VISIBLE_DEVICES={FIRST},{SECOND}"
     assert notes[4] == "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2048M,1=2048M"
