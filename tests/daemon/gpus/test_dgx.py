@@ -52,7 +52,7 @@ def test_jobs_of_all_kinds_land_where_they_belong(dgx: Dgx) -> None:
         dgx.waits(two, "a job on several GPUs cannot span MIG instances")
         dgx.complete(alone)
         assert sorted(dgx.runs_on(two)) == [PLAIN, SHARED]
-        # The unmanaged process counts: 14 GiB are left of its GPU, and people see whose it is.
+        # The unmanaged process counts: 13 GiB are left of its GPU, and people see whose it is.
         beside = dgx.hold(16_000, "--collocation=timeslice")
         assert dgx.runs_on(beside) == [PLAIN]
         dgx.radrm("resume", "1")
@@ -73,8 +73,8 @@ def test_jobs_of_all_kinds_land_where_they_belong(dgx: Dgx) -> None:
             "compute mode": ("ok", "DEFAULT"),
             "SM activity": ("ok", "read by dcgm"),
         }
-        large = dgx.hold(30_000)
-        dgx.waits(large, "14.0G")
+        large = dgx.hold(27_000)
+        dgx.waits(large, "13.1G")
     assert dgx.runs_on(large) == [SHARED]
     dgx.complete(*parts, two, beside, large)
     dgx.radrm("cancel", *map(str, clients))
