@@ -25,10 +25,34 @@ MUTANTS = (
         "int(min(most, room))",
     ),
     Mutant(
-        "one declared size grows",
+        "a declared size is a hard cap",
         _CAPS,
-        "    if limit is None and not _is_guess(job):\n        return\n",
-        "",
+        "                limit = inf\n",
+        "                limit = reserved\n",
+    ),
+    Mutant(
+        "a job is told its cap and not its size",
+        _CAPS,
+        "    return min([cap_mib, *sizes])",
+        "    return cap_mib",
+    ),
+    Mutant(
+        "a declared size has no margin",
+        "planning/assembly.py",
+        "    return need + max(0, min(job.margin_mib(need), (offer.free_mib or 0) - need))",
+        "    return need",
+    ),
+    Mutant(
+        "time-sliced jobs join while another user is next",
+        "constraints/sharing.py",
+        "        return refuse_for_turn(state, job, ledger) if others else None",
+        "        return None",
+    ),
+    Mutant(
+        "nobody is next where jobs may be time-sliced beside clients",
+        "constraints/turns.py",
+        "        mode_on_empty(state, job, role, ledger) is Collocation.MPS",
+        "        False",
     ),
     Mutant(
         "a cap grows beyond its limit",
