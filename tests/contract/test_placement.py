@@ -159,7 +159,7 @@ def test_mps_is_for_one_user_at_a_time() -> None:
     world = World(gpus(1, mps=True))
     first = world.submit(1000, smact=0.1)
     assert world.live(first).placement.collocation is Collocation.MPS  # type: ignore[union-attr]
-    other = world.submit(1000, smact=0.1, user="bob", uid=1001)
+    other = world.submit(1000, smact=0.1, user="bob", uid=1001, collocation=Collocation.MPS)
     assert world.why(other) == ["cohort", "count"]
     world.end(first)
     assert world.state(other) is JobState.RUNNING
