@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "nobody is next where jobs may be time-sliced beside clients",
         "constraints/turns.py",
-        "        mode_on_empty(state, job, role, ledger) is Collocation.MPS",
+        "        mode_on(state, job, role, ledger, empty=True) is Collocation.MPS",
         "        False",
     ),
     Mutant(

@@ -11,22 +11,14 @@ from radrm.core.state.state import State
 from radrm.core.words import Collocation, DeviceKind
 
 
-def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Collocation:
+def mode_on(
+    state: State, job: Job, role: Role, ledger: DeviceLedger, empty: bool = False
+) -> Collocation:
     """Return the mode that this job would have on this device. Never AUTO.
 
     Beside another user's clients it would be time-sliced, unless it insists on MPS or nothing else
-    can run there.
+    can run there. `empty`: as if no job were on it.
     """
-    mode = mode_on_empty(state, job, role, ledger)
-    if mode is not Collocation.MPS or job.spec.collocation is Collocation.MPS:
-        return mode
-    if state.settings.clients_alone or other_users_client(job, ledger) is None:
-        return mode
-    return Collocation.TIMESLICE
-
-
-def mode_on_empty(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Collocation:
-    """Return the mode that this job would have on this device if no job were on it."""
     wish = job.spec.collocation
     if ledger.device.kind is DeviceKind.MIG:
         return Collocation.MIG
@@ -38,7 +30,10 @@ def mode_on_empty(state: State, job: Job, role: Role, ledger: DeviceLedger) -> C
         return wish
     if not can_be_mps_client(ledger.device, role.needs):
         return Collocation.TIMESLICE
-    return Collocation.MPS
+    if empty or state.settings.clients_alone or job.spec.collocation is Collocation.MPS:
+        return Collocation.MPS
+    beside = other_users_client(job, ledger) is not None
+    return Collocation.TIMESLICE if beside else Collocation.MPS
 
 
 def can_be_time_sliced(job: Job, mode: Collocation) -> bool:

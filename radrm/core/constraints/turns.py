@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections import Counter
 
 from radrm.core.constraints.fit import refuse_itself
-from radrm.core.constraints.modes import mode_on_empty
+from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.nodes import refuse_size
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger
@@ -85,7 +85,7 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
         return False
     role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
     return (
-        mode_on_empty(state, job, role, ledger) is Collocation.MPS
+        mode_on(state, job, role, ledger, empty=True) is Collocation.MPS
         # No recent reading is required: a device that a job just left is read in a moment.
         and refuse_itself(state, job, role, ledger, reading=False) is None
         and refuse_size(state, job, leaving=ledger.holdings) is None

@@ -338,6 +338,8 @@ def _reservation_mib(view: View, policy: Policy, job: Job, need: int | None, off
         return min(policy.floor_mib, offer.device.capacity_mib)
     if offer.mode is Collocation.MPS and (not job.declared or job.recovers):
         return _stretched(need, offer.free_mib or 0, view.settings.stretch, policy.floor_mib)
+    if not job.declared:
+        return need
     return need + max(0, min(job.margin_mib(need), (offer.free_mib or 0) - need))
 
 
