@@ -46,7 +46,7 @@ def test_jobs_of_all_kinds_land_where_they_belong(dgx: Dgx) -> None:
         # The only GPU that nobody uses; an unmanaged process's is none.
         alone = dgx.hold(21_000, "--collocation=exclusive")
         assert dgx.runs_on(alone) == [PLAIN]
-        # There is an idle instance, and it is no second GPU. Beside clients it would be time-sliced.
+        # An idle instance is no second GPU. Beside clients it would be time-sliced.
         dgx.radrm("drain", "1")
         two = dgx.hold(6000, "--gpus=2")
         dgx.waits(two, "a job on several GPUs cannot span MIG instances")
