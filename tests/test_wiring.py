@@ -18,7 +18,7 @@ from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
 from radrm.jobfile.radfile import read_job_file
 from radrm.planners.order_policy import OrderPolicy
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from radrm.wiring import (
     AUTO_CHAIN,
     INTERFACES,
@@ -259,7 +259,7 @@ def test_every_kind_of_rule_has_its_table_in_the_configuration() -> None:
 
 
 def test_third_parties_add_rules_by_entry_points(mocker: MockerFixture) -> None:
-    point = EntryPoint("theirs", "radrm.policies.magm:Magm", "radrm.policies")
+    point = EntryPoint("theirs", "radrm.policies.sharing:Magm", "radrm.policies")
     mocker.patch("importlib.metadata.entry_points", return_value=EntryPoints([point]))
     assert find_rule("policies", "theirs") is Magm
 

@@ -2,15 +2,20 @@
 
 Theory of operation
 -------------------
-The policy knows each job's SM activity alone: measured, else predicted, else `assumed_smact`. A
+The policy knows each job's SM activity alone: measured, else predicted, else assumed (by mode). A
 device's *demand* is the sum over its jobs. From it the model (`radrm/interference/model.py`)
 predicts every job's speed, so a device that has just taken a job needs no new readings before it
-takes the next one.
+takes the next one. But a job of which nothing is known is first waited for: until its device is
+warm.
 
 Predictions may be wrong. Under MPS a device below `_SATURATED` of the ceiling delivers what its
-jobs demand, so its measured SM activity replaces the sum there. Above, readings cannot tell how
-much more the jobs demand, and a time-sliced device never shows its demand: there the larger of the
-two counts. What a device without jobs shows is the demand of unmanaged processes.
+jobs demand, so its measured SM activity replaces the sum there. Time-sliced jobs show less than
+they demand: by the model, the demand that would show this replaces what was assumed, not what is
+known of a job. Above `_SATURATED`, readings cannot tell how much more the jobs demand: there the
+larger of the two counts. What a device without jobs shows is the demand of unmanaged processes.
+
+Where only utilization is read, jobs that overlap show no sum, and where nothing is read, they show
+nothing. There what was assumed stands, and `max_blind_jobs` bounds the jobs of a device.
 
 The model's weights of shares depend on batch size and family, which a policy does not see. All
 jobs count alike.
@@ -27,10 +32,25 @@ from radrm.core.rules import Ask
 from radrm.core.units import show_mib
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Quantity
-from radrm.interference.model import CEILING, UNKNOWN_SMACT, Demand, activity, joint_speed, speeds
+from radrm.interference.model import (
+    CEILING,
+    UNKNOWN_SMACT_MPS,
+    UNKNOWN_SMACT_TIMESLICE,
+    Demand,
+    activity,
+    joint_speed,
+    speeds,
+    total_activity,
+)
 
 _SATURATED = 0.80 / CEILING
 """Below this part of the ceiling a GPU under MPS delivers nearly all that its jobs demand."""
+_LEAST_SHOWN = 0.5
+"""A job counts with this part of what is assumed at least: its device's readings also show the time
+until it computed."""
+_CHEAP = 0.25
+"""Below this loss, learned on this server, a device without good readings takes one more job."""
+_HALVINGS = 20
 _ROUNDING = 1e-9
 
 
@@ -40,17 +60,21 @@ class Packing:
 
     A busy device must have free memory for the need and `margin_mib`, and the sum of its jobs' SM
     activity must not exceed `max_demand`. A job joins only if all jobs there then complete no less
-    work together than before; large jobs that would be time-sliced wait for idle devices. No
-    job's predicted slowdown exceeds its `--max-slowdown`, or `max_slowdown`. The device with the
-    least demand is best. Jobs on several devices keep apart while they can, and always if together
+    work together than before, and time-sliced `timeslice_min_gain` more: large jobs wait for idle
+    devices. No job's predicted slowdown exceeds its `--max-slowdown`, or `max_slowdown`. The device
+    with the least demand is best. Jobs on several devices keep apart while they can, and always if together
     they would complete less: each waits for its slowest device, and they would slow one another
     on all of them.
     """
 
     max_demand: float = 1.6
     """The largest sum of SM activity on a shared device."""
-    timeslice_max_demand: float = 1.0
-    """The same limit on a device where jobs would be time-sliced."""
+    timeslice_min_gain: float = 0.05
+    """A job that would be time-sliced joins if all jobs there then complete so much more work than
+    before, as a fraction."""
+    max_blind_jobs: int = 2
+    """The most jobs on a device where SM activity is not read, or only estimated from utilization.
+    One more where this server has learned that sharing costs little."""
     max_slowdown: float = 0.0
     """The largest predicted slowdown of any job, 1 or more; 0: no limit."""
     margin_mib: int = 2048
@@ -59,8 +83,10 @@ class Packing:
     """The same, if the need is estimated and the SM activity unknown."""
     floor_mib: int = 5120
     """A job of unknown need reserves this much, and needs this much free memory."""
-    assumed_smact: float = UNKNOWN_SMACT
+    assumed_smact: float = UNKNOWN_SMACT_MPS
     """The SM activity of a job whose own is neither measured nor predicted."""
+    timeslice_assumed_smact: float = UNKNOWN_SMACT_TIMESLICE
+    """The same on a device where jobs would be time-sliced."""
     ceiling: float = CEILING
     """The most SM activity of a shared device. `radrm replay --advise` fits it to your runs."""
     whole_device: bool = False
@@ -68,8 +94,11 @@ class Packing:
     version: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.assumed_smact <= 1:
-            raise ValueError(f"assumed_smact = {self.assumed_smact} is not a fraction from 0 to 1")
+        for name in ("assumed_smact", "timeslice_assumed_smact", "timeslice_min_gain"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} = {getattr(self, name)} is not a fraction from 0 to 1")
+        if self.max_blind_jobs < 1:
+            raise ValueError(f"max_blind_jobs must be at least 1, not {self.max_blind_jobs}")
         if not 0.5 <= self.ceiling <= 1:
             raise ValueError(f"ceiling = {self.ceiling} is not a fraction from 0.5 to 1")
         if 0 < self.max_slowdown < 1:
@@ -102,25 +131,46 @@ class Packing:
 
     def _refuse_load(self, ask: Ask, offer: Offer) -> Refusal | None:
         uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job, offer)
-        if offer.smact is None and not _is_known(offer):
+        if not offer.warm and offer.smact is None and not _is_known(offer):
             # Its jobs' memory is not known yet, either: they are still starting.
             return Refusal("smact", offer.smact_refusal or "its SM activity is unknown", uuid, 1.0)
-        most = self.max_demand
-        if offer.mode is Collocation.TIMESLICE:
-            most = min(most, self.timeslice_max_demand)
-        if sum(here) + own > most:
-            left = max(0.0, most - sum(here))
-            shown = f"{own:.2f}{_origin(ask.job, offer)}"
-            why = f"needs SM activity of {shown}, {left:.2f} of the allowed {most:.2f} are left"
+        if refusal := self._refuse_number(offer, len(here)):
+            return refusal
+        origin = _origin(ask.job, offer)
+        if sum(here) + own > self.max_demand:
+            left = max(0.0, self.max_demand - sum(here))
+            shown = f"{own:.2f}{origin}"
+            why = (
+                f"needs SM activity of {shown}, {left:.2f} of the allowed {self.max_demand:.2f} "
+                "are left"
+            )
             return Refusal("demand", why, uuid, own, left)
         widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
         widths = [1] * (len(here) + 1 - len(widths)) + widths
         before = _work(offer, self.ceiling, here, widths[:-1])
         gain = _work(offer, self.ceiling, [*here, own], widths) - before
-        if gain < -_ROUNDING:
-            why = f"the jobs there would do less work together than now ({gain:.2f})"
-            return Refusal("gain", why, uuid, 0.0, gain)
+        least = 0.0 if offer.mode is Collocation.MPS else self.timeslice_min_gain * before
+        if gain < least - _ROUNDING:
+            asked = f"with SM activity of {own:.2f}{origin} beside {sum(here):.2f}, "
+            what = f"all jobs there would do {abs(gain):.2f} {'less' if gain < 0 else 'more'} work"
+            wanted = f" than now, {least:.2f} more is needed" if least else " than now"
+            return Refusal("gain", asked + what + wanted, uuid, least, gain)
         return self._refuse_slowdown(ask, offer, [*here, own])
+
+    def _refuse_number(self, offer: Offer, here: int) -> Refusal | None:
+        """Refuse a device that shows too little of its jobs if it has as many as it may."""
+        if offer.smact is not None and not offer.coarse:
+            return None
+        if _is_known(offer) and not offer.coarse:
+            return None
+        most = self.max_blind_jobs
+        if offer.loss is not None and offer.loss < _CHEAP:
+            most += 1
+        if here < most:
+            return None
+        why = offer.smact_refusal or "its SM activity is only estimated from utilization"
+        why = f"it has {here} of at most {most} jobs: {why}"
+        return Refusal("jobs", why, offer.device.uuid, here + 1, most)
 
     def _refuse_slowdown(self, ask: Ask, offer: Offer, together: Sequence[float]) -> Refusal | None:
         jobs = [*(holder.job for holder in offer.holders), ask.job]
@@ -154,29 +204,49 @@ class Packing:
 
     # ------------------------------------------------------------- SM activity
 
+    def _assumed(self, offer: Offer) -> float:
+        mps = offer.mode is Collocation.MPS
+        return self.assumed_smact if mps else self.timeslice_assumed_smact
+
     def _smact(self, job: Job, offer: Offer) -> float:
         found = job.smact_in(offer.mode, offer.device)
-        return self.assumed_smact if found is None else found
+        return self._assumed(offer) if found is None else found
 
     def _demands(self, offer: Offer) -> list[float]:
         """Return the SM activity that each job on a device would show alone.
 
         Before it stands that of unmanaged processes, if there is no job.
         """
-        found = [
-            self.assumed_smact if holder.smact is None else holder.smact for holder in offer.holders
-        ]
-        total, shown = sum(found), offer.smact
+        assumed, shown = self._assumed(offer), offer.smact
+        known = [holder.smact for holder in offer.holders]
+        found = [assumed if each is None else each for each in known]
         if not found and not offer.idle:
-            return [self.assumed_smact if shown is None else shown]
-        if shown is None or not found:
+            return [assumed if shown is None else shown]
+        if shown is None or not found or (offer.coarse and len(found) > 1):
             return found
+        mps, total = offer.mode is Collocation.MPS, sum(found)
+        full = shown >= _SATURATED * self.ceiling
+        if not full and None in known:
+            demand = shown if mps else self._demand_of(offer, shown, len(found))
+            rest = demand - sum(each for each in known if each is not None)
+            each_rest = min(1.0, max(_LEAST_SHOWN * assumed, rest / known.count(None)))
+            found = [each_rest if each is None else each for each in known]
+            total = sum(found)
         if shown > total:
             # Each job may be the one that does more than was predicted.
             return [each + (shown - total) / len(found) for each in found]
-        if offer.mode is not Collocation.MPS or shown >= _SATURATED * self.ceiling or not total:
+        if not mps or full or not total:
             return found
         return [each * shown / total for each in found]
+
+    def _demand_of(self, offer: Offer, shown: float, jobs: int) -> float:
+        """Return the demand of so many time-sliced jobs that show this SM activity together."""
+        low, high = shown, float(jobs)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            seen = total_activity(middle, jobs, mps=False, ceiling=self.ceiling, loss=offer.loss)
+            low, high = (middle, high) if seen < shown else (low, middle)
+        return low
 
 
 def _origin(job: Job, offer: Offer) -> str:
@@ -196,8 +266,8 @@ def _is_known(offer: Offer) -> bool:
 
 
 def _speeds(offer: Offer, ceiling: float, demands: Sequence[float]) -> tuple[float, ...]:
-    mps = offer.mode is Collocation.MPS
-    return speeds([Demand(smact) for smact in demands], mps=mps, ceiling=ceiling)
+    mps, found = offer.mode is Collocation.MPS, [Demand(smact) for smact in demands]
+    return speeds(found, mps=mps, ceiling=ceiling, loss=offer.loss)
 
 
 def _work(offer: Offer, ceiling: float, demands: Sequence[float], widths: Sequence[int]) -> float:
@@ -207,9 +277,9 @@ def _work(offer: Offer, ceiling: float, demands: Sequence[float], widths: Sequen
     joint speed, and the other jobs get the rest.
     """
     found, mps = [Demand(smact) for smact in demands], offer.mode is Collocation.MPS
-    each = speeds(found, mps=mps, ceiling=ceiling)
+    each = speeds(found, mps=mps, ceiling=ceiling, loss=offer.loss)
     wide = {at: width for at, width in enumerate(widths) if width > 1}
     if len(wide) > 1:
         fixed = {at: joint_speed([each[at]] * width) for at, width in wide.items()}
-        each = speeds(found, mps=mps, fixed=fixed, ceiling=ceiling)
+        each = speeds(found, mps=mps, fixed=fixed, ceiling=ceiling, loss=offer.loss)
     return activity(found, each)

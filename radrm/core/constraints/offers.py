@@ -240,6 +240,8 @@ class Offers:
             kept.occupants,
             refuse_device(state, job, role, ledger, mode),
             kept.holders,
+            ledger.load.coarse,
+            smact is None and ledger.warm,
         )
 
     def look(self) -> tuple[object, ...]:
@@ -356,6 +358,8 @@ class Offers:
             tuple(ledger.holdings),
             refuse_device(state, job, role, ledger, mode),
             self._holders(ledger),
+            ledger.load.coarse,
+            smact is None and ledger.warm,
         )
 
     def _holders(self, ledger: DeviceLedger) -> tuple[Holder, ...]:
@@ -397,4 +401,6 @@ def _renewed(offer: Offer, kept: _OfDevice) -> Offer:
         offer.occupants,
         offer.refusal,
         kept.holders,
+        offer.coarse,
+        smact is None and kept.ledger.warm,
     )
