@@ -1,9 +1,10 @@
 """Layer 1: how jobs that share a GPU slow one another down. Pure arithmetic.
 
 The files, in the order in which they may import one another:
-    chips    SMs and clocks of common GPUs
-    model    speeds and SM activity of jobs that share devices
-    periods  runs that shared devices, cut at every change
-    solo     what jobs would show alone, from readings of shared devices
-    refit    the ceiling of the model, fitted to such readings
+    chips        SMs and clocks of common GPUs
+    utilization  SM activity from utilisation, where only that is read
+    model        speeds and SM activity of jobs that share devices
+    periods      runs that shared devices, cut at every change
+    solo         what jobs would show alone, from readings of shared devices
+    refit        the ceiling of the model, fitted to such readings
 """

@@ -6,8 +6,16 @@ GPUs under MPS (RAD-RM, arXiv 2508.19073). With them the execution times of its 
 (root mean square); `benchmarks.simulation.calibration` fits the constants again. Solo activity
 comes from the exclusive run of the same paper.
 
-A job's demand is the SM activity (SMACT) that it shows alone on a whole GPU. Its speed is a
-fraction of its solo speed.
+A job's demand is the SM activity (SMACT) that it shows alone on a whole GPU, in each mode: also
+time-sliced, where the part of the time with any kernel would say the same of demands above 0.4 and
+more below, but fits measured pairs less well. Where only that is read (utilisation), `utilization`
+converts it. A job's speed is a fraction of its solo speed.
+
+`loss` (0..1) is what the way of sharing costs beyond the ceiling: 0, nothing, as with MPS in the
+published run and nearly as in Lucid's pairs of time-sliced jobs; 1, as in the pessimistic model of
+time-slicing that fits the published runs on streams. Demands grow by its part of a quarter, and
+throughput falls by its part of a quarter (an eighth with two jobs). None means the mode's shipped
+figure. A server learns its own.
 """
 
 from __future__ import annotations
@@ -28,8 +36,10 @@ _KNEE = 6.15  # how sharply throughput bends towards the ceiling
 _MOST_OF_OWN = 0.99  # the largest part of its own demand that a sharing job gets
 _JOINT = 2.65  # the weight of a job's faster GPUs relative to its slowest
 _JOINT_LEAST = 0.5  # not fitted: outside the fitted speeds the power law approaches zero
-_TIMESLICE_DEMAND = 1.25
-_TIMESLICE_LOSS = 0.25
+MPS_LOSS = 0.0  # the constants above were fitted with none
+TIMESLICE_LOSS = 0.25  # between Lucid's pairs and the published runs on streams
+_LOSS_OF_DEMAND = 0.25  # with loss 1 each job needs so much more of the device,
+_LOSS_OF_WORK = 0.25  # and this part of what the device delivers is lost, times 1 - 1/jobs
 _TYPICAL_BATCH = 64
 
 _FAMILY_WEIGHT = {"vgg": 2.66, "transformer": 3.27, "light": 1.0, "tiny": 6.0}
@@ -86,15 +96,16 @@ def speeds(
     fraction: float = 1.0,
     fixed: Mapping[int, float] | None = None,
     ceiling: float | None = None,
+    loss: float | None = None,
 ) -> tuple[float, ...]:
     """The speed (0..1] of each job on one device, 1.0 for a job alone on a whole GPU.
 
-    Without `mps` the jobs are time-sliced: each needs more of the device, and switching costs a
-    part of it. `fraction` is the device's part of a whole GPU (a MIG instance's compute slices);
-    there even a job alone is slow if it needs more. `fixed` gives the speeds of some jobs by
-    their position (a job alone is slower if the device cannot deliver it); the other jobs share
-    the rest. A job without demand slows no other job, and no other job slows it. `ceiling`: see
-    `delivered`.
+    Without `mps` the jobs are time-sliced. `loss`: what sharing costs in this mode (see above);
+    it lowers every speed. `fraction` is the device's part of a whole GPU (a MIG instance's
+    compute slices); there even a job alone is slow if it needs more. `fixed` gives the speeds of
+    some jobs by their position (a job alone is slower if the device cannot deliver it); the other
+    jobs share the rest. A job without demand slows no other job, and no other job slows it.
+    `ceiling`: see `delivered`.
     """
     held = fixed or {}
     busy = [at for at, demand in enumerate(demands) if demand.smact > 0]
@@ -103,7 +114,7 @@ def speeds(
         for at in busy:
             result[at] = min(result[at], fraction / demands[at].smact)
         return tuple(result)
-    grown, kept = _sharing(len(busy), mps)
+    grown, kept = _sharing(len(busy), mps, loss)
     wanted = {at: grown * demands[at].smact / fraction for at in busy}
     free = [at for at in busy if at not in held]
     taken = sum(wanted[at] * held[at] for at in busy if at in held)
@@ -117,9 +128,15 @@ def speeds(
     return tuple(result)
 
 
-def _sharing(jobs: int, mps: bool) -> tuple[float, float]:
+def shipped_loss(mps: bool) -> float:
+    """The loss of a mode (with or without MPS) of which this server has learned nothing."""
+    return MPS_LOSS if mps else TIMESLICE_LOSS
+
+
+def _sharing(jobs: int, mps: bool, loss: float | None) -> tuple[float, float]:
     """The factor of each demand, and the part of the throughput that is left, for so many jobs."""
-    return (1.0, 1.0) if mps else (_TIMESLICE_DEMAND, 1 - _TIMESLICE_LOSS * (1 - 1 / jobs))
+    part = shipped_loss(mps) if loss is None else loss
+    return 1 + _LOSS_OF_DEMAND * part, 1 - _LOSS_OF_WORK * part * (1 - 1 / jobs)
 
 
 def water_level(volume: float, caps: Sequence[float], widths: Sequence[float]) -> float:
@@ -154,14 +171,17 @@ def joint_speed(per_device: Sequence[float]) -> float:
 
 
 def running_speeds(
-    loads: Mapping[Key, Load], fractions: Mapping[str, float] | None = None
+    loads: Mapping[Key, Load],
+    fractions: Mapping[str, float] | None = None,
+    *,
+    loss: float | None = None,
 ) -> dict[Key, float]:
     """The speed (0..1] of every job at work on a server, given all of them.
 
     A device is time-sliced unless all its jobs are MPS clients. A job on several devices has its
     joint speed on each of them, and uses of each only as much as that speed needs. Its
     neighbours get the rest; without this rule the model does not reproduce the published run.
-    `fractions` names the devices that are less than a whole GPU.
+    `fractions` names the devices that are less than a whole GPU; `loss` holds for all devices.
     """
     on_device: dict[str, list[Key]] = {}
     for key, load in loads.items():
@@ -176,6 +196,7 @@ def running_speeds(
                 mps=all(loads[key].mps for key in keys),
                 fraction=1.0 if fractions is None else fractions.get(device, 1.0),
                 fixed={at: joint[key] for at, key in enumerate(keys) if key in joint},
+                loss=loss,
             )
             for key, speed in zip(keys, each, strict=True):
                 found[key].append(speed)
@@ -196,7 +217,12 @@ def activity(
 
 
 def total_activity(
-    total_demand: float, jobs: int, *, mps: bool, ceiling: float | None = None
+    total_demand: float,
+    jobs: int,
+    *,
+    mps: bool,
+    ceiling: float | None = None,
+    loss: float | None = None,
 ) -> float:
     """The SMACT (0..1) that a whole GPU shows for so many one-GPU jobs of this total demand.
 
@@ -204,6 +230,6 @@ def total_activity(
     """
     if jobs < 2:
         return min(1.0, total_demand)
-    grown, kept = _sharing(jobs, mps)
+    grown, kept = _sharing(jobs, mps, loss)
     shown = delivered(grown * total_demand, ceiling) * kept / grown
     return min(_MOST_OF_OWN * total_demand, shown)

@@ -16,7 +16,9 @@ from radrm.interference.model import (
     running_speeds,
     share_weight,
     speeds,
+    total_activity,
 )
+from radrm.interference.utilization import smact_from_utilization
 from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W, watts
 
 CEILING = 0.944
@@ -52,6 +54,30 @@ def test_speeds_are_fractions_and_never_add_up_to_more_than_the_device(jobs, mps
 def test_timeslicing_is_never_faster_than_mps(jobs):
     pairs = zip(speeds(jobs, mps=False), speeds(jobs, mps=True), strict=True)
     assert all(sliced <= shared + 1e-9 for sliced, shared in pairs)
+
+
+@given(demands, st.booleans(), st.floats(0, 1), st.floats(0, 1))
+def test_more_loss_speeds_up_no_job(jobs, mps, one, other):
+    mild, harsh = (speeds(jobs, mps=mps, loss=loss) for loss in sorted((one, other)))
+    assert all(slow <= fast + 1e-9 for fast, slow in zip(mild, harsh, strict=True))
+
+
+def test_losses_of_the_modes():
+    pair = [Demand(0.6), Demand(0.6)]
+    assert speeds(pair, mps=False, loss=0.0) == speeds(pair, mps=True, loss=0.0)
+    assert speeds(pair, mps=True) == speeds(pair, mps=True, loss=0.0)
+    mild, shipped, harsh = (speeds(pair, mps=False, loss=loss)[0] for loss in (0.0, None, 1.0))
+    assert harsh < shipped < mild
+    # The pessimistic model: demand x 1.25, throughput x (1 - 0.25 (1 - 1/2)).
+    assert harsh == pytest.approx(delivered(1.5) * 0.875 / 1.5)
+
+
+@given(demands, st.booleans(), st.floats(0, 1))
+def test_the_activity_of_a_device_is_the_work_of_its_jobs(jobs, mps, loss):
+    jobs = [Demand(each.smact) for each in jobs]
+    found = activity(jobs, speeds(jobs, mps=mps, loss=loss))
+    total = total_activity(sum(d.smact for d in jobs), len(jobs), mps=mps, loss=loss)
+    assert total == pytest.approx(found)
 
 
 @given(demands, st.floats(1.0, 3.0))
@@ -164,3 +190,14 @@ def test_activity_is_the_work_done():
     jobs = [Demand(0.5), Demand(0.4)]
     assert activity(jobs, [1.0, 0.5]) == pytest.approx(0.7)
     assert activity(jobs, [1.0, 1.0], fraction=0.5) == 1.0
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_sm_activity_grows_with_utilisation_and_is_at_most_that(one, other):
+    low, high = sorted((one, other))
+    assert 0 <= smact_from_utilization(low) <= smact_from_utilization(high) <= high
+
+
+@pytest.mark.parametrize(("read", "smact"), [(0.25, 0.085), (0.35, 0.19), (0.9, 0.83), (1.0, 0.92)])
+def test_sm_activity_at_utilisations(read, smact):
+    assert smact_from_utilization(read) == pytest.approx(smact, abs=0.005)
