@@ -8,11 +8,12 @@ predicts every job's speed, so a device that has just taken a job needs no new r
 takes the next one. But a job of which nothing is known is first waited for: until its device is
 warm.
 
-Predictions may be wrong. Under MPS a device below `_SATURATED` of the ceiling delivers what its
-jobs demand, so its measured SM activity replaces the sum there. Time-sliced jobs show less than
-they demand: by the model, the demand that would show this replaces what was assumed, not what is
-known of a job. Above `_SATURATED`, readings cannot tell how much more the jobs demand: there the
-larger of the two counts. What a device without jobs shows is the demand of unmanaged processes.
+Predictions may be wrong. What was only assumed gives way to readings: by the model, some demand
+would show what the device shows, and what is known of the other jobs is taken off. Under MPS a
+device below `_SATURATED` of the ceiling delivers what its jobs demand, so its measured SM activity
+replaces the sum there. Above, readings cannot tell how much more the jobs demand, and a time-sliced
+device never shows its demand: there the larger of the two counts. What a device without jobs shows
+is the demand of unmanaged processes.
 
 Where only utilization is read, jobs that overlap show no sum, and where nothing is read, they show
 nothing. There what was assumed stands, and `max_blind_jobs` bounds the jobs of a device.
@@ -60,18 +61,18 @@ class Packing:
 
     A busy device must have free memory for the need and `margin_mib`, and the sum of its jobs' SM
     activity must not exceed `max_demand`. A job joins only if all jobs there then complete no less
-    work together than before, and time-sliced `timeslice_min_gain` more: large jobs wait for idle
+    work together than before, and time-sliced more (`timeslice_min_gain`): large jobs wait for idle
     devices. No job's predicted slowdown exceeds its `--max-slowdown`, or `max_slowdown`. The device
-    with the least demand is best. Jobs on several devices keep apart while they can, and always if together
-    they would complete less: each waits for its slowest device, and they would slow one another
-    on all of them.
+    with the least demand is best. Jobs on several devices keep apart while they can, and always if
+    together they would complete less: each waits for its slowest device, and they would slow one
+    another on all of them.
     """
 
     max_demand: float = 1.6
     """The largest sum of SM activity on a shared device."""
-    timeslice_min_gain: float = 0.05
-    """A job that would be time-sliced joins if all jobs there then complete so much more work than
-    before, as a fraction."""
+    timeslice_min_gain: float = 0.25
+    """A job that would be time-sliced joins if all jobs there then complete more work than before:
+    by this fraction of what it would do alone."""
     max_blind_jobs: int = 2
     """The most jobs on a device where SM activity is not read, or only estimated from utilization.
     One more where this server has learned that sharing costs little."""
@@ -149,7 +150,7 @@ class Packing:
         widths = [1] * (len(here) + 1 - len(widths)) + widths
         before = _work(offer, self.ceiling, here, widths[:-1])
         gain = _work(offer, self.ceiling, [*here, own], widths) - before
-        least = 0.0 if offer.mode is Collocation.MPS else self.timeslice_min_gain * before
+        least = 0.0 if offer.mode is Collocation.MPS else self.timeslice_min_gain * own
         if gain < least - _ROUNDING:
             asked = f"with SM activity of {own:.2f}{origin} beside {sum(here):.2f}, "
             what = f"all jobs there would do {abs(gain):.2f} {'less' if gain < 0 else 'more'} work"
@@ -226,9 +227,10 @@ class Packing:
             return found
         mps, total = offer.mode is Collocation.MPS, sum(found)
         full = shown >= _SATURATED * self.ceiling
-        if not full and None in known:
-            demand = shown if mps else self._demand_of(offer, shown, len(found))
-            rest = demand - sum(each for each in known if each is not None)
+        if None in known:
+            rest = self._demand_of(offer, shown, len(found)) - sum(
+                each for each in known if each is not None
+            )
             each_rest = min(1.0, max(_LEAST_SHOWN * assumed, rest / known.count(None)))
             found = [each_rest if each is None else each for each in known]
             total = sum(found)
@@ -240,11 +242,12 @@ class Packing:
         return [each * shown / total for each in found]
 
     def _demand_of(self, offer: Offer, shown: float, jobs: int) -> float:
-        """Return the demand of so many time-sliced jobs that show this SM activity together."""
+        """Return the least demand of so many jobs that show this SM activity together."""
+        mps = offer.mode is Collocation.MPS
         low, high = shown, float(jobs)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            seen = total_activity(middle, jobs, mps=False, ceiling=self.ceiling, loss=offer.loss)
+            seen = total_activity(middle, jobs, mps=mps, ceiling=self.ceiling, loss=offer.loss)
             low, high = (middle, high) if seen < shown else (low, middle)
         return low
 

@@ -348,8 +348,13 @@ class OwnLoop:
         if warm_from_s > self._world.now_s:
             self._world.at(warm_from_s, look)
             return
-        if self._world.gpus[at].attempts:
-            self._read([at])
+        # The daemon reads all devices at once: those that are warm by now, too.
+        warm = [
+            i
+            for i in self._place.values()
+            if i == at or self._windows[i].restarted_s == look.restarted_s
+        ]
+        self._read([i for i in warm if self._world.gpus[i].attempts])
         if self._waiting:
             self._watch(at, self._windows[at])
 
