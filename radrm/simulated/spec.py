@@ -90,10 +90,14 @@ class SimulatedDevice:
     peak_w: float
     unmanaged_mib: int = 0
 
-    def under_mps(self) -> Device:
-        """Return the device with an MPS server, which serves all GPUs; unchanged if it is MIG."""
-        served = self.device.kind is DeviceKind.GPU
-        return replace(self.device, mps=served, mps_spans=served)
+    def under_mps(self, spans: bool, multiuser: bool = False) -> Device:
+        """Return the device with an MPS server; unchanged if it is MIG.
+
+        `spans`: the server serves all GPUs. `multiuser`: it takes clients of several users.
+        """
+        if self.device.kind is not DeviceKind.GPU:
+            return self.device
+        return replace(self.device, mps=True, mps_spans=spans, mps_multiuser=multiuser)
 
 
 def parse(spec: str) -> tuple[SimulatedDevice, ...]:

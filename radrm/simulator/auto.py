@@ -1,8 +1,8 @@
-"""The daemon's estimator `auto` in the simulator.
+"""The daemon's own estimator `auto` in the simulator.
 
-Only its input is simulated: its routes are the trace's columns, its past runs those of the
-simulated run. No column says that two jobs are equal, so the route `history` predicts only SM
-activity and duration: from runs of the same user and name.
+Only its input is simulated: its routes are the trace's columns, if it has any, and its past runs
+those of the simulated run. A job's `name` stands for its program and arguments: runs of the same
+user and name are runs of the same job, as those of one fingerprint are to the daemon.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from radrm.config import Config
 from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Estimate, Job, JobSpec
 from radrm.core.words import Outcome, Quantity
-from radrm.errors import UsageError
 from radrm.estimators.history import LATEST, History
 from radrm.estimators.interface import Description, Estimator, PastRun
 from radrm.estimators.learning.contention import alone
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.ratios import told_of, trusted
 from radrm.simulated.spec import SimulatedDevice
-from radrm.simulator.estimates import AUTO, figure_mib
+from radrm.simulator.estimates import figure_mib
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import AUTO_CHAIN, make_auto
 
@@ -35,7 +34,7 @@ _LEAST_ALONE = 1
 class AutoEstimates:
     """The estimator `auto` for one run. It corrects estimates by the runs that have ended.
 
-    Raises `UsageError` if no job has an estimate of any route.
+    Without columns all that it knows is this history.
     """
 
     def __init__(
@@ -43,22 +42,17 @@ class AutoEstimates:
     ) -> None:
         known = {name for job in jobs for name in job.estimates}
         routes = [name for name in _ROUTES if name in known]
-        if not routes:
-            raise UsageError(
-                f"the trace has no estimates for {AUTO} ({', '.join(_ROUTES)}); add a column "
-                f"such as {_ROUTES[0]}_mib, or choose an estimator whose errors can be drawn"
-            )
-        self._auto: Estimator = make_auto(config, [_ByName(), *map(_Column, routes)])
+        self._auto: Estimator = make_auto(config, [History(), *map(_Column, routes)])
         self._kinds = {each.device.uuid: each.device.name for each in devices}
         self._runs: deque[PastRun] = deque(maxlen=MOST_RUNS)
-        self._by_name: dict[tuple[str, str], deque[PastRun]] = {}
+        self._same: dict[tuple[str, str], deque[PastRun]] = {}
 
     def estimate(
         self, job: TraceJob, spec: JobSpec, known: tuple[Estimate, ...]
     ) -> tuple[Estimate, ...]:
         """Return the estimates of a job that is submitted now, the best first.
 
-        `known` are those of the scenario: its SM activity and duration are better than learned.
+        `known` are those of the scenario: they are better than learned.
         """
         kinds = set(self._kinds.values())
         found = self._auto.estimate(
@@ -66,11 +60,11 @@ class AutoEstimates:
                 spec=spec,
                 published=_figures(job),
                 device_kind=kinds.pop() if len(kinds) == 1 else None,
-                same_runs=tuple(self._by_name.get((job.user, job.name), ())),
+                same_runs=tuple(self._same.get((job.user, job.name), ())),
                 recent_runs=tuple(self._runs),
             )
         )
-        given = {e.quantity for e in known} - {Quantity.MEMORY}
+        given = {e.quantity for e in known}
         return tuple(e for e in found if e.quantity not in given) + known
 
     def add_run(self, job: TraceJob, attempt: Attempt, decision: Decision, peak_mib: float) -> bool:
@@ -94,13 +88,14 @@ class AutoEstimates:
             alone=not any(usage.shared for usage in attempt.used.values()),
             duration_s=found.seconds,
             duration_most_s=found.seconds_most,
-            told=_figures(job),
+            told=told_of(estimates, Quantity.MEMORY) | _figures(job),
             told_smact=told_smact,
             told_duration=told_of(estimates, Quantity.DURATION),
+            gpus=max(1, len(attempt.used)),
         )
         self._runs.appendleft(run)
-        named = self._by_name.setdefault((job.user, job.name), deque(maxlen=LATEST))
-        named.appendleft(run)
+        same = self._same.setdefault((job.user, job.name), deque(maxlen=LATEST))
+        same.appendleft(run)
         return True
 
 
@@ -118,13 +113,3 @@ class _Column:
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
         mib = job.published.get(self.name)
         return () if mib is None else (Estimate(Quantity.MEMORY, mib, ceil(mib), self.name),)
-
-
-@dataclass(slots=True)
-class _ByName:
-    """SM activity and duration from the history of a name."""
-
-    name: str = "history"
-
-    def estimate(self, job: Description) -> tuple[Estimate, ...]:
-        return tuple(e for e in History().estimate(job) if e.quantity is not Quantity.MEMORY)

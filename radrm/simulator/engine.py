@@ -22,7 +22,6 @@ from radrm.simulator.elastic.loop import ElasticLoop
 from radrm.simulator.elastic.traced import simulate_parameter_servers
 from radrm.simulator.estimates import (
     AS_DECLARED,
-    AUTO,
     as_records,
     errors_of,
     estimate_of,
@@ -33,7 +32,7 @@ from radrm.simulator.history import History
 from radrm.simulator.published import PublishedLoop
 from radrm.simulator.reporting.loop import ReportingLoop
 from radrm.simulator.run import Run
-from radrm.simulator.scenario import FIDELITIES, Life, Scenario
+from radrm.simulator.scenario import AUTO, FIDELITIES, Life, Scenario
 from radrm.simulator.scheduling import OwnLoop
 from radrm.simulator.traces.durations import most_of_each, profile_there
 from radrm.simulator.traces.job import TraceJob

@@ -12,14 +12,11 @@ from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
 from radrm.errors import UsageError
 from radrm.estimators.learning.errors_seen import ERRORS_SEEN
-from radrm.simulator.scenario import Known
+from radrm.simulator.scenario import AUTO, Known
 from radrm.simulator.traces.job import TraceJob
 
 AS_DECLARED = ("oracle", DECLARED)
 NONE = "none"
-AUTO = "auto"
-"""The daemon's own estimator over the columns of the trace (`radrm.simulator.auto`)."""
-
 _FROM_TRACE = "trace file"
 _95_PERCENT = 1.645
 """So many standard deviations of a normal distribution lie below its 95 % quantile."""

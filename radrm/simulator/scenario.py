@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from radrm.config import Config
 from radrm.simulated.spec import SimulatedDevice
@@ -12,7 +12,11 @@ Fidelity = Literal["radrm", "published"]
 FIDELITIES: tuple[Fidelity, ...] = ("radrm", "published")
 
 ORACLE = "oracle"
-"""The estimator that knows the trace's memory and SM activity; `declared` is the same."""
+"""The estimator that knows the trace's memory; `declared` is the same."""
+AUTO = "auto"
+"""The daemon's own estimator: the trace's columns and the history of the run."""
+SHIPPED = Config()
+"""The configuration as installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,15 @@ class Scenario:
     - `devices`: from `radrm.simulated.spec.parse("sim:4xA100-40GB")`.
     - `config`: policy, order, recovery and their settings, as in the daemon's configuration.
     - `fidelity`: radrm's own loop, or the loop of the published prototype.
-    - `mps`: every job is a client of MPS; without it jobs that share a GPU are time-sliced.
+    - `mps`: the GPUs are under MPS, with the configuration's scope and users (`mps.scope`,
+      `mps.multiuser`); without it jobs that share a GPU are time-sliced.
     - `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
       `estimates`, or `auto` (the daemon's own, over all of these). For a name with known
       errors (`radrm.estimators.learning.errors_seen`) the seed draws a ratio.
     - `known`: what else is known of each job.
+    - `loss`: how much time-slicing costs in the simulated world, from 0 (nearly as in the pairs
+      that Lucid measured) to 1 (pessimistic, after the thesis); None: as radrm's rules believe.
+    - `smact_read`: whether the GPUs' SM activity can be read.
     - `cpus`: the CPUs that jobs share; None: each job gets those that it can use. With
       `cpus_per_device` each device has as many of its own: it stands for a server.
     """
@@ -86,5 +94,21 @@ class Scenario:
     estimator: str = ORACLE
     known: Known = Known()
     life: Life = Life()
+    loss: float | None = None
+    smact_read: bool = True
     cpus: float | None = None
     cpus_per_device: bool = False
+
+
+def as_configured(
+    devices: tuple[SimulatedDevice, ...], config: Config = SHIPPED, **changes: Any
+) -> Scenario:
+    """Return the scenario of a server with this configuration, where nobody declares anything.
+
+    MPS and its scope are as configured, and the estimator is `auto`: all that is known of a job
+    is what earlier runs of the same user and name have shown. `changes`: other fields.
+
+    With the configuration as installed this is the setting `shipped`, the reference of all figures.
+    """
+    fields: dict[str, Any] = {"mps": bool(config.mps.enabled), "estimator": AUTO, **changes}
+    return Scenario(devices, config, **fields)

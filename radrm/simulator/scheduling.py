@@ -85,12 +85,16 @@ class OwnLoop:
         self._settings = replace(settings, stale_after_s=float("inf"))
         # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = self._make_world(self._settings.settle_s + READING_INTERVAL_S)
-        self._scheduler = Scheduler(rules, self._settings, self._window)
+        self._world.loss = scenario.loss
+        windows = self._window if scenario.smact_read else None
+        self._scheduler = Scheduler(rules, self._settings, windows)
         self._planners, self._tasks = rules.planners, tasks
         self._history = history
         self._auto = auto
+        mps = scenario.config.mps
         self._devices = tuple(
-            each.under_mps() if scenario.mps else each.device for each in scenario.devices
+            each.under_mps(mps.scope == "server", mps.multiuser) if scenario.mps else each.device
+            for each in scenario.devices
         )
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}
         self._live: dict[int, LiveAttempt] = {}
@@ -320,8 +324,8 @@ class OwnLoop:
             at=now,
             used_mib=gpu.simulated.unmanaged_mib + sum(m.used_mib or 0 for m in seen),
             attempts=seen,
-            smact=gpu.activity,
-            smact_source="simulated",
+            smact=gpu.activity if self._scenario.smact_read else None,
+            smact_source="simulated" if self._scenario.smact_read else None,
             power_w=gpu.power_w,
         )
 
@@ -369,6 +373,8 @@ class OwnLoop:
     def _watch(self, at: int, window: PiecewiseWindow) -> None:
         if at in self._falling or (fall := window.falls_by) < _NO_FALL:
             return
+        if not self._scenario.smact_read:
+            return  # nobody sees it fall
         self._falling.add(at)
         # The mean falls evenly over the window's length: look about every `_FALL_STEP` of it.
         length_s = self._settings.smact_window_s

@@ -132,7 +132,12 @@ class Gpu:
 
 
 class World:
-    """The server. `advance` goes to the next event; `at` adds an event of the caller."""
+    """The server. `advance` goes to the next event; `at` adds an event of the caller.
+
+    `loss`: how much time-slicing costs here (`interference.model.speeds`).
+    """
+
+    loss: float | None = None
 
     def __init__(self, devices: Sequence[SimulatedDevice], settle_s: float | None = None) -> None:
         self.gpus = [Gpu(simulated) for simulated in devices]
@@ -333,11 +338,13 @@ class World:
     def _speeds(
         self, at: int, working: list[LiveAttempt], fixed: dict[int, float]
     ) -> tuple[float, ...]:
+        mps = all(a.mps for a in working)
         return speeds(
             [a.course.demand for a in working],
-            mps=all(a.mps for a in working),
+            mps=mps,
             fraction=self.gpus[at].simulated.fraction,
             fixed=fixed,
+            loss=None if mps else self.loss,
         )
 
     def _set_speed(self, attempt: LiveAttempt, speed: float) -> None:
