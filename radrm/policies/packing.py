@@ -49,6 +49,8 @@ _SATURATED = 0.80 / CEILING
 _LEAST_SHOWN = 0.5
 """A job counts with this part of what is assumed at least: its device's readings also show the time
 until it computed."""
+_LEAST_USUAL = 0.1
+"""A job of which nothing is known counts with this at least, however little others need here."""
 _CHEAP = 0.25
 """Below this loss, learned on this server, a device without good readings takes one more job."""
 _HALVINGS = 20
@@ -205,24 +207,31 @@ class Packing:
 
     # ------------------------------------------------------------- SM activity
 
-    def _assumed(self, offer: Offer) -> float:
+    def _assumed(self, job: Job | None, offer: Offer) -> float:
+        """Return the SM activity of a job of which nothing is known; None: of other processes."""
+        usual = None if job is None else job.predicted(Quantity.USUAL_SMACT)
+        if usual is not None:
+            return min(1.0, max(_LEAST_USUAL, usual))
         mps = offer.mode is Collocation.MPS
         return self.assumed_smact if mps else self.timeslice_assumed_smact
 
     def _smact(self, job: Job, offer: Offer) -> float:
         found = job.smact_in(offer.mode, offer.device)
-        return self._assumed(offer) if found is None else found
+        return self._assumed(job, offer) if found is None else found
 
     def _demands(self, offer: Offer) -> list[float]:
         """Return the SM activity that each job on a device would show alone.
 
         Before it stands that of unmanaged processes, if there is no job.
         """
-        assumed, shown = self._assumed(offer), offer.smact
+        shown = offer.smact
         known = [holder.smact for holder in offer.holders]
-        found = [assumed if each is None else each for each in known]
+        found = [
+            self._assumed(holder.job, offer) if each is None else each
+            for each, holder in zip(known, offer.holders, strict=True)
+        ]
         if not found and not offer.idle:
-            return [assumed if shown is None else shown]
+            return [self._assumed(None, offer) if shown is None else shown]
         if shown is None or not found or (offer.coarse and len(found) > 1):
             return found
         mps, total = offer.mode is Collocation.MPS, sum(found)
@@ -231,8 +240,11 @@ class Packing:
             rest = self._demand_of(offer, shown, len(found)) - sum(
                 each for each in known if each is not None
             )
-            each_rest = min(1.0, max(_LEAST_SHOWN * assumed, rest / known.count(None)))
-            found = [each_rest if each is None else each for each in known]
+            own = rest / known.count(None)
+            found = [
+                min(1.0, max(_LEAST_SHOWN * was, own)) if each is None else each
+                for each, was in zip(known, found, strict=True)
+            ]
             total = sum(found)
         if shown > total:
             # Each job may be the one that does more than was predicted.
@@ -255,7 +267,8 @@ class Packing:
 def _origin(job: Job, offer: Offer) -> str:
     """Return what users should know of a job's SM activity on a device; "" for nothing."""
     if job.smact_in(offer.mode) is None:
-        return " (assumed; see --smact)"
+        usual = job.predicted(Quantity.USUAL_SMACT) is not None
+        return f" (assumed{': usual here' if usual else ''}; see --smact)"
     best = job.estimate(Quantity.SMACT)
     if best is None or best.chip is None or best.on(offer.device.chip) is best:
         return ""
