@@ -91,8 +91,8 @@ def chosen(wanted: Ask, *offered: Offer) -> list[int]:
         ((0.9, 0.7), 0.07, "demand"),
         ((0.7,), 0.9, None),
         ((0.7,), 0.91, "demand"),
-        ((0.98,), None, None),  # assumed_smact is 0.6
-        ((0.98, 0.03), None, "demand"),
+        ((0.9,), None, None),  # assumed_smact is 0.6
+        ((0.9, 0.11), None, "demand"),
     ],
 )
 def test_the_sum_of_sm_activity_is_limited(
