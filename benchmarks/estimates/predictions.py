@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from statistics import median
 from unittest.mock import patch
 
+from benchmarks.simulation.published import SPANNING
 from radrm.config import Config
 from radrm.core.records import Estimate, JobSpec
 from radrm.core.words import Quantity
@@ -89,9 +90,9 @@ def predictions(
         found.extend(_compared(job, estimates))
         return estimates
 
-    config = Config(policy=policy, policies={policy: {"max_smact": 1.0}})
-    if policy == "exclusive":
-        config = Config(policy=policy)
+    config = Config(policy=policy, mps=SPANNING)
+    if policy != "exclusive":
+        config = replace(config, policies={policy: {"max_smact": 1.0}})
     devices = parse(f"sim:{gpus}xA100-40GB")
     scenario = Scenario(config=config, devices=devices, estimator="auto", seed=seed, life=Life())
     with patch.object(AutoEstimates, "estimate", noted):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from radrm.config import Config
+from radrm.config import Config, MpsConfig
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import Spread, metrics, over_seeds
@@ -24,6 +24,8 @@ from radrm.simulator.traces.job import TraceJob
 from tests.paths import SHARED_DATA
 
 SERVER = "sim:4xA100-40GB"
+SPANNING = MpsConfig(enabled=True, scope="server")
+"""One control daemon for all GPUs, as in the published runs: jobs on two GPUs are clients."""
 TRACES = ("heavy60", "mix90")
 
 
@@ -197,6 +199,7 @@ def scenario(row: Row, fidelity: Fidelity, seed: int) -> Scenario:
         policies={row.policy: settings} if settings else {},
         core=row.core,
         recovery=row.recovery,
+        mps=SPANNING,
     )
     return Scenario(
         devices=parse(SERVER),

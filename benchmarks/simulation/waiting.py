@@ -23,7 +23,7 @@ from random import Random
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.simulation.published import SERVER, TRACES, published_trace
+from benchmarks.simulation.published import SERVER, SPANNING, TRACES, published_trace
 from radrm.config import Config
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
@@ -63,6 +63,7 @@ class Part:
             orders={self.order: order} if order else {},
             planners={self.planner: planner} if planner else {},
             core=self.core,
+            mps=SPANNING,
         )
 
 

@@ -13,7 +13,7 @@ from random import Random
 from radrm.core.records import Dependency
 from radrm.core.rules import Policy
 from radrm.core.scheduler import Rules
-from radrm.core.words import Condition
+from radrm.core.words import Condition, Quantity
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
 from radrm.simulator.auto import AutoEstimates
@@ -162,18 +162,20 @@ def _tasks(
         known = known_records(job, scenario.known, known_rng)
         given = {each.quantity for each in known}
         known += tuple(each for each in job.predicted if each.quantity not in given)
+        declares = scenario.estimator in AS_DECLARED
         if scenario.known.memory is not None:
-            estimate_mib = None
+            memory = next(each for each in known if each.quantity is Quantity.MEMORY)
+            estimate_mib = memory.value if declares else None
         if estimate_mib is not None:
+            known = tuple(each for each in known if each.quantity is not Quantity.MEMORY)
             known = as_records(job, scenario.estimator, estimate_mib) + known
-        declared = scenario.estimator in AS_DECLARED and estimate_mib is not None
         profile = profile_there(job, most)
         tasks.append(
             Task(
                 job=job,
                 course=_course(job, scenario.life, life_rng),
                 estimates=known,
-                declared_mib=ceil(job.memory_mib) if declared else None,
+                declared_mib=ceil(estimate_mib) if declares and estimate_mib else None,
                 after=before.get(at, ()),
                 array=arrays.get(at),
                 profile=told_profile(profile, job, known) if tells else (),

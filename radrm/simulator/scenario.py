@@ -58,7 +58,8 @@ class Known:
     """The quantities of every job that are known, each with the error of its figure.
 
     An error is the standard deviation of the figure's logarithm (0.3: some 30 %); 0: exact. None:
-    unknown, or for `memory` what `Scenario.estimator` says. The seed draws the figures.
+    unknown, or for `memory` what `Scenario.estimator` says. The seed draws the figures. The memory
+    is an estimate, or what users declare if the estimator is `declared`.
     """
 
     memory: float | None = None

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from radrm.config import Config, MpsConfig
 from radrm.core.words import Outcome
+from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run
-from radrm.simulator.scenario import Scenario
-from tests.simulator.traces import job, scenario
+from radrm.simulator.scenario import Known, Scenario, as_configured
+from tests.simulator.traces import PLAIN, job, scenario
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +40,31 @@ def test_the_best_route_that_tells_is_believed() -> None:
     assert reserved(run)[2] == 5120, "the chain has no such route: the policy's floor"
 
 
+def test_without_a_column_all_is_known_from_runs_of_the_same_user_and_name() -> None:
+    jobs = [
+        job(0, 330, 9000, name="a", user="ann"),
+        job(500, 330, 9000, name="a", user="ann"),
+        job(1000, 330, 9000, name="a", user="bob"),
+        job(1500, 330, 9000, name="b", user="ann"),
+    ]
+    run = simulate(jobs, as_configured(parse("sim:2xA100-40GB"), life=PLAIN))
+    unknown, known, of_another, other = reserved(run)
+    assert unknown == of_another == other, "a newcomer's need is unknown: the floor"
+    assert known != unknown and known >= 9000
+
+
+def test_the_setting_that_ships_declares_nothing_and_has_no_mps() -> None:
+    shipped = as_configured(parse("sim:1xA100-40GB"))
+    assert (shipped.mps, shipped.estimator, shipped.known) == (False, "auto", Known())
+    sharing = replace(Config(), mps=MpsConfig(enabled=True))
+    assert as_configured(parse("sim:1xA100-40GB"), sharing).mps
+
+
 def test_it_learns_from_the_runs_that_have_ended() -> None:
     """An estimator that always says half of the need. All runs are of one size."""
-    jobs = [job(500.0 * at, 330, 10000, estimates={"horus": 5000}) for at in range(12)]
+    jobs = [
+        job(500.0 * at, 330, 10000, name=f"job{at}", estimates={"horus": 5000}) for at in range(12)
+    ]
     run = simulate(jobs, exactly())
     first, *later = reserved(run)
     assert first == 5000
@@ -52,7 +76,10 @@ def test_it_learns_from_the_runs_that_have_ended() -> None:
 
 
 def test_runs_on_other_kinds_of_gpus_teach_nothing() -> None:
-    jobs = [job(500.0 * at, 330, 9000, gpus=2, estimates={"horus": 12000}) for at in range(4)]
+    jobs = [
+        job(500.0 * at, 330, 9000, gpus=2, name=f"job{at}", estimates={"horus": 12000})
+        for at in range(4)
+    ]
     alike = reserved(simulate(jobs, exactly(spec="sim:2xA100-40GB")))
     mixed = reserved(simulate(jobs, exactly(spec="sim:1xA100-40GB,1xH100-80GB")))
     assert alike[-1] < 12000
@@ -78,7 +105,10 @@ def test_waiting_jobs_learn_from_runs_of_their_name(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_quantile_is_configured_as_the_daemons() -> None:
-    jobs = [job(500.0 * at, 330, 4000 + 400 * at, estimates={"horus": 6000}) for at in range(10)]
+    jobs = [
+        job(500.0 * at, 330, 4000 + 400 * at, name=f"job{at}", estimates={"horus": 6000})
+        for at in range(10)
+    ]
     setting = exactly()
     bold = replace(setting.config, estimators={"auto": {"quantile": 0.1}})
     cautious = reserved(simulate(jobs, setting))

@@ -287,8 +287,6 @@ def test_drawn_errors_are_those_on_record(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_cannot_be_simulated() -> None:
     with pytest.raises(UsageError, match="no estimates of 'oracel'; there are: auto, declared, "):
         simulate([job()], scenario(estimator="oracel"))
-    with pytest.raises(UsageError, match=r"no estimates for auto .*; add a column such as trace_"):
-        simulate([job()], scenario(estimator="auto"))
     told = [job(estimates={"horus": 9000})]
     with pytest.raises(UsageError, match="published loop has no estimator auto"):
         simulate(told, scenario(estimator="auto", fidelity="published"))

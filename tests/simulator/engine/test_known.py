@@ -43,8 +43,18 @@ def test_what_is_known_changes_no_other_figure() -> None:
 
 
 def test_a_known_need_replaces_the_estimator_and_is_no_cap() -> None:
-    (run,) = simulate([job(memory_mib=8000)], scenario(known=Known(memory=0.0))).jobs
+    known = scenario(known=Known(memory=0.0), estimator="none")
+    (run,) = simulate([job(memory_mib=8000)], known).jobs
     assert run.attempts[0].reserved_mib > 8000, "a declared need would be reserved as it is"
+
+
+def test_what_users_declare_may_be_wrong() -> None:
+    jobs = [job(memory_mib=8000, name=f"job{at}") for at in range(20)]
+    exact = simulate(jobs, scenario(estimator="declared"))
+    assert {run.attempts[0].reserved_mib for run in exact.jobs} == {8000}
+    wrong = simulate(jobs, scenario(estimator="declared", known=Known(memory=0.08)))
+    reserved = {run.attempts[0].reserved_mib for run in wrong.jobs}
+    assert len(reserved) == 20 and min(reserved) < 8000 < max(reserved)
 
 
 @pytest.mark.parametrize("word", ["needs", "smact=", "smact=-1", "smact=nan", "duration=9", "=1"])
