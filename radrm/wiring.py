@@ -38,6 +38,7 @@ from radrm.estimators.auto import Complain, ignore
 from radrm.estimators.declared import Declared
 from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
+from radrm.interference.learning import LossLearner
 from radrm.orders import ORDERS
 from radrm.orders.ageing import Ageing
 from radrm.planners import PLANNERS
@@ -238,7 +239,7 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
             find_rule(kind, name)  # raises for a table of a missing rule
     alone: Any = Exclusive()
     fallback = OrderPolicy(alone, alone, name=FALLBACK)
-    return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
+    return Rules(order, planners, recovery, fallback, LossLearner())
 
 
 def make_order(config: Config) -> Order:

@@ -42,6 +42,7 @@ from radrm.core.rules import Order, Planner, Policy, Recovery, SlowPlanner
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState, Quantity, Resizing
+from radrm.interference.learning import LossLearner
 from radrm.orders.fair import Fair
 from radrm.orders.fifo import Fifo
 from radrm.orders.latest_start import LatestStart
@@ -100,6 +101,7 @@ class World:
             planners=planners or (default_planner(policy),),
             recovery=recovery or IdleDevice(),
             fallback=fallback,
+            learner=LossLearner(),
         )
         self.settings = settings or CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
         self.scheduler = Scheduler(self.rules, self.settings)

@@ -16,7 +16,6 @@ from typing import Any
 
 from radrm.config import Config
 from radrm.core.rules import Ask, Policy
-from radrm.core.scheduler import Rules
 from radrm.core.view import Offer
 from radrm.planners.order_policy import OrderPolicy
 from radrm.planners.specon import SpeCon
@@ -165,7 +164,7 @@ def _run(
     planners: tuple[Any, ...] = (OrderPolicy(policy, alone),)
     if specon is not None:
         planners += (SpeCon(policy, alone, **specon),)
-    rules = Rules(made.order, planners, made.recovery, made.fallback)
+    rules = replace(made, planners=planners)
     settings = replace(make_settings(config), checkpoint_limit_s=300.0)
     tasks, history = tasks_of(jobs, scenario), History(jobs)
     loop = ReportingLoop(scenario, rules, settings, tasks, history)

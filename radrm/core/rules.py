@@ -19,6 +19,7 @@ from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
 from radrm.core.snapshot import Snapshot
 from radrm.core.state.queue.order import Order as Order
+from radrm.core.state.sharing import Learner as Learner
 from radrm.core.view import Offer, View
 
 
@@ -203,6 +204,8 @@ class Rules:
     recovery: Recovery
     fallback: Planner | None = None
     """Starts jobs while the planner that does so rests after a failure."""
+    learner: Learner | None = None
+    """Learns what sharing costs; None: nothing is learned."""
 
 
 def missing_members(rule: object, interface: type) -> list[str]:

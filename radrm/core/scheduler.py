@@ -98,6 +98,7 @@ class Scheduler:
         """Forget everything, as a restart does, and use these rules. `Restored` comes next."""
         self._rules = rules
         self.state = State(settings, rules.order, self._windows)
+        self.state.sharing.learner = rules.learner
         self.state.waiting.judge = partial(service.judge, self.state)
         self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)

@@ -199,6 +199,11 @@ class View:
         settings = self._state.settings
         return in_order(device_snapshot(each, settings) for each in self._state.ledgers.values())
 
+    def loss(self, device: str, mps: bool) -> float | None:
+        """Return what sharing a device costs, as learned here (`Offer.loss`); None: not known."""
+        ledger = self._state.ledgers.get(device)
+        return None if ledger is None else self._state.sharing.loss(ledger.device.name, mps)
+
     def warm_from_s(self, device: str) -> float:
         """Return the boot time from which readings of SM activity show the jobs that are there."""
         return self._state.ledgers[device].warm_from_s

@@ -170,7 +170,7 @@ class Ahead:
         """Go on with these jobs."""
         self._runs = runs
         self._scene = _Scene(runs, self.now_s > self._now.boot_s, self.now_s)
-        _pace(runs, self._scene)
+        _pace(self._view, runs, self._scene)
 
     # ------------------------------------------------------------- the beginning
 
@@ -193,7 +193,7 @@ class Ahead:
                     stay, (uuid,), 0.0, inf if limit_s is None else limit_s, stay.now_mib
                 )
         runs = list(found.values())
-        _pace(runs, _Scene(runs, False))
+        _pace(view, runs, _Scene(runs, False))
         for run in runs:
             kind, speed = kinds[run.job.id], run.speed
             usual_s, worst_s = (
@@ -271,7 +271,7 @@ class Ahead:
         if before_s == inf:
             return not lower
         runs = [replace(run) for run in self._runs] + [self._run(job, placement)]
-        _pace(runs, _Scene(runs, True))
+        _pace(self._view, runs, _Scene(runs, True))
         most_s = before_s if lower else max(before_s, until_s)
         return self._earliest(head, runs) <= most_s + _ROUNDING_S
 
@@ -387,12 +387,12 @@ def _has_all(run: _Run) -> bool:
     return run.stay.holder.attempt.placement.collocation.whole_device
 
 
-def _pace(runs: Sequence[_Run], scene: _Scene) -> None:
+def _pace(view: View, runs: Sequence[_Run], scene: _Scene) -> None:
     """Set the speed of each job beside the others on its devices."""
     each: dict[int, list[float]] = {}
     for uuid in {uuid for run in runs for uuid in run.devices}:
         here = scene.on(uuid)
-        for run, speed in zip(here, speeds_of([run.stay for run in here]), strict=True):
+        for run, speed in zip(here, speeds_of(view, uuid, [run.stay for run in here]), strict=True):
             each.setdefault(run.job.id, []).append(speed)
     for run in runs:
         run.speed = max(SLOWEST, joint_speed(each[run.job.id])) if run.devices else 1.0

@@ -176,8 +176,9 @@ def _with_ends(view: View, offer: Offer, joining: Sequence[Stay]) -> list[tuple[
         mib, whole = held.get(holder.job.id, 0), offer.device.capacity_mib
         stays.append(stay_of(view, holder, whole if mib is None else mib, mib is None))
     stays += joining
-    at_speed = speeds_of(stays)
-    before = speeds_of(stays[: len(offer.holders)]) if joining else at_speed
+    uuid = offer.device.uuid
+    at_speed = speeds_of(view, uuid, stays)
+    before = speeds_of(view, uuid, stays[: len(offer.holders)]) if joining else at_speed
     before += [1.0] * len(joining)
     kind = offer.device.name
     return [
@@ -186,12 +187,11 @@ def _with_ends(view: View, offer: Offer, joining: Sequence[Stay]) -> list[tuple[
     ]
 
 
-def speeds_of(stays: Sequence[Stay]) -> list[float]:
+def speeds_of(view: View, uuid: str, stays: Sequence[Stay]) -> list[float]:
     """Return the speed of each job of a device; a job on several counts as alike on each."""
-    found = speeds(
-        [Demand(_smact(stay.holder)) for stay in stays],
-        mps=all(_mode(stay) is Collocation.MPS for stay in stays),
-    )
+    mps = all(_mode(stay) is Collocation.MPS for stay in stays)
+    demands = [Demand(_smact(stay.holder)) for stay in stays]
+    found = speeds(demands, mps=mps, loss=view.loss(uuid, mps))
     wide = [max(1, stay.holder.job.spec.gpus) for stay in stays]
     return [
         max(SLOWEST, joint_speed([speed] * gpus)) for speed, gpus in zip(found, wide, strict=True)

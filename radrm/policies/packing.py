@@ -72,7 +72,7 @@ class Packing:
 
     max_demand: float = 1.6
     """The largest sum of SM activity on a shared device."""
-    timeslice_min_gain: float = 0.25
+    timeslice_min_gain: float = 0.15
     """A job that would be time-sliced joins if all jobs there then complete more work than before:
     by this fraction of what it would do alone."""
     max_blind_jobs: int = 2

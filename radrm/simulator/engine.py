@@ -83,6 +83,7 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
             )
         policy = _policy(rules)
         loop = PublishedLoop(scenario.devices, scenario.mps, policy, tasks, history)
+        loop.world.loss = scenario.loss
     else:
         auto = None
         if scenario.estimator == AUTO:

@@ -92,10 +92,10 @@ class Scenario:
     fidelity: Fidelity = "radrm"
     seed: int = 0
     mps: bool = True
+    loss: float | None = None
     estimator: str = ORACLE
     known: Known = Known()
     life: Life = Life()
-    loss: float | None = None
     smact_read: bool = True
     cpus: float | None = None
     cpus_per_device: bool = False

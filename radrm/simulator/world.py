@@ -143,6 +143,8 @@ class World:
         self.gpus = [Gpu(simulated) for simulated in devices]
         self.now_s = 0.0
         self._settle_s = settle_s
+        self.loss: float | None = None
+        """What sharing costs (`interference.model`); None: as shipped. Set before any attempt."""
         self._heap: list[tuple[float, int, LiveAttempt | None, object, int]] = []
         self._count = 0
 

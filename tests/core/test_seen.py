@@ -90,6 +90,7 @@ OF_VIEW: dict[str, Callable[[View], Any]] = {
     "uses": lambda view: view.uses(),
     "devices": lambda view: view.devices(),
     "every_device": lambda view: view.every_device(),
+    "loss": lambda view: [view.loss(d.uuid, mps) for d in view.devices() for mps in (False, True)],
     "warm_from_s": lambda view: [view.warm_from_s(d.uuid) for d in view.devices()],
     "reservations": lambda view: [view.reservations(d.uuid) for d in view.devices()],
     "free_mib": _there(

@@ -242,6 +242,7 @@ class Offers:
             kept.holders,
             ledger.load.coarse,
             smact is None and ledger.warm,
+            state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
     def look(self) -> tuple[object, ...]:
@@ -360,6 +361,7 @@ class Offers:
             self._holders(ledger),
             ledger.load.coarse,
             smact is None and ledger.warm,
+            state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
     def _holders(self, ledger: DeviceLedger) -> tuple[Holder, ...]:
@@ -403,4 +405,5 @@ def _renewed(offer: Offer, kept: _OfDevice) -> Offer:
         kept.holders,
         offer.coarse,
         smact is None and kept.ledger.warm,
+        offer.loss,
     )

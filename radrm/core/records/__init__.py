@@ -19,6 +19,7 @@ The files, in the order in which they may import one another:
     jobs       a job and its dependencies
     offers     one device as one job would find it
     use        the GPU time that users have had lately
+    sharing    what times in which jobs share a device show
     user_reservations  GPUs that are reserved for users, or for maintenance
     kept       what a restart keeps
     copying    a changed copy of a record
@@ -69,6 +70,7 @@ from radrm.core.records.placement import (
     ReservationKey,
     Share,
 )
+from radrm.core.records.sharing import LearnedLoss, SharedPeriod, Sharer
 from radrm.core.records.time import CLOCK_SET_S, Instant
 from radrm.core.records.use import RecentUses, Use, UserUse
 from radrm.core.records.user_reservations import UserReservation
@@ -103,6 +105,7 @@ __all__ = [
     "JobSpec",
     "JobWarning",
     "Kept",
+    "LearnedLoss",
     "Needs",
     "Node",
     "NodeUse",
@@ -123,6 +126,8 @@ __all__ = [
     "Role",
     "RuleState",
     "Share",
+    "SharedPeriod",
+    "Sharer",
     "Stop",
     "Task",
     "TaskUse",

@@ -42,7 +42,8 @@ class Offer:
     `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
     the SM activity, 0..1; if it is None, `smact_refusal` says why. `coarse`: it is only estimated
     from utilization. `warm`, if it is None: waiting brings no figure, since none is read, or its
-    source has failed. `occupants` are job ids; `holders` has these jobs.
+    source has failed. `occupants` are job ids; `holders` has these jobs. `loss`: what sharing in
+    this mode costs on such devices, as learned here (`radrm.interference.model`); None: not known.
     """
 
     device: Device

@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     load       the SM activity of a device that a policy uses
     readings   checks of readings, and memory by job
     reserved   reservations, and the memory that they take over time (a folder)
+    sharing    what sharing costs, learned from periods in which jobs share a device
     ledger     the occupants and reservations of a device
     nodes      the CPUs and the host memory of nodes
     isolation  a failed rule rests, and a default replaces it

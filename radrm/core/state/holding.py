@@ -76,6 +76,8 @@ class Holding:
     """The least MiB reserved for it: the need that the job's out-of-memory deaths have proven."""
     recovering: bool = False
     """An earlier attempt of the job died of GPU out-of-memory."""
+    wide: bool = False
+    """The attempt has several devices."""
 
     def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
         """Take in a memory reading. Returns whether the peak rose by more than `growth_mib`."""

@@ -39,6 +39,7 @@ from radrm.core.records import (
     Reading,
     Reservation,
     ReservationKey,
+    SharedPeriod,
     Usage,
 )
 from radrm.core.settings import CoreSettings
@@ -48,6 +49,7 @@ from radrm.core.state.holding import Holding, SharedTime
 from radrm.core.state.load import SmactLoad
 from radrm.core.state.readings import attribute, believable, why_unreadable
 from radrm.core.state.reserved.of_device import Reserved
+from radrm.core.state.sharing import SharedPeriods
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
@@ -68,8 +70,9 @@ class DeviceLedger:
         settings: CoreSettings,
         window: Window | None = None,
         clock: Callable[[], Instant] = lambda: Instant(0.0, 0.0),
+        learn: Callable[[SharedPeriod], None] = lambda period: None,
     ) -> None:
-        """`clock` returns the time of the current step."""
+        """`clock` returns the time of the current step. `learn` gets the shared periods."""
         self.device = device
         self.version = 0
         """Grows with every change here, so that what was concluded from it can be kept."""
@@ -89,6 +92,7 @@ class DeviceLedger:
         self._settings = settings
         self.energy = EnergyMeter(self.holdings)
         self._shared = SharedTime(self.holdings)
+        self._periods = SharedPeriods(self.holdings, learn)
         self.fresh_from_s = float("-inf")
         """Boot time of the last leave. Earlier readings may still count the job that left."""
         self._unusable_since_s: float | None = None
@@ -292,6 +296,8 @@ class DeviceLedger:
         counts = smact is not None and self.is_quiet and self.load.counts(reading)
         if smact is not None and counts:
             self._shared.see(smact)
+        if self.is_quiet and boot_s >= self.load.warm_from_s:
+            self._periods.take(self.device.name, boot_s, smact if counts else None)
         changed = []
         for holding in self.holdings.values():
             holding.shared |= not alone
@@ -362,6 +368,7 @@ class DeviceLedger:
             floor_mib=job.memory_floor_mib or 0,
             recovering=job.recovers_idle,
             predicted_smact=smact,
+            wide=len(attempt.devices) > 1,
         )
         self._shared.after_change()
         if attempt.placement.collocation is Collocation.MPS:
@@ -396,9 +403,14 @@ class DeviceLedger:
             return None
         return self.cohort.turn_over(now_s, self._settings.mps_cohort_s)
 
+    def report(self, job_id: int, boot_s: float, step: float) -> None:
+        """Take in the steps that a job on this device says it has done."""
+        self._periods.report(job_id, boot_s, step)
+
     def _count_before(self, at_s: float) -> None:
         """Divide the energy, and count the shared time, among the attempts before a change."""
         self._shared.count(at_s)
+        self._periods.close(self.device.name, at_s)
         self.energy.count(at_s)
 
     def _latest_s(self) -> float:

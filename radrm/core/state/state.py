@@ -57,6 +57,7 @@ from radrm.core.state.queue.ranked import Ranks
 from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.reserved.of_planners import Planned
 from radrm.core.state.reserved.of_users import UserReservations
+from radrm.core.state.sharing import Sharing
 from radrm.core.state.timers import (
     BEGIN,
     CLOSING,
@@ -124,6 +125,7 @@ class State:
         self.turns: tuple[Step, tuple[int, int], dict[str, int]] | None = None
         """A cache of `constraints.turns.turns`. Other changes drop it."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
+        self.sharing = Sharing(self.rule_states, self.put_rule_state, self._loss_changed)
         self.launch_error: str | None = None
         """Why the server cannot start any job now; None if it can. `launches`: its failures."""
         self.launch_again_s = 0.0
@@ -213,6 +215,10 @@ class State:
         self.jobs[job.id] = job = changed(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
         before = self.attempts.get(job.id)
+        if before is not None and progress.step is not None and len(before.devices) == 1:
+            ledger = self.ledgers.get(before.devices[0])
+            if ledger is not None:
+                ledger.report(job.id, progress.measured.boot_s, progress.step)
         if before is not None and (attempt := before.told(progress)) is not before:
             self.attempts[job.id] = attempt
             self._note("attempt", attempt.serial, attempt, volatile=True)
@@ -284,7 +290,11 @@ class State:
             ledger = self.ledgers.get(uuid)
             if ledger is None:
                 ledger = DeviceLedger(
-                    device, self.settings, self._windows(device), lambda: self.step.now
+                    device,
+                    self.settings,
+                    self._windows(device),
+                    lambda: self.step.now,
+                    self.sharing.see,
                 )
                 ledger.energy.recall(self.idle_w.get(uuid))
                 self.ledgers[uuid] = ledger
@@ -341,6 +351,11 @@ class State:
         if uuid in self.ledgers:
             self.ledgers[uuid].drain(reason)
         self._note("device", uuid, DeviceStatus(uuid, reason, self.idle_w.get(uuid)))
+
+    def _loss_changed(self, kind: str) -> None:
+        for ledger in self.ledgers.values():
+            if ledger.device.name == kind:
+                ledger.see(ledger.device)
 
     def put_idle_power(self, uuid: str, idle_w: float) -> None:
         """Note the idle power of a device: volatile."""

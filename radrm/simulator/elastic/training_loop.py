@@ -37,7 +37,7 @@ from radrm.core.records import (
     Progress,
 )
 from radrm.core.rules import Planner, SlowPlanner
-from radrm.core.scheduler import Rules, Scheduler
+from radrm.core.scheduler import Scheduler
 from radrm.core.words import CheckpointKind, Outcome, Resizing
 from radrm.errors import RadrmError
 from radrm.simulator.elastic.training import (
@@ -120,7 +120,7 @@ class _TrainingLoop:
     ) -> None:
         rules = make_rules(scenario.config)
         if planners is not None:
-            rules = Rules(rules.order, tuple(planners), rules.recovery, rules.fallback)
+            rules = replace(rules, planners=tuple(planners))
         settings = replace(make_settings(scenario.config), gpuless_at_once=_MANY)
         self._scheduler = Scheduler(rules, settings)
         self._planners, self._scenario, self._jobs = rules.planners, scenario, jobs

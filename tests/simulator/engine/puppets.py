@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from radrm.core import events as ev
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Plan
-from radrm.core.scheduler import Rules
 from radrm.core.view import View
 from radrm.simulator.elastic.loop import ElasticLoop
 from radrm.simulator.engine import tasks_of
@@ -46,7 +45,7 @@ class Puppet:
 
 def played(jobs: Sequence[TraceJob], found: Scenario, planner: Puppet) -> Run:
     rules, history = make_rules(found.config), History(jobs)
-    rules = Rules(rules.order, (*rules.planners, planner), rules.recovery, rules.fallback)
+    rules = replace(rules, planners=(*rules.planners, planner))
     tasks, settings = tasks_of(jobs, found), make_settings(found.config)
     kind = ElasticLoop if any(job.elastic for job in jobs) else ReportingLoop
     loop = kind(found, rules, settings, tasks, history)

@@ -1,0 +1,144 @@
+"""Periods in which jobs share a device: which count, what they show, what is learned of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from radrm.core.records import LearnedLoss, RuleState, SharedPeriod, Sharer
+from radrm.core.settings import CoreSettings
+from radrm.core.state.sharing import KIND, LONGEST_S, VERSION, learned
+from tests.world import GIB, World, gpus
+
+
+class Noting:
+    """A learner that keeps the periods, and whose loss is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[SharedPeriod] = []
+        self.loss = 0.5
+
+    def learn(self, known: Any, period: SharedPeriod) -> dict[str, Any]:
+        self.seen.append(period)
+        return {"loss": self.loss, "periods": (known or {"periods": 0})["periods"] + 1}
+
+
+def server(count: int = 1, **settings: float) -> tuple[World, Noting]:
+    found = CoreSettings(**{"smact_warm_s": 0, "smact_after_exit_s": 0, **settings})  # type: ignore[arg-type]
+    world, learner = World(gpus(count), settings=found), Noting()
+    world.scheduler.state.sharing.learner = learner
+    return world, learner
+
+
+def run(world: World, seconds: int) -> None:
+    for _ in range(seconds // 10):
+        world.pass_time(10.0)
+
+
+def loss_on(world: World) -> float | None:
+    return world.scheduler.view.loss("GPU-0", False)
+
+
+def test_a_period_has_what_each_job_shows_alone_and_all_show_together() -> None:
+    world, learner = server()
+    world.smact["GPU-0"] = 0.5
+    first = world.submit(8 * GIB, smact=0.9)
+    run(world, 60)
+    second = world.submit(8 * GIB, smact=0.3)
+    run(world, 20)
+    world.smact["GPU-0"] = 0.7
+    run(world, 100)
+    world.end(second)
+    (period,) = learner.seen
+    assert period.jobs == (Sharer(0.5, measured=True), Sharer(0.3))
+    assert (period.kind, period.mps) == ("A100-40GB", False)
+    assert 100 <= period.seconds <= 120 and 0.6 < (period.smact or 0) < 0.7
+    world.end(first)
+    assert len(learner.seen) == 1, "alone nothing is shared"
+
+
+@pytest.mark.parametrize("seconds, count", [(50, 0), (80, 1)])
+def test_short_periods_do_not_count(seconds: int, count: int) -> None:
+    world, learner = server()
+    world.smact["GPU-0"] = 0.5
+    world.submit(8 * GIB, smact=0.4)
+    job = world.submit(8 * GIB, smact=0.4)
+    run(world, seconds)
+    world.end(job)
+    assert len(learner.seen) == count
+
+
+def test_a_long_period_counts_as_several() -> None:
+    world, learner = server()
+    world.smact["GPU-0"] = 0.5
+    for _ in range(2):
+        world.submit(8 * GIB, smact=0.4)
+    run(world, int(2.5 * LONGEST_S))
+    assert len(learner.seen) == 2
+
+
+def test_time_before_the_device_is_warm_does_not_count() -> None:
+    world, learner = server(smact_warm_s=100.0)
+    world.smact["GPU-0"] = 0.3
+    world.submit(8 * GIB, smact=0.4)
+    job = world.submit(8 * GIB, smact=0.4)
+    run(world, 150)
+    world.end(job)
+    assert not learner.seen
+
+
+def test_jobs_on_several_devices_do_not_count() -> None:
+    world, learner = server(2)
+    world.smact |= {"GPU-0": 0.5, "GPU-1": 0.5}
+    wide = world.submit(8 * GIB, smact=0.4, gpus=2)
+    world.submit(8 * GIB, smact=0.4)
+    run(world, 100)
+    world.end(wide)
+    assert not learner.seen
+
+
+def test_steps_tell_the_speed_beside_others() -> None:
+    world, learner = server()
+    world.smact["GPU-0"] = 0.5
+    first, step = world.submit(8 * GIB, smact=0.5), 0.0
+    for rate in (10.0, 8.0):
+        for _ in range(10):
+            world.pass_time(10.0)
+            step += 10 * rate
+            world.report(first, step=step)
+        if rate == 10.0:
+            second = world.submit(8 * GIB, smact=0.5)
+    world.end(second)
+    (period,) = learner.seen
+    assert period.jobs[0].speed == pytest.approx(0.8)
+    assert period.jobs[1].speed is None
+
+
+def test_what_is_learned_reaches_offers_and_survives_a_restart() -> None:
+    world, learner = server()
+    world.smact["GPU-0"] = 0.5
+    assert loss_on(world) is None
+    first = world.submit(8 * GIB, smact=0.4)
+    losses = []
+    for loss in (0.5, 0.51, 0.6):
+        learner.loss = loss
+        job = world.submit(8 * GIB, smact=0.4)
+        run(world, 80)
+        world.end(job)
+        run(world, 10)
+        losses.append(loss_on(world))
+    assert losses == [0.5, 0.5, 0.6], "small changes are not published"
+    (role,) = first.spec.roles
+    offer = world.scheduler.view.offer(world.jobs[first.id], role, "GPU-0")
+    assert offer.loss == 0.6
+    world.restart()
+    assert loss_on(world) == 0.6
+    assert world.scheduler.view.loss("GPU-0", True) is None, "each mode has its own"
+    assert learned(world.rule_states.values()) == (LearnedLoss("A100-40GB", False, 0.6, 3),)
+
+
+@pytest.mark.parametrize("state", [None, {}, {"shown": 2.0, "periods": 1}, {"shown": "x"}])
+def test_damaged_records_say_nothing(state: Any) -> None:
+    assert learned([RuleState(KIND, "mps:A100-40GB", VERSION, state)]) == ()
+    assert learned([RuleState(KIND, "mps:A", VERSION + 1, {"shown": 0.1, "periods": 1})]) == ()
