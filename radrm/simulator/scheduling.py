@@ -86,7 +86,9 @@ class OwnLoop:
         # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = self._make_world(self._settings.settle_s + READING_INTERVAL_S)
         self._world.loss = scenario.loss
-        windows = self._window if scenario.smact_read else None
+        read = scenario.smact_read and all(d.smact == "measured" for d in scenario.devices)
+        self._smact_read = read
+        windows = self._window if read else None
         self._scheduler = Scheduler(rules, self._settings, windows)
         self._planners, self._tasks = rules.planners, tasks
         self._history = history
@@ -324,8 +326,8 @@ class OwnLoop:
             at=now,
             used_mib=gpu.simulated.unmanaged_mib + sum(m.used_mib or 0 for m in seen),
             attempts=seen,
-            smact=gpu.activity if self._scenario.smact_read else None,
-            smact_source="simulated" if self._scenario.smact_read else None,
+            smact=gpu.activity if self._smact_read else None,
+            smact_source="simulated" if self._smact_read else None,
             power_w=gpu.power_w,
         )
 
@@ -373,7 +375,7 @@ class OwnLoop:
     def _watch(self, at: int, window: PiecewiseWindow) -> None:
         if at in self._falling or (fall := window.falls_by) < _NO_FALL:
             return
-        if not self._scenario.smact_read:
+        if not self._smact_read:
             return  # nobody sees it fall
         self._falling.add(at)
         # The mean falls evenly over the window's length: look about every `_FALL_STEP` of it.
