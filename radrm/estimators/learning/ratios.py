@@ -25,9 +25,9 @@ SHARED = "history, shared runs"
 SAME_NAME = "history, same name"
 """The source of figures from runs of the user's jobs of the same name."""
 
-OWN_JOBS = "history, the user's jobs"
+OWN_JOBS = "history, usual for the user"
 """The source of what is usual for the user's jobs here, and"""
-ALL_JOBS = "history, all jobs"
+ALL_JOBS = "history, usual here"
 """for the jobs of all users."""
 
 # fmt: off
