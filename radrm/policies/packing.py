@@ -154,10 +154,12 @@ class Packing:
         gain = _work(offer, self.ceiling, [*here, own], widths) - before
         least = 0.0 if offer.mode is Collocation.MPS else self.timeslice_min_gain * own
         if gain < least - _ROUNDING:
-            asked = f"with SM activity of {own:.2f}{origin} beside {sum(here):.2f}, "
-            what = f"all jobs there would do {abs(gain):.2f} {'less' if gain < 0 else 'more'} work"
-            wanted = f" than now, {least:.2f} more is needed" if least else " than now"
-            return Refusal("gain", asked + what + wanted, uuid, least, gain)
+            shown, there = f"{own:.2f}{origin}", sum(here)
+            why = (
+                f"with SM activity of {shown} beside {there:.2f}, sharing adds {gain:.2f} of work, "
+                f"at least {least:.2f} is needed"
+            )
+            return Refusal("gain", why, uuid, least, gain)
         return self._refuse_slowdown(ask, offer, [*here, own])
 
     def _refuse_number(self, offer: Offer, here: int) -> Refusal | None:
@@ -267,8 +269,9 @@ class Packing:
 def _origin(job: Job, offer: Offer) -> str:
     """Return what users should know of a job's SM activity on a device; "" for nothing."""
     if job.smact_in(offer.mode) is None:
-        usual = job.predicted(Quantity.USUAL_SMACT) is not None
-        return f" (assumed{': usual here' if usual else ''}; see --smact)"
+        if job.predicted(Quantity.USUAL_SMACT) is not None:
+            return " (assumed, usual here; see --smact)"
+        return " (assumed; see --smact)"
     best = job.estimate(Quantity.SMACT)
     if best is None or best.chip is None or best.on(offer.device.chip) is best:
         return ""

@@ -135,13 +135,12 @@ def _place(offer: Offer) -> tuple[str, int, str]:
 # ------------------------------------------------------------------ the published policies
 
 
-def _published(name: str, what: str, prefer: Preference, **other: Any) -> type[Sharing]:
+def _published(name: str, prefer: Preference, **other: Any) -> type[Sharing]:
     """Return the policy of this name: `Sharing` with a preference, and with `other` defaults."""
     kinds = Sharing.__annotations__
     defaults = {"name": name, **other}
     body = {
         "__module__": __name__,
-        "__doc__": what,
         "__annotations__": {key: kinds[key] for key in defaults if "ClassVar" not in kinds[key]},
         "prefer": staticmethod(prefer),
         **defaults,
@@ -149,59 +148,53 @@ def _published(name: str, what: str, prefer: Preference, **other: Any) -> type[S
     return dataclass(frozen=True)(type(f"Sharing[{name}]", (Sharing,), body))
 
 
+# Most Available GPU Memory, RAD-RM's *MAGM*: argmax of free memory.
+#
+# Thesis, section 6.2.2; with known needs it is the oracle's worst fit (section 6.3.3).
 Magm = _published(
     "magm",
-    """Most Available GPU Memory, RAD-RM's *MAGM*: argmax of free memory.
-
-    Thesis, section 6.2.2; with known needs it is the oracle's worst fit (section 6.3.3).
-    """,
     _least(lambda o: -(o.free_mib or 0)),
 )
+# Least Utilized GPU, RAD-RM's *LUG*: argmin of SMACT.
+#
+# Thesis, section 6.2.2; with known needs it is the oracle's OLUG (section 6.3.3). An idle device
+# without a measurement counts as 0, since no job is on it. A busy device of unknown activity
+# (eligible only without conditions) comes last.
 Lug = _published(
     "lug",
-    """Least Utilized GPU, RAD-RM's *LUG*: argmin of SMACT.
-
-    Thesis, section 6.2.2; with known needs it is the oracle's OLUG (section 6.3.3). An idle device
-    without a measurement counts as 0, since no job is on it. A busy device of unknown activity
-    (eligible only without conditions) comes last.
-    """,
     _least(lambda o: (o.smact is None and not o.idle, o.smact or 0.0)),
 )
+# Most Utilized GPU, RAD-RM's *MUG*: argmax of SMACT, idle devices last.
+#
+# Thesis, section 6.2.2 and Figure 6.4. A busy device of unknown activity (eligible only without
+# conditions) comes after the measured ones and before the idle ones.
 Mug = _published(
     "mug",
-    """Most Utilized GPU, RAD-RM's *MUG*: argmax of SMACT, idle devices last.
-
-    Thesis, section 6.2.2 and Figure 6.4. A busy device of unknown activity (eligible only without
-    conditions) comes after the measured ones and before the idle ones.
-    """,
     _least(lambda o: (o.idle, o.smact is None, -(o.smact or 0.0))),
 )
+# Round-robin, RAD-RM's *RR*: the next eligible devices in a fixed cycle, by index.
+#
+# Thesis, section 6.2.2. As published neither memory nor SM activity counts.
 RoundRobin = _published(
     "rr",
-    """Round-robin, RAD-RM's *RR*: the next eligible devices in a fixed cycle, by index.
-
-    Thesis, section 6.2.2. As published neither memory nor SM activity counts.
-    """,
     _in_turn,
     conditions=False,
 )
+# RAD-RM's *Oracle First Fit*: the first device, by index, of those that fit.
+#
+# Thesis, section 6.3.3: free >= need + 2 GiB and SMACT <= 80 %.
 FirstFit = _published(
     "first-fit",
-    """RAD-RM's *Oracle First Fit*: the first device, by index, of those that fit.
-
-    Thesis, section 6.3.3: free >= need + 2 GiB and SMACT <= 80 %.
-    """,
     _least(lambda o: 0),
     min_free_mib=0,
     adds_margin=True,
 )
+# RAD-RM's *Oracle Best Fit*: argmin of free memory over the devices that fit.
+#
+# Thesis, section 6.3.3: free >= need + 2 GiB and SMACT <= 80 %. A device whose free memory is
+# unknown (eligible only without conditions) comes last.
 BestFit = _published(
     "best-fit",
-    """RAD-RM's *Oracle Best Fit*: argmin of free memory over the devices that fit.
-
-    Thesis, section 6.3.3: free >= need + 2 GiB and SMACT <= 80 %. A device whose free memory is
-    unknown (eligible only without conditions) comes last.
-    """,
     _least(lambda o: (o.free_mib is None, o.free_mib or 0)),
     min_free_mib=0,
     adds_margin=True,

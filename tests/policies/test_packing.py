@@ -188,8 +188,8 @@ def test_a_refusal_for_too_little_work_names_what_was_assumed() -> None:
     found = Packing().refuse(ask(job(1, None)), there)
     assert found is not None
     assert found.message == (
-        "with SM activity of 0.40 (assumed; see --smact) beside 0.90, all jobs there would do "
-        "0.09 less work than now, 0.06 more is needed"
+        "with SM activity of 0.40 (assumed; see --smact) beside 0.90, sharing adds -0.09 of work, "
+        "at least 0.06 is needed"
     )
 
 
@@ -203,7 +203,7 @@ def test_what_is_usual_here_is_assumed_of_an_unknown_job() -> None:
     there = offer(job(2, 0.9), mode=Collocation.TIMESLICE)
     assert refused(ask(usual(1, 0.1)), offer(job(2, 0.5), mode=Collocation.TIMESLICE)) is None
     found = Packing().refuse(ask(usual(1, 0.8)), there)
-    assert found is not None and "0.80 (assumed: usual here; see --smact)" in found.message
+    assert found is not None and "0.80 (assumed, usual here; see --smact)" in found.message
 
 
 # ------------------------------------------------------------------ what a device shows
