@@ -7,6 +7,9 @@ claims            the thesis' sentences as comparisons of rows
 reproduction      writes docs/reproduction.md
 rate              events per second, beside another commit in the same run
 pictures          writes docs/reproduction.svg
+shipped           what a lab gets as installed, beside oracles; writes docs/shipped.md
+labs              its traces: published ones, dealt to users
+lucid             its baseline: at most two jobs share a GPU
 waiting           what orders, backfill and packing bring, part by part
 simulator         the time of a simulation, and how it grows
 simulator_daemon  twenty jobs through the daemon and through the simulator

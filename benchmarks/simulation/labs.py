@@ -16,6 +16,7 @@ from datetime import datetime
 from itertools import accumulate
 from math import log
 from pathlib import Path
+from typing import Any
 
 from benchmarks.simulation.published import published_trace
 from radrm.simulator.traces.fill import TYPICAL, fraction
@@ -46,14 +47,8 @@ def _published(name: str, users: int) -> Callable[[Path], Sequence[TraceJob]]:
     return lambda data: dealt(published_trace(name, data), users, seed=1)
 
 
-def _windowed(
-    file: str, columns: tuple[str, str, str], users: int, **window: float | str
-) -> Callable[[Path], Sequence[TraceJob]]:
-    def read(data: Path) -> Sequence[TraceJob]:
-        path = data / "public" / file
-        return with_programs(_rows(path, columns, **window), users)
-
-    return read
+def _windowed(users: int, rows: Callable[[Path], list[TraceJob]]) -> Callable[[Path], Any]:
+    return lambda data: with_programs(rows(data), users)
 
 
 def _rows(
@@ -136,11 +131,13 @@ LABS = (
         6,
         "Philly, thinned: hours 42 to 54 of philly_sample_500",
         _windowed(
-            "philly_sample_500.csv",
-            ("submit_s", "duration_s", "num_gpus"),
             6,
-            from_h=42.0,
-            hours=12.0,
+            lambda data: _rows(
+                data / "public" / "philly_sample_500.csv",
+                ("submit_s", "duration_s", "num_gpus"),
+                from_h=42.0,
+                hours=12.0,
+            ),
         ),
     ),
     Lab(
@@ -148,11 +145,13 @@ LABS = (
         5,
         "Tiresias's 60 jobs: durations times 8, arrivals times 20, at most 4 GPUs",
         _windowed(
-            "tiresias_60_job.csv",
-            ("submit_time", "duration", "num_gpu"),
             5,
-            longer=8.0,
-            later=20.0,
+            lambda data: _rows(
+                data / "public" / "tiresias_60_job.csv",
+                ("submit_time", "duration", "num_gpu"),
+                longer=8.0,
+                later=20.0,
+            ),
         ),
     ),
     Lab(
@@ -160,12 +159,14 @@ LABS = (
         8,
         "one virtual cluster of Philly (6c71a0): 12 hours with jobs on 4 GPUs",
         _windowed(
-            "pollux_philly.csv",
-            ("timestamp", "duration", "num_gpus"),
             8,
-            from_h=624.75,
-            hours=12.0,
-            cluster="6c71a0",
+            lambda data: _rows(
+                data / "public" / "pollux_philly.csv",
+                ("timestamp", "duration", "num_gpus"),
+                from_h=624.75,
+                hours=12.0,
+                cluster="6c71a0",
+            ),
         ),
     ),
 )

@@ -330,8 +330,9 @@ MAGM with defaults, heavy60/mix90:
 """
 
 _OWN_TAIL = """\
-`core.stretch = 1`: a client's MPS cap is its estimate. The cost of time-slicing rests on two
-published totals.
+`core.stretch = 1`: a client's MPS cap is its estimate. Time-sliced rows, here and on streams, have
+the pessimistic model of time-slicing (`loss=1.0`), which rests on two published totals; the
+[shipped figure](measurements/README.md#what-others-measured) is milder.
 """
 
 _RECOVERY = """\

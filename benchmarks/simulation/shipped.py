@@ -1,6 +1,7 @@
 """What a lab gets with radrm as installed, beside rules that know more: the figures of README.
 
     python -m benchmarks.simulation.shipped [--data FOLDER] [--seeds 6] [--only WORD] [--quick]
+                                            [--write]
 
 The setting `shipped`: the configuration file as installed (MPS off: jobs that share a GPU are
 time-sliced), several users, nothing declared, SM activity read as the daemon reads it, and the
@@ -8,7 +9,8 @@ history of each user's programs as it grows during the run. Rows that know more 
 so. Each runs in two worlds: one where sharing costs what radrm believes, and one where it costs as
 much as the thesis measured (`loss` 1).
 
---only: the rows and traces with this word. --quick: two seeds.
+--only: the rows or traces with this word. --quick: two seeds. --write: write docs/shipped.md, and
+the table of goals in docs/policies.md.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +34,7 @@ from radrm.simulator.run import Run
 from radrm.simulator.scenario import SHIPPED as AS_INSTALLED
 from radrm.simulator.scenario import Known, Scenario, as_configured
 from radrm.simulator.traces.job import TraceJob
-from tests.paths import SHARED_DATA
+from tests.paths import REPOSITORY, SHARED_DATA
 
 SERVER = "sim:4xA100-40GB"
 WORLDS: Mapping[str, float | None] = {"own model": None, "pessimistic": 1.0}
@@ -89,6 +91,10 @@ ROWS = (
     ),
 )
 UNDER_MPS = Config(mps=MpsConfig(enabled=True))
+GOAL_ROWS = tuple(
+    Row(f'`goal = "{goal}"`', "nothing declared", Config(goal=goal))
+    for goal in ("throughput", "turnaround")
+)
 MPS_ROWS = (
     Row("nothing declared, MPS", "`mps.enabled = true`", UNDER_MPS),
     Row(
@@ -137,9 +143,9 @@ def of_others(job: TraceJob) -> bool:
     return is_short(job) and job.user != "sweeper"
 
 
-def measure(row: int, mps: bool, trace: str, loss: float | None, seed: int, data: Path) -> Figures:
+def measure(name: str, trace: str, loss: float | None, seed: int, data: Path) -> Figures:
     """Run a row on a trace. Its arguments are small: it is called in another process."""
-    chosen = (MPS_ROWS if mps else ROWS)[row]
+    chosen = next(row for row in (*ROWS, *GOAL_ROWS, *MPS_ROWS) if row.name == name)
     short = of_others if trace == FLOOD else is_short
     if trace == FLOOD:
         jobs = flood()
@@ -157,10 +163,10 @@ FLOOD = "flood"
 
 def table(
     title: str, first: str, columns: Sequence[str], cells: Mapping[str, Sequence[str]]
-) -> None:
-    print(f"\n{title}\n\n| {first} | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}")
-    for name, row in cells.items():
-        print(f"| {name} | {' | '.join(row)} |", flush=True)
+) -> str:
+    lines = [f"| {first} | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    lines += [f"| {name} | {' | '.join(row)} |" for name, row in cells.items()]
+    return "\n".join([title, "", *lines, ""] if title else lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,83 +253,153 @@ def targets(found: Found) -> dict[str, list[str]]:
     return lines
 
 
+@dataclass(slots=True)
+class Runs:
+    """Runs that have begun in other processes."""
+
+    pool: ProcessPoolExecutor
+    data: Path
+    seeds: int
+    begun: dict[tuple[str, str, float | None], list[Future[Figures]]] = field(default_factory=dict)
+
+    def begin(self, row: Row, trace: str, loss: float | None = None) -> None:
+        self.begun[row.name, trace, loss] = [
+            self.pool.submit(measure, row.name, trace, loss, seed, self.data)
+            for seed in range(self.seeds)
+        ]
+
+    def mean(self, name: str, trace: str, loss: float | None = None) -> Mean:
+        return mean_of([each.result() for each in self.begun[name, trace, loss]])
+
+
+def tables(runs: Runs, rows: Sequence[Row], traces: Sequence[str]) -> Iterator[str]:
+    """Yield the tables of both worlds, as their runs end."""
+    names = [row.name for row in rows]
+    flooded: dict[str, list[str]] = {name: [] for name in names}
+    for world, loss in WORLDS.items():
+        found = {name: {t: runs.mean(name, t, loss) for t in traces} for name in names}
+        title = (
+            f"**World: {world}.** Minutes: mean completion / median wait of short jobs before "
+            "their first start / makespan / deaths by out-of-memory for each 60 jobs."
+        )
+        shown = {name: [cell(of[t]) for t in traces] for name, of in found.items()}
+        yield table(title, "rule", traces, shown)
+        if SHIPPED in found:
+            yield table(f"To reach, world: {world}.", "shipped", traces, targets(found))
+        for name in names:
+            flooded[name].append(cell(runs.mean(name, FLOOD, loss)))
+    title = (
+        "**A flood**: a sweep of 80 jobs beside 40 short jobs of four others. The same figures; "
+        "the waits are those of the others."
+    )
+    yield table(title, "rule", list(WORLDS), flooded)
+
+
+def mps_table(runs: Runs) -> str:
+    title = "**Under MPS**, own model: deaths by out-of-memory for each 60 jobs."
+    shown = {row.name: [f"{runs.mean(row.name, t).deaths:.1f}" for t in THESIS] for row in MPS_ROWS}
+    return table(title, "known", THESIS, shown)
+
+
+def goals_table(runs: Runs) -> str:
+    """Return the table of docs/policies.md: makespan and mean completion of each goal."""
+    lines = {
+        '`goal = "sharing"`, the default': SHIPPED,
+        **{row.name: row.name for row in GOAL_ROWS},
+        '`goal = "published"`': 'radrm, `goal = "published"`',
+        '`policy = "exclusive"`, `order = "fifo"`': "FIFO, exclusive",
+        "`sharing`, all declared exactly (an oracle)": "radrm, all declared (oracle)",
+        "a Lucid-like rule (an oracle)": LUCID,
+    }
+
+    def shown(name: str, trace: str) -> str:
+        mean = runs.mean(name, trace)
+        return f"{mean.makespan_min:.0f}, {mean.mean_min:.0f}"
+
+    cells = {line: [shown(name, t) for t in THESIS] for line, name in lines.items()}
+    return table("", "rules", THESIS, cells)
+
+
+THESIS = ("heavy60", "mix90")
+PAGE = REPOSITORY / "docs" / "shipped.md"
+POLICIES = REPOSITORY / "docs" / "policies.md"
+_BEGIN, _END = "<!-- goals: benchmarks.simulation.shipped -->", "<!-- end of goals -->"
+_HEAD = """# What a lab gets
+
+These are the figures of radrm **as installed**: MPS off (jobs that share a GPU are time-sliced),
+several users, nothing declared, the history of each user's programs as it grows. Rules that know
+more stand beside it and are called oracles. They are simulated; [the limits of the
+model](simulation.md#limits-of-the-model) hold. `python -m benchmarks.simulation.shipped --write`
+writes this page.
+
+Each rule runs in two worlds: one where sharing costs what radrm's own model says, and a pessimistic
+one after the thesis's runs on streams.
+
+"""
+
+
+def setting(seeds: int) -> str:
+    """Return the lines that say what was run."""
+    lines = [f"Server: `{SERVER}`. Means of the seeds 0 to {seeds - 1}."]
+    lines += [f"- {lab.name}: {lab.what}; {lab.users} users" for lab in LABS]
+    lines += ["", "Rules:", ""]
+    lines += [f"- {row.name}: {row.what}" for row in (*ROWS, *MPS_ROWS)]
+    lines.insert(1, "")
+    return "\n".join([*lines, ""])
+
+
+def write(text: Sequence[str], goals: str) -> None:
+    """Write the page, and the table of goals between its marks."""
+    PAGE.write_text(_HEAD + "\n".join(text), encoding="utf-8")
+    page = POLICIES.read_text(encoding="utf-8")
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    if not after:
+        sys.exit(f"{POLICIES} has no {_BEGIN} ... {_END}")
+    POLICIES.write_text(f"{before}{_BEGIN}\n{goals}\n{_END}{after}", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation.shipped")
     parser.add_argument("--data", type=Path, default=SHARED_DATA, help="where traces/ lies")
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--only", default="", help="the rows or traces with this word")
     parser.add_argument("--quick", action="store_true", help="two seeds")
+    parser.add_argument("--write", action="store_true", help="write the pages")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if not (args.data / "traces").is_dir():
         sys.exit(f"{args.data}: has no traces/; name the folder that has with --data")
-    seeds = 2 if args.quick else args.seeds
-    traces = [lab.name for lab in LABS]
-    rows = list(range(len(ROWS)))
+    if args.write and args.only:
+        sys.exit("--write writes all rows; leave out --only")
+    rows: Sequence[Row] = ROWS
+    traces = tuple(lab.name for lab in LABS)
     if any(args.only in name for name in traces):
-        traces = [name for name in traces if args.only in name]
+        traces = tuple(name for name in traces if args.only in name)
     else:
-        rows = [at for at in rows if args.only.casefold() in ROWS[at].name.casefold()]
-    print(f"{SERVER}; seeds 0 to {seeds - 1}")
-    for lab in LABS:
-        print(f"{lab.name}: {lab.what}; {lab.users} users")
-    for row in (*ROWS, *MPS_ROWS):
-        print(f"{row.name}: {row.what}")
+        rows = tuple(row for row in ROWS if args.only.casefold() in row.name.casefold())
+    seeds = 2 if args.quick else args.seeds
+    text = [setting(seeds)]
+    print(text[0])
     with ProcessPoolExecutor(args.processes) as pool:
-
-        def begin(row: int, mps: bool, trace: str, loss: float | None) -> list[Future[Figures]]:
-            return [
-                pool.submit(measure, row, mps, trace, loss, seed, args.data)
-                for seed in range(seeds)
-            ]
-
-        begun = {
-            (world, row, trace): begin(row, False, trace, loss)
-            for world, loss in WORLDS.items()
-            for row in rows
-            for trace in (*traces, FLOOD)
-        }
-        capped = {
-            (row, trace): begin(row, True, trace, None)
-            for row in range(len(MPS_ROWS))
-            for trace in traces[:2]
-        }
-
-        def mean(started: Sequence[Future[Figures]]) -> Mean:
-            return mean_of([each.result() for each in started])
-
-        flooded: dict[str, list[str]] = {ROWS[row].name: [] for row in rows}
-        for world in WORLDS:
-            found = {
-                ROWS[row].name: {t: mean(begun[world, row, t]) for t in traces} for row in rows
-            }
-            table(
-                f"World: {world}. Minutes: mean completion / median wait of short jobs before "
-                "their first start / makespan / deaths by out-of-memory for each 60 jobs",
-                "rule",
-                traces,
-                {name: [cell(of[t]) for t in traces] for name, of in found.items()},
-            )
-            if SHIPPED in found:
-                table(f"To reach, world: {world}", "shipped", traces, targets(found))
+        runs = Runs(pool, args.data, seeds)
+        for loss in WORLDS.values():
             for row in rows:
-                flooded[ROWS[row].name].append(cell(mean(begun[world, row, FLOOD])))
-        table(
-            "Flood: a sweep of 80 jobs beside 40 short jobs of four others. The same figures; "
-            "the waits are those of the others",
-            "rule",
-            list(WORLDS),
-            flooded,
-        )
-        table(
-            "Under MPS, own model: deaths by out-of-memory for each 60 jobs",
-            "known",
-            traces[:2],
-            {
-                row.name: [f"{mean(capped[at, t]).deaths:.1f}" for t in traces[:2]]
-                for at, row in enumerate(MPS_ROWS)
-            },
-        )
+                for trace in (*traces, FLOOD):
+                    runs.begin(row, trace, loss)
+        for row in (*MPS_ROWS, *GOAL_ROWS) if not args.only else ():
+            for trace in THESIS:
+                runs.begin(row, trace)
+        for each in tables(runs, rows, traces):
+            text.append(each)
+            print(each, flush=True)
+        if args.only:
+            return 0
+        text.append(mps_table(runs))
+        goals = goals_table(runs)
+        print(text[-1], goals, sep="\n", flush=True)
+    if args.write:
+        write(text, goals)
     return 0
 
 

@@ -8,6 +8,7 @@ import typer
 
 from radrm.errors import UsageError
 from radrm.experiments.simulations.variants import MOST_ERROR
+from radrm.simulator.traces.users import MOST_USERS
 
 MOST_SEEDS = 1000
 MOST_SERVERS = 1024
@@ -54,13 +55,13 @@ Planners = Annotated[
     ),
 ]
 Estimator = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--estimator",
         metavar="NAME",
-        help="Source of the jobs' memory: oracle (what the trace says), none, the NAME of a column "
-        "NAME_mib of the trace, auto (as the daemon, from these columns), or an estimator whose "
-        "errors are recorded.",
+        help="What is known of the jobs' memory: auto (by default, as the daemon: columns such as "
+        "trace_mib, and earlier runs of the user and name), oracle (declared as the trace says), "
+        "none, the NAME of a column NAME_mib, or an estimator whose errors are recorded.",
     ),
 ]
 Known = Annotated[
@@ -69,7 +70,8 @@ Known = Annotated[
         "--known",
         metavar="WHAT[=ERROR]",
         help="What is known of each job, and its relative error: --known smact,duration=0.3,"
-        "memory=0.08; without an error it is exact. memory replaces --estimator.",
+        "memory=0.08; without an error it is exact. memory is an estimate, with --estimator oracle "
+        "what users declare.",
     ),
 ]
 DurationError = Annotated[
@@ -82,7 +84,9 @@ DurationError = Annotated[
 ]
 Mode = Annotated[
     str | None,
-    typer.Option("--collocation", metavar="MODE", help="mps (by default), timeslice, exclusive."),
+    typer.Option(
+        "--collocation", metavar="MODE", help="mps, timeslice, exclusive; by default as configured."
+    ),
 ]
 Recovery = Annotated[
     str | None,
@@ -210,6 +214,16 @@ FillTable = Annotated[
     str | None,
     typer.Option(
         "--fill", metavar="CSV", help="Typical jobs for missing values: memory_mib,smact,share."
+    ),
+]
+Users = Annotated[
+    int | None,
+    typer.Option(
+        "--users",
+        metavar="N",
+        min=1,
+        max=MOST_USERS,
+        help="Deal the jobs to N users, in unequal shares; jobs of one name belong to one user.",
     ),
 ]
 FillSeed = Annotated[

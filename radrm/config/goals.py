@@ -3,7 +3,7 @@
 A setting of a rule has one default: the rule's own. Where a goal needs another value, it is here
 and nowhere else; `of_goal` returns them, to make a rule and to show its settings.
 
-`python -m benchmarks.simulation.waiting` measures the goals; docs/policies.md has its figures.
+`python -m benchmarks.simulation.shipped` measures the goals; docs/policies.md has its figures.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ from radrm.core.records import (
     Device,
     Instant,
     Job,
+    LearnedLoss,
     Refusal,
     UserReservation,
 )
@@ -208,6 +209,11 @@ class Scheduler:
         found = self.state.proposals.refused.lasting(now.boot_s) if refused else ()
         lines = (f"job {each.job_id}: {each.message(now.boot_s)}" for each in found)
         return (*self.state.isolation.errors(now.boot_s), *lines)
+
+    @property
+    def learned(self) -> tuple[LearnedLoss, ...]:
+        """Return what was learned of the cost of sharing, by kind of device and mode."""
+        return self.state.sharing.every()
 
     def refuse_edit(self, event: ev.EditRequested) -> str | None:
         """Return why a job cannot be changed like this; None if it can."""

@@ -367,7 +367,12 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
         if config.energy.power_limit_w:
             log.warning("energy.power_limit_w is ignored: simulated GPUs have no power limit")
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
-        source = served(SimulatedGpus(driver.socket, mps=config.mps.enabled), config.gpus)
+        source = served(
+            SimulatedGpus(
+                driver.socket, mps=config.mps.enabled, spans=config.mps.scope == "server"
+            ),
+            config.gpus,
+        )
         return Devices(
             source=EnabledOnly(source, config.mps) if config.mps.only else source,
             clock=driver.clock,

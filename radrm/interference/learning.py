@@ -48,19 +48,20 @@ class LossLearner:
     """Learns the loss of a kind of device and a mode. Its state: `loss` (0..1), `periods` and
     `seen` (a logarithm for each point)."""
 
-    def learn(self, known: Any, period: SharedPeriod) -> dict[str, Any]:
-        """Return the state after a period. `known`: the state before; None, or something damaged:
-        begin anew."""
-        seen, periods = _read(known)
+    def learn(self, known: Any, period: SharedPeriod) -> dict[str, Any] | None:
+        """Return the state after a period; None: it shows nothing. `known`: the state before; None,
+        or something damaged: begin anew."""
         likely = _likely(period)
-        if likely is not None:
-            best = max(likely)
-            seen = [
-                round(_KEPT * old + max(-_MOST, new - best), 4)
-                for old, new in zip(seen, likely, strict=True)
-            ]
-            best = max(seen)
-            seen = [each - best for each in seen]
+        if likely is None:
+            return None
+        seen, periods = _read(known)
+        best = max(likely)
+        seen = [
+            round(_KEPT * old + max(-_MOST, new - best), 4)
+            for old, new in zip(seen, likely, strict=True)
+        ]
+        best = max(seen)
+        seen = [each - best for each in seen]
         return {
             "loss": round(_mode(seen, shipped_loss(period.mps)), 4),
             "periods": min(_MOST_COUNT, periods + 1),

@@ -7,15 +7,15 @@ GPUs under MPS (RAD-RM, arXiv 2508.19073). With them the execution times of its 
 comes from the exclusive run of the same paper.
 
 A job's demand is the SM activity (SMACT) that it shows alone on a whole GPU, in each mode: also
-time-sliced, where the part of the time with any kernel would say the same of demands above 0.4 and
-more below, but fits measured pairs less well. Where only that is read (utilisation), `utilization`
-converts it. A job's speed is a fraction of its solo speed.
+time-sliced, where utilisation (the part of the time with any kernel) fits measured pairs less
+well: 15 % off in place of 10 %. Where only that is read, `utilization` converts it. A job's speed
+is a fraction of its solo speed.
 
-`loss` (0..1) is what the way of sharing costs beyond the ceiling: 0, nothing, as with MPS in the
-published run and nearly as in Lucid's pairs of time-sliced jobs; 1, as in the pessimistic model of
-time-slicing that fits the published runs on streams. Demands grow by its part of a quarter, and
-throughput falls by its part of a quarter (an eighth with two jobs). None means the mode's shipped
-figure. A server learns its own.
+`loss` (0..1) is what the way of sharing costs beyond the ceiling: 0, nothing, as in the published
+run under MPS, and in Lucid's pairs of time-sliced jobs, which fit no loss best; 1, as in the
+pessimistic model of time-slicing, for the published runs on streams. Demands grow by its part of a
+quarter, and throughput falls by its part of a quarter (an eighth with two jobs). None means the
+mode's shipped figure: docs/measurements/README.md says how it was chosen. A server learns its own.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from radrm.config import Config
 from radrm.core.decision import Decision
@@ -42,7 +43,8 @@ class AutoEstimates:
     ) -> None:
         known = {name for job in jobs for name in job.estimates}
         routes = [name for name in _ROUTES if name in known]
-        self._auto: Estimator = make_auto(config, [History(), *map(_Column, routes)])
+        chain: list[Any] = [History(), *map(_Column, routes)]
+        self._auto: Estimator = make_auto(config, chain)
         self._kinds = {each.device.uuid: each.device.name for each in devices}
         self._runs: deque[PastRun] = deque(maxlen=MOST_RUNS)
         self._own: dict[str, deque[PastRun]] = {}

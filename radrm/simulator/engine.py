@@ -83,7 +83,6 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
             )
         policy = _policy(rules)
         loop = PublishedLoop(scenario.devices, scenario.mps, policy, tasks, history)
-        loop.world.loss = scenario.loss
     else:
         auto = None
         if scenario.estimator == AUTO:
@@ -92,6 +91,7 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
         if scenario.cpus is not None or any(map(needs_reports, jobs)):
             kind = ElasticLoop if any(job.elastic for job in jobs) else ReportingLoop
         loop = kind(scenario, rules, settings, tasks, history, auto)
+    loop.world.loss = scenario.loss
     with _few_collections():
         loop.run()
     return history.run(loop.world.device_runs())

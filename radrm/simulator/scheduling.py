@@ -85,7 +85,6 @@ class OwnLoop:
         self._settings = replace(settings, stale_after_s=float("inf"))
         # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = self._make_world(self._settings.settle_s + READING_INTERVAL_S)
-        self._world.loss = scenario.loss
         read = scenario.smact_read and all(d.smact == "measured" for d in scenario.devices)
         self._smact_read = read
         windows = self._window if read else None

@@ -137,8 +137,6 @@ class World:
     `loss`: how much time-slicing costs here (`interference.model.speeds`).
     """
 
-    loss: float | None = None
-
     def __init__(self, devices: Sequence[SimulatedDevice], settle_s: float | None = None) -> None:
         self.gpus = [Gpu(simulated) for simulated in devices]
         self.now_s = 0.0

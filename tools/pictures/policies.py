@@ -52,8 +52,8 @@ PICTURES = (
 
 
 def simulated(picture: Picture) -> Run:
-    """Run the trace as `radrm simulate` does."""
-    choices = Choices(GPUS, picture.order, picture.planner)
+    """Run the trace as `radrm simulate` does, under MPS, with the memory declared."""
+    choices = Choices(GPUS, picture.order, picture.planner, collocation="mps")
     variant = make_variant(Config(), picture.policy, "oracle", choices)
     loaded = load_draws(File(str(TRACE)), variant, 1)
     (result,) = results_of_draws(loaded.draws, [variant], [0], whole=True)

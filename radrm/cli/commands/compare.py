@@ -15,6 +15,7 @@ from radrm.cli.show.experiments.plots import check_plot, plot_comparison
 from radrm.cli.show.experiments.simulations import (
     FOOT,
     compared_table,
+    setting_line,
     unfinished_line,
     variant_name,
 )
@@ -39,8 +40,11 @@ from radrm.experiments.simulations.variants import (
     compared_variants,
     configured,
     make_variant,
+    own_estimator,
+    your_daemon,
 )
 from radrm.policies import POLICIES
+from radrm.simulator.scenario import ORACLE
 from radrm.simulator.servers.dealing import HASH
 from radrm.simulator.traces.importers.andreas import Mix
 
@@ -75,6 +79,7 @@ def compare(
     profile: options.Profile = None,
     fill: options.FillTable = None,
     fill_seed: options.FillSeed = 0,
+    users: options.Users = None,
     scenario: options.Scenario = None,
     nodes: options.Nodes = None,
     load: options.Load = None,
@@ -82,7 +87,7 @@ def compare(
     plot: options.PlotFile = None,
     as_json: Json = False,
 ) -> None:
-    """Run a trace under several policies, beside the lower bounds.
+    """Run a trace on your daemon as configured and under several policies, beside lower bounds.
 
     \b
     Examples:
@@ -122,10 +127,10 @@ def compare(
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)
-    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed)
+    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed, users)
     estimators = options.names(estimator)
     if advise:
-        (own,) = _at_most_one(estimators) or ["oracle"]
+        (own,) = _at_most_one(estimators) or [own_estimator(base, fidelity)]
         plan = "+".join(options.names(planner)) or None
         present = make_variant(base, base.policy, own, replace(choices, planner=plan))
         check_settings(choices.settings, [present.policy, *POLICIES])
@@ -141,11 +146,12 @@ def compare(
     variants = compared_variants(
         base,
         options.names(policy) or ([ALONE] if mix else list(POLICIES)),
-        estimators,
+        estimators or ([ORACLE] if mix else []),
         choices,
         options.names(planner),
         orders,
         MIX_SORTING if mix else SORTING,
+        yours=mix is None,
     )
     loaded = _load(source, variants[0], seeds)
     with progress_bar() as progress:
@@ -153,6 +159,8 @@ def compare(
     if as_json:
         print_json([document(result, loaded.left_out) for result in found])
     else:
+        yours = your_daemon(base, own_estimator(base), Choices(choices.gpus))
+        show(Styled(setting_line(variants[0], yours)))
         show(compared_table(found))
         first = variant_name(found[0], found)
         show(Styled(f"{len(loaded.draws[0])} jobs; in percent: of {first}. {FOOT}"))

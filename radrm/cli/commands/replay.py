@@ -12,6 +12,7 @@ from radrm.cli.options import Json
 from radrm.cli.show.experiments.advice import show_advice
 from radrm.cli.show.experiments.plots import check_plot, plot_comparison
 from radrm.cli.show.experiments.replay import RANGES, caveats, ceiling_lines, show_replay
+from radrm.cli.show.experiments.simulations import setting_line
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json
@@ -35,6 +36,7 @@ from radrm.experiments.simulations.variants import (
     configured,
     make_variant,
     with_planners,
+    your_daemon,
 )
 from radrm.experiments.traces import save_trace
 from radrm.policies import POLICIES
@@ -105,7 +107,7 @@ def replay(
     choices = Choices(
         gpus=gpus or own_gpus(past),
         order=order,
-        collocation=collocation or own_mode(base, past),
+        collocation=collocation or (own_mode(base, past) if store else None),
         recovery=recovery,
         seeds=seeds,
         settings=settings or (),
@@ -133,6 +135,7 @@ def replay(
     pairs = [(before, first), *((name, first) for name in others)]
     pairs += [(name, plan) for plan in rest for name in (before, *others)]
     variants = [make_variant(base, name, chosen, plan) for name, plan in pairs]
+    yours = your_daemon(base, chosen, Choices(choices.gpus))
     with progress_bar() as progress:
         done = replay_past(past, variants, seeds, progress)
     if save is not None:
@@ -140,6 +143,7 @@ def replay(
     if as_json:
         print_json(past_document(done, since))
     else:
+        show(Styled(setting_line(variants[0], yours)))
         show_replay(done, since)
     if plot is not None:
         plot_comparison(plot, done.found)

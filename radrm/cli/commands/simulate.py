@@ -9,9 +9,14 @@ import typer
 from radrm.cli import simulation_options as options
 from radrm.cli.options import Json
 from radrm.cli.show.experiments.plots import check_plot, plot_run
-from radrm.cli.show.experiments.simulations import heading, one_table, unfinished_line
+from radrm.cli.show.experiments.simulations import (
+    heading,
+    one_table,
+    setting_line,
+    unfinished_line,
+)
 from radrm.cli.show.progress import progress_bar
-from radrm.cli.show.styled import show
+from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
 from radrm.experiments.simulations.documents import document
 from radrm.experiments.simulations.mixes import mix_of
@@ -23,8 +28,11 @@ from radrm.experiments.simulations.variants import (
     check_settings,
     configured,
     make_variant,
+    own_estimator,
+    your_daemon,
 )
 from radrm.experiments.traces import save_trace
+from radrm.simulator.scenario import ORACLE
 from radrm.simulator.servers.dealing import HASH
 
 TraceFile = Annotated[
@@ -46,7 +54,7 @@ def simulate(
     cpus: options.Cpus = None,
     order: options.Order = None,
     planner: options.Planner = None,
-    estimator: options.Estimator = "oracle",
+    estimator: options.Estimator = None,
     known: options.Known = None,
     duration_error: options.DurationError = None,
     collocation: options.Mode = None,
@@ -60,6 +68,7 @@ def simulate(
     profile: options.Profile = None,
     fill: options.FillTable = None,
     fill_seed: options.FillSeed = 0,
+    users: options.Users = None,
     scenario: options.Scenario = None,
     nodes: options.Nodes = None,
     load: options.Load = None,
@@ -69,6 +78,8 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Run a trace on a simulated server and show the result.
+
+    Without options the server is your daemon as configured, and nobody declares anything.
 
     \b
     Examples:
@@ -96,9 +107,10 @@ def simulate(
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)
+    estimator = estimator or (ORACLE if mix else own_estimator(base, fidelity))
     variant = make_variant(base, policy or (ALONE if mix else base.policy), estimator, choices)
     check_settings(choices.settings, [variant.policy])
-    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed)
+    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed, users)
     loaded = load_draws(source, variant, seeds)
     for note in loaded.notes:
         warn(note)
@@ -111,6 +123,11 @@ def simulate(
     if as_json:
         print_json(document(result, loaded.left_out))
     else:
+        show(
+            Styled(
+                setting_line(variant, your_daemon(base, own_estimator(base), Choices(choices.gpus)))
+            )
+        )
         show(heading(result))
         show(one_table(result))
     if line := unfinished_line([result]):

@@ -34,6 +34,7 @@ def explanation(answer: Document) -> list[Part]:
     parts += map(_indented, sentences(answer))
     if waiting and shows_devices(answer):
         parts += [Styled(), _devices(answer["devices"])]
+        parts += [_indented(each["text"]) for each in answer.get("sharing", ())]
     if answer["attempts"]:
         parts += [Styled(), attempts_table(job, answer["attempts"])]
     if job["state"] in FINAL and not answer["attempts"]:

@@ -40,9 +40,9 @@ _MPS, _TIMESLICE = "mps", "timeslice"
 class Learner(Protocol):
     """Learns the loss of a kind of device and a mode. Pure; its state is plain JSON."""
 
-    def learn(self, known: Any, period: SharedPeriod) -> dict[str, Any]:
-        """Return the state after a period, with `loss` (0..1) and `periods`. `known`: the state
-        before; None, or something damaged: begin anew."""
+    def learn(self, known: Any, period: SharedPeriod) -> dict[str, Any] | None:
+        """Return the state after a period, with `loss` (0..1) and `periods`; None: it shows
+        nothing. `known`: the state before; None, or something damaged: begin anew."""
         ...
 
 
@@ -74,6 +74,8 @@ class Sharing:
         before = None if found is None else _learned(found)
         known = found.state if found is not None and before is not None else None
         state = self.learner.learn(known, period)
+        if state is None:
+            return
         shown = state["loss"]
         if before is not None and abs(shown - before.loss) < _STEP:
             shown = before.loss

@@ -30,6 +30,7 @@ from radrm.daemon.views.documents import Document, unknown_gpus
 from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.references import References
 from radrm.daemon.views.shares import shares as shares_of
+from radrm.daemon.views.sharing import learned_documents
 from radrm.errors import Refused, UsageError
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
@@ -180,6 +181,7 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
         "uid": os.getuid(),
         "clock_moved_s": _clock_moved_s(loop.clock),
         "rules": list(loop.scheduler.errors(loop.clock.now(), refused=True)),
+        "sharing": learned_documents(loop.scheduler.learned),
         "unknown_gpus": unknown_gpus(
             loop.scheduler.snapshot, loop.scheduler.snapshot.settings.gpu_order
         ),

@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     documents         the JSON documents of jobs
     reservations      the JSON documents of reservations
     device_documents  the JSON documents of devices, and the server in one line
+    sharing           what sharing costs on the GPUs here
     explanations      why a job waits, and how its attempts ran
     shares            the recent GPU time of users, and whose job is next
     tables            the rows of `status`, kept while no job changes

@@ -13,6 +13,7 @@ from radrm.daemon.progress import Reports
 from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.reservations import reserved_for_later
+from radrm.daemon.views.sharing import learned_documents
 from radrm.daemon.views.sizes import cap_of
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
@@ -32,6 +33,8 @@ def explain(
     refusals = scheduler.why_waiting(job.id, now) if waiting else ()
     why = in_one_line(snapshot, refusals)
     ahead = snapshot.position(job)
+    judged = waiting and job.spec.gpus
+    kinds = {each.device.name for each in snapshot.devices} if judged else ()
     documents = JobDocuments(scheduler, store, controllers, reports, foresight)
     document = documents.job(job, now, refusals)
     return {
@@ -40,7 +43,8 @@ def explain(
         "summary": why if waiting else job.reason,
         "ahead": ahead,
         "reasons": [_refusal(r) for r in refusals if r.device is None],
-        "devices": _devices(snapshot.devices, refusals) if waiting and job.spec.gpus else [],
+        "devices": _devices(snapshot.devices, refusals) if judged else [],
+        "sharing": learned_documents(scheduler.learned, kinds),
         "size": [_refusal(r) for r in scheduler.why_size(job.id, now)],
         "reservations": reserved_for_later(snapshot, job, now),
         "attempts": [_attempt(snapshot, a, now) for a in _attempts(snapshot, store, job)],

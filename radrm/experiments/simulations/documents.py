@@ -14,6 +14,7 @@ def document(result: Result, left_out: int = 0) -> dict[str, Any]:
     scenario, found = result.variant.scenario, over_seeds(result.runs)
     limits = result.limits
     figures: dict[str, Any] = {
+        "yours": result.variant.yours,
         "policy": result.variant.policy,
         "order": scenario.config.order,
         "planner": scenario.config.planners_joined,

@@ -12,17 +12,19 @@ from radrm.experiments.traces import load_trace
 from radrm.simulator.traces.importers.andreas import Mix
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.trace import fitting
+from radrm.simulator.traces.users import dealt
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A trace file, its form, and what fills in what it lacks."""
+    """A trace file, its form, what fills in what it lacks, and the users to deal its jobs to."""
 
     path: str
     form: str = "auto"
     profiles: tuple[str, ...] = ()
     fill: str | None = None
     fill_seed: int = 0
+    users: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +55,6 @@ def load_draws(source: File | Mix, variant: Variant, seeds: int) -> Loaded:
     trace = load_trace(source.path, source.form, source.profiles, source.fill, source.fill_seed)
     devices = variant.scenario.devices
     several = len({each.device.node for each in devices}) > 1
-    fit = fitting(trace.jobs, capacities_mib(devices), several)
-    return Loaded([fit.jobs], trace.jobs, (*trace.notes, *fit.notes))
+    jobs = trace.jobs if source.users is None else dealt(trace.jobs, source.users)
+    fit = fitting(jobs, capacities_mib(devices), several)
+    return Loaded([fit.jobs], jobs, (*trace.notes, *fit.notes))

@@ -12,17 +12,19 @@ from typing import Any
 
 from radrm.config import Config, load_config, resolved, with_set
 from radrm.config.values import Place, planners
+from radrm.core.records import DECLARED
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, UsageError
 from radrm.host.storage.paths import system_mode
 from radrm.planners import PLANNERS
 from radrm.simulated.spec import parse_servers
-from radrm.simulator.scenario import FIDELITIES, Fidelity, Known, Life, Scenario
+from radrm.simulator.estimates import NONE
+from radrm.simulator.scenario import AUTO, FIDELITIES, ORACLE, Fidelity, Known, Life, Scenario
 from radrm.simulator.servers.dealing import HASH
 from radrm.wiring import find_rule, make_rules, make_settings, settings_of
 
 ALONE = "exclusive"
-"""The policy that all others are compared with; the first variant."""
+"""A policy that is always compared."""
 SORTING = ("andreas",)
 """The planners that sort the waiting jobs themselves."""
 _MOST_VARIANTS = 200
@@ -62,11 +64,15 @@ def configured() -> Config:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run a trace. Its runs differ only in the seed of `scenario`."""
+    """One way to run a trace. Its runs differ only in the seed of `scenario`.
+
+    `yours`: it is the daemon of this machine as it is configured.
+    """
 
     scenario: Scenario
     servers: int = 1
     dealer: str = HASH
+    yours: bool = False
 
     @property
     def policy(self) -> str:
@@ -89,6 +95,29 @@ class Variant:
         if self.scenario.config.collocation is Collocation.EXCLUSIVE:
             return "exclusive"
         return "mps" if self.scenario.mps else "timeslice"
+
+
+def own_estimator(base: Config, fidelity: str = "radrm") -> str:
+    """The estimator of the daemon: `auto`, or none. The published loop has no `auto`."""
+    if fidelity == "published":
+        return ORACLE
+    return NONE if base.estimator in (NONE, DECLARED) else AUTO
+
+
+def your_daemon(base: Config, estimator: str, choices: Choices) -> Variant:
+    """The daemon of this machine as it is configured, on the GPUs and with the knowledge of
+    `choices`. No other choice counts, but for the model of jobs (`life.`)."""
+    plain = Choices(
+        gpus=choices.gpus,
+        seeds=choices.seeds,
+        settings=[word for word in choices.settings if word.strip().startswith(_OF_LIFE)],
+        known=choices.known,
+        servers=choices.servers,
+        life=choices.life,
+        cpus=choices.cpus,
+        dealer=choices.dealer,
+    )
+    return replace(make_variant(base, base.policy, estimator, plain), yours=True)
 
 
 def make_variant(base: Config, policy: str, estimator: str, choices: Choices) -> Variant:
@@ -166,11 +195,13 @@ def _fidelity(word: str) -> Fidelity:
 
 
 def _mode(config: Config, word: str | None) -> tuple[Config, bool]:
-    """The configuration for a way of sharing, and whether the GPUs are under MPS."""
-    if word is None:
+    """The configuration for a way of sharing, and whether the GPUs are under MPS.
+
+    Without a word it is the configured one: MPS only where that is enabled."""
+    if word is None and config.collocation is not Collocation.AUTO:
         word = config.collocation.value
-    if word == "auto":
-        word = "mps"
+    if word is None:
+        return config, config.mps.enabled
     if word not in _MODES:
         raise UsageError(
             f"--collocation {word!r} is not one of {', '.join(_MODES)}; for MIG, use --gpus, "
@@ -256,13 +287,16 @@ def compared_variants(
     planners: Sequence[str] = (),
     orders: Sequence[str] = (),
     sorting: Collection[str] = SORTING,
+    yours: bool = True,
 ) -> list[Variant]:
-    """The variant of `exclusive`, and one of every other policy with every estimator, every word of
-    `planners` and every order. `exclusive` gets all of them if it is the only policy."""
+    """Your daemon, the variant of `exclusive`, and one of every other policy with every estimator,
+    every word of `planners` and every order. `exclusive` gets all of them if it is the only policy.
+
+    `yours`: whether your daemon is among them."""
     others = [name for name in policies if name != ALONE]
     check_settings(choices.settings, others or [ALONE])
     chosen, planned = (
-        list(estimators) or ["oracle"],
+        list(estimators) or [own_estimator(base, choices.fidelity)],
         with_planners(choices, planners, orders, sorting),
     )
     many = len(others or [ALONE]) * len(chosen) * len(planned)
@@ -277,4 +311,9 @@ def compared_variants(
         for each in chosen
         for plan in planned
     ]
-    return made if not others else [make_variant(base, ALONE, chosen[0], planned[0]), *made]
+    if others:
+        made.insert(0, make_variant(base, ALONE, chosen[0], planned[0]))
+    if not yours or choices.fidelity == "published":
+        return made
+    first = your_daemon(base, chosen[0], choices)
+    return [first, *(each for each in made if each.scenario != first.scenario)]

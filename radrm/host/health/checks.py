@@ -195,6 +195,9 @@ def _served_checks(paths: Paths, answers: list[dict[str, Any]]) -> Iterator[Chec
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
     yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))
+    learned = served.sharing(now.get("sharing", ()))
+    if learned is not None:
+        yield Check("sharing", lambda: learned)
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
     unknown = served.gpu_order(now.get("unknown_gpus", ()))
     if unknown is not None:

@@ -34,7 +34,7 @@ class SimulatedMps:
 
     @property
     def spans(self) -> bool:
-        return True
+        return self.config.scope == "server"
 
     def begin(self, daemon: DaemonHooks) -> None:
         if self.config.multiuser:

@@ -29,10 +29,9 @@ from radrm.errors import UsageError
 from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.courses import Task
 from radrm.simulator.engine import needs_reports, tasks_of
-from radrm.simulator.estimates import AUTO
 from radrm.simulator.history import History
 from radrm.simulator.run import JobRun, Run
-from radrm.simulator.scenario import Scenario
+from radrm.simulator.scenario import AUTO, Scenario
 from radrm.simulator.scheduling import OwnLoop
 from radrm.simulator.servers.joined import joined, with_devices_from
 from radrm.simulator.traces.job import TraceJob

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     steps      columns with the parts of a training step, for jobs of several sizes
     trace      the trace: CSV text to jobs and back
     fill       values that a trace lacks, drawn from typical jobs
+    users      jobs dealt to users
     make       a trace drawn from arrival times and kinds of jobs
     importers  readers of other forms of traces (a folder)
     alone      what the jobs of a past would be alone

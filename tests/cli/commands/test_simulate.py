@@ -75,8 +75,8 @@ def test_the_document_of_one_run() -> None:
     found = json.loads(run("simulate", AFTERNOON, "--policy", "lug", "--seeds", "2", "--json"))
     assert set(CONTRACT) <= set(found)
     assert {f"{name}_sd" for name in CONTRACT[8:]} <= set(found)
-    assert (found["policy"], found["order"], found["collocation"]) == ("lug", "fifo", "mps")
-    assert (found["estimator"], found["fidelity"], found["seeds"]) == ("oracle", "radrm", 2)
+    assert (found["policy"], found["order"], found["collocation"]) == ("lug", "fifo", "timeslice")
+    assert (found["estimator"], found["fidelity"], found["seeds"]) == ("auto", "radrm", 2)
     assert found["jobs"] == 40 and found["left_out"] == 0 and found["unfinished"] == 0
     assert found["mean_jct_s"] == pytest.approx(found["mean_wait_s"] + found["mean_exec_s"])
     assert found["bound_makespan_s"] <= found["makespan_s"]
@@ -91,9 +91,32 @@ def test_one_seed_has_no_spread_and_runs_are_the_same_again() -> None:
 
 
 def test_for_people() -> None:
-    text = run("simulate", AFTERNOON, "--gpus", "sim:2xA100-40GB", "--collocation", "timeslice")
-    assert "38 jobs" not in text and "40 jobs on 2 GPUs, 1 seed: packing (smallest-work" in text
+    text = run("simulate", AFTERNOON, "--gpus", "sim:2xA100-40GB", "--users", "3")
+    first, second, *_ = text.splitlines()
+    assert first == (
+        "As configured here: packing, smallest-work, backfill; time-sliced; estimator auto; "
+        "nothing declared"
+    )
+    assert second == "40 jobs on 2 GPUs, 1 seed; recovery exclusive, loop radrm"
     assert "LOWER BOUND" in text and "trace total time" in text
+
+
+def test_the_first_line_says_what_is_not_as_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--policy", "lug", "--collocation", "mps", "--estimator", "oracle")
+    known = ("--known", "smact,duration=0.3")
+    assert run("simulate", AFTERNOON, *words, *known).splitlines()[0] == (
+        "Not as configured here: lug, fifo, default; MPS; estimator oracle; memory declared, "
+        "SM activity known, duration known within 30%"
+    )
+    file = tmp_path / "config.toml"
+    file.write_text('order = "fifo"\n[mps]\nenabled = true\nscope = "server"\n')
+    monkeypatch.setenv("RADRM_CONFIG", str(file))
+    assert run("simulate", AFTERNOON).splitlines()[0] == (
+        "As configured here: packing, fifo, backfill; MPS, one daemon for all GPUs; estimator "
+        "auto; nothing declared"
+    )
 
 
 def test_exclusive_sharing_and_settings_reach_the_rules() -> None:
@@ -102,7 +125,7 @@ def test_exclusive_sharing_and_settings_reach_the_rules() -> None:
         return make_variant(Config(), policy, "oracle", choices).scenario
 
     assert made(mode="exclusive").config.collocation is Collocation.EXCLUSIVE
-    assert not made(mode="timeslice").mps and made().mps
+    assert not made(mode="timeslice").mps and not made().mps and made(mode="mps").mps
     assert made("policy.max_smact=0.5").config.policies == {"magm": {"max_smact": 0.5}}
     assert made("scheduler.smact_limit=0.75").config.policies == {"magm": {"max_smact": 0.75}}
     assert made("policies.magm.margin_mib=1").config.policies == {"magm": {"margin_mib": 1}}
@@ -207,7 +230,9 @@ def test_pictures(tmp_path: Path, ending: str) -> None:
 def test_policies_and_estimators_beside_exclusive() -> None:
     words = ("--policy", "magm,lug", "--policy", "exclusive", "--estimator", "none,guess")
     found = json.loads(run("compare", AFTERNOON, *words, "--json"))
+    assert [each["yours"] for each in found] == [True, *[False] * 5]
     assert [(each["policy"], each["estimator"]) for each in found] == [
+        ("packing", "none"),
         ("exclusive", "none"),
         ("magm", "none"),
         ("magm", "guess"),
@@ -216,15 +241,16 @@ def test_policies_and_estimators_beside_exclusive() -> None:
     ]
     assert all(set(CONTRACT) <= set(each) for each in found)
     assert len({each["bound_makespan_s"] for each in found}) == 1
-    assert found[1]["makespan_s"] < found[0]["makespan_s"]
+    assert found[2]["makespan_s"] < found[1]["makespan_s"]
 
 
 def test_all_policies_are_compared_where_none_is_named() -> None:
     text = run("compare", AFTERNOON, "--gpus", "sim:2xA100-40GB")
-    rows = [line.split()[0] for line in text.splitlines()[1:-1]]
+    assert text.startswith("As configured here: packing")
+    rows = [line.split()[0] for line in text.splitlines()[2:-1]]
     others = [name for name in POLICIES if name != "exclusive"]
-    assert rows == ["exclusive", *others, "lower", "fluid"]
-    assert "in percent: of exclusive" in text
+    assert rows == ["your", "exclusive", *others, "lower", "fluid"]
+    assert "in percent: of your daemon" in text
 
 
 def figures(makespan_s: float, jct_s: float | None) -> Metrics:

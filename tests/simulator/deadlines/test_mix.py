@@ -122,6 +122,7 @@ def test_the_published_power_is_that_of_the_mix() -> None:
     variants = compared_variants(
         *(with_mix(Config()), ["exclusive"], [], choices),
         *(["default", "deadline"], ["fifo", "due"], SORTING),
+        yours=False,
     )
     assert [(v.policy, v.planner, v.order) for v in variants] == [
         *(("exclusive", "default", "fifo"), ("exclusive", "default", "due")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
@@ -11,8 +11,11 @@ from radrm.client.amounts import show_joules
 from radrm.core.units import show_seconds
 from radrm.errors import plain
 from radrm.experiments.simulations.runs import Result
+from radrm.experiments.simulations.variants import Variant
 from radrm.simulator.bounds import Bounds
 from radrm.simulator.metrics import Spread, over_seeds
+from radrm.simulator.scenario import Known
+from radrm.simulator.traces.past import RECORDED
 
 Show = Callable[[float], str]
 
@@ -113,26 +116,53 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+_YOURS = "your daemon"
+_MODES = {"mps": "MPS", "timeslice": "time-sliced", "exclusive": "exclusive"}
+_QUANTITIES = {"memory": "memory", "smact": "SM activity", "duration": "duration"}
+_OF_MEMORY = {"oracle": "memory declared", "declared": "memory declared"}
+_OF_MEMORY[RECORDED] = "what was recorded of each job"
+
+
+def setting_line(variant: Variant, yours: Variant) -> str:
+    """The rules of a variant and what is known of jobs, and whether that is `yours`."""
+    own, other = variant.scenario, yours.scenario
+    same = (own.config, own.mps, own.estimator, own.known, own.fidelity) == (
+        *(other.config, other.mps, other.estimator, other.known),
+        other.fidelity,
+    )
+    config, mode = own.config, _MODES[variant.mode]
+    if variant.mode == "mps" and config.mps.scope == "server":
+        mode += ", one daemon for all GPUs"
+    known = [
+        f"{_QUANTITIES[each.name]} known" + (f" within {error:.0%}" if error else "")
+        for each in fields(Known)
+        if (error := getattr(own.known, each.name)) is not None
+    ]
+    if own.estimator in _OF_MEMORY:
+        known = [_OF_MEMORY[own.estimator], *known]
+    rules = ", ".join((config.policy, config.order, config.planners_joined))
+    return plain(
+        f"{'As' if same else 'Not as'} configured here: {rules}; {mode}; "
+        f"estimator {own.estimator}; {', '.join(known) or 'nothing declared'}"
+    )
+
+
 def heading(result: Result) -> Styled:
-    """The simulated jobs, GPUs and rules, in one line."""
+    """The simulated jobs and GPUs, in one line."""
     scenario = result.variant.scenario
     devices = len(scenario.devices) * result.variant.servers
     return Styled(
         f"{_counted(result.runs[0].jobs, 'job')} on {_counted(devices, 'GPU')}, "
-        f"{_counted(len(result.runs), 'seed')}: {plain(result.variant.policy)} "
-        f"({scenario.config.order}, {_other_planner(result)}{result.variant.mode}, estimator "
-        f"{plain(scenario.estimator)}, recovery {scenario.config.recovery}, "
-        f"loop {scenario.fidelity})"
+        f"{_counted(len(result.runs), 'seed')}; recovery {scenario.config.recovery}, "
+        f"loop {scenario.fidelity}"
     )
-
-
-def _other_planner(result: Result) -> str:
-    planner = result.variant.planner
-    return "" if planner == "default" else f"planner {plain(planner)}, "
 
 
 def variant_name(result: Result, found: Sequence[Result]) -> str:
     """The policy of a result, with its planner and its order if the results differ in them."""
+    if result.variant.yours:
+        return _YOURS
+    found = [each for each in found if not each.variant.yours]
     own = (result.variant.planner, result.variant.order)
     others = [(each.variant.planner, each.variant.order) for each in found]
     differ = [word for at, word in enumerate(own) if len({each[at] for each in others}) > 1]
@@ -190,7 +220,8 @@ def compared_table(found: Sequence[Result]) -> Rows:
     table = Rows(columns)
     best = {f.name: _best(f, [s[f.name].mean for s in spreads]) for f in figures}
     for result, spread in zip(found, spreads, strict=True):
-        cells = [Styled(plain(result.variant.policy)), Styled(plain(result.variant.estimator))]
+        name = _YOURS if result.variant.yours else result.variant.policy
+        cells = [Styled(plain(name)), Styled(plain(result.variant.estimator))]
         cells += [Styled(plain(result.variant.planner))] * plans
         cells += [Styled(plain(result.variant.order))] * orders
         for figure in figures:
