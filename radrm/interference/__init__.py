@@ -7,5 +7,4 @@ The files, in the order in which they may import one another:
     periods      runs that shared devices, cut at every change
     solo         what jobs would show alone, from readings of shared devices
     learning     what sharing costs here, from periods in which jobs share a device
-    refit        the ceiling of the model, fitted to such readings
 """

@@ -20,6 +20,7 @@ Under MPS the speed of one job depends on weights that nobody knows, so there it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import hypot, isfinite, log
 from typing import Any
 
@@ -44,6 +45,7 @@ _MOST_JOBS = 16
 _MOST_COUNT = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
 class LossLearner:
     """Learns the loss of a kind of device and a mode. Its state: `loss` (0..1), `periods` and
     `seen` (a logarithm for each point)."""

@@ -86,13 +86,9 @@ def share_weight(family: str | None, batch_size: int | None) -> float:
     return min(max(weight, _WEIGHT_RANGE[0]), _WEIGHT_RANGE[1])
 
 
-def delivered(total_demand: float, ceiling: float | None = None) -> float:
-    """The SM activity that a shared GPU delivers under MPS at this total demand.
-
-    `ceiling` (above 0) is its upper limit, as fitted to a site's own runs; None: `CEILING`.
-    """
-    limit = CEILING if ceiling is None else ceiling
-    return float(total_demand / (1 + (total_demand / limit) ** _KNEE) ** (1 / _KNEE))
+def delivered(total_demand: float) -> float:
+    """The SM activity that a shared GPU delivers under MPS at this total demand."""
+    return float(total_demand / (1 + (total_demand / CEILING) ** _KNEE) ** (1 / _KNEE))
 
 
 def speeds(
@@ -101,7 +97,6 @@ def speeds(
     mps: bool,
     fraction: float = 1.0,
     fixed: Mapping[int, float] | None = None,
-    ceiling: float | None = None,
     loss: float | None = None,
 ) -> tuple[float, ...]:
     """The speed (0..1] of each job on one device, 1.0 for a job alone on a whole GPU.
@@ -111,7 +106,6 @@ def speeds(
     compute slices); there even a job alone is slow if it needs more. `fixed` gives the speeds of
     some jobs by their position (a job alone is slower if the device cannot deliver it); the other
     jobs share the rest. A job without demand slows no other job, and no other job slows it.
-    `ceiling`: see `delivered`.
     """
     held = fixed or {}
     busy = [at for at, demand in enumerate(demands) if demand.smact > 0]
@@ -125,7 +119,7 @@ def speeds(
     free = [at for at in busy if at not in held]
     taken = sum(wanted[at] * held[at] for at in busy if at in held)
     level = water_level(
-        delivered(sum(wanted.values()), ceiling) * kept - taken,
+        delivered(sum(wanted.values())) * kept - taken,
         [_MOST_OF_OWN * wanted[at] for at in free],
         [demands[at].weight * wanted[at] for at in free],
     )
@@ -227,7 +221,6 @@ def total_activity(
     jobs: int,
     *,
     mps: bool,
-    ceiling: float | None = None,
     loss: float | None = None,
 ) -> float:
     """The SMACT (0..1) that a whole GPU shows for so many one-GPU jobs of this total demand.
@@ -237,5 +230,5 @@ def total_activity(
     if jobs < 2:
         return min(1.0, total_demand)
     grown, kept = _sharing(jobs, mps, loss)
-    shown = delivered(grown * total_demand, ceiling) * kept / grown
+    shown = delivered(grown * total_demand) * kept / grown
     return min(_MOST_OF_OWN * total_demand, shown)

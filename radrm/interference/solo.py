@@ -103,13 +103,6 @@ class SoloFit:
             self._best = _fitted(self._equations, self._best, exact, _ROUNDS)
         return _demands(self._best)
 
-    def with_ceiling(self, ceiling: float) -> tuple[float, tuple[float, ...]]:
-        """Return the demands that fit best with this ceiling of the model, and before them the
-        sum of their squared errors. Readings beside runs on several devices are not corrected."""
-        self._equations.ceiling, exact = ceiling, _Targets.exact(self._equations)
-        self._best = _fitted(self._equations, self._best, exact, _ROUNDS)
-        return self._equations.cost(self._best, exact), _demands(self._best)
-
     def draw(self, weights: Sequence[float], rng: Random) -> tuple[float, ...]:
         """Return demands that are as likely as their spread says."""
         targets = _Targets.changed(self._equations, rng)
@@ -188,7 +181,6 @@ class _Equations:
         jobs: int,
     ) -> None:
         self.jobs = jobs
-        self.ceiling: float | None = None
         self.told = [(job, each) for job, figures in told.items() for each in figures]
         self.seen: list[_Equation] = []
         for each in seen:
@@ -246,9 +238,8 @@ class _Equations:
                 self._factor[place] = smact / max(1e-6, shown[place])
 
     def _shown(self, solo: Sequence[float], factors: Sequence[float]) -> list[float]:
-        most = self.ceiling
         return [
-            factor * total_activity(sum([solo[j] for j in jobs]), len(jobs), mps=mps, ceiling=most)
+            factor * total_activity(sum([solo[j] for j in jobs]), len(jobs), mps=mps)
             for (jobs, mps, _), factor in zip(self._parts, factors, strict=True)
         ]
 

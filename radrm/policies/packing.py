@@ -10,7 +10,7 @@ warm.
 
 Predictions may be wrong. What was only assumed gives way to readings: by the model, some demand
 would show what the device shows, and what is known of the other jobs is taken off. Under MPS a
-device below `_SATURATED` of the ceiling delivers what its jobs demand, so its measured SM activity
+device below `_SATURATED` delivers what its jobs demand, so its measured SM activity
 replaces the sum there. Above, readings cannot tell how much more the jobs demand, and a time-sliced
 device never shows its demand: there the larger of the two counts. What a device without jobs shows
 is the demand of unmanaged processes.
@@ -34,7 +34,6 @@ from radrm.core.units import show_mib
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Quantity
 from radrm.interference.model import (
-    CEILING,
     UNKNOWN_SMACT_MPS,
     UNKNOWN_SMACT_TIMESLICE,
     Demand,
@@ -44,8 +43,8 @@ from radrm.interference.model import (
     total_activity,
 )
 
-_SATURATED = 0.80 / CEILING
-"""Below this part of the ceiling a GPU under MPS delivers nearly all that its jobs demand."""
+_SATURATED = 0.80
+"""Below this SM activity a GPU under MPS delivers nearly all that its jobs demand."""
 _LEAST_SHOWN = 0.5
 """A job counts with this part of what is assumed at least: its device's readings also show the time
 until it computed."""
@@ -90,8 +89,6 @@ class Packing:
     """The SM activity of a job whose own is neither measured nor predicted."""
     timeslice_assumed_smact: float = UNKNOWN_SMACT_TIMESLICE
     """The same on a device where jobs would be time-sliced."""
-    ceiling: float = CEILING
-    """The most SM activity of a shared device. `radrm replay --advise` fits it to your runs."""
     whole_device: bool = False
     name: str = "packing"
     version: int = 1
@@ -102,8 +99,6 @@ class Packing:
                 raise ValueError(f"{name} = {getattr(self, name)} is not a fraction from 0 to 1")
         if self.max_blind_jobs < 1:
             raise ValueError(f"max_blind_jobs must be at least 1, not {self.max_blind_jobs}")
-        if not 0.5 <= self.ceiling <= 1:
-            raise ValueError(f"ceiling = {self.ceiling} is not a fraction from 0.5 to 1")
         if 0 < self.max_slowdown < 1:
             raise ValueError(f"max_slowdown must be 0 or at least 1, not {self.max_slowdown}")
 
@@ -150,8 +145,8 @@ class Packing:
             return Refusal("demand", why, uuid, own, left)
         widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
         widths = [1] * (len(here) + 1 - len(widths)) + widths
-        before = _work(offer, self.ceiling, here, widths[:-1])
-        gain = _work(offer, self.ceiling, [*here, own], widths) - before
+        before = _work(offer, here, widths[:-1])
+        gain = _work(offer, [*here, own], widths) - before
         least = 0.0 if offer.mode is Collocation.MPS else self.timeslice_min_gain * own
         if gain < least - _ROUNDING:
             shown, there = f"{own:.2f}{origin}", sum(here)
@@ -182,7 +177,7 @@ class Packing:
         limits = [self._limit(job) for job in jobs]
         if not any(limits):
             return None
-        found = _speeds(offer, self.ceiling, together)[-len(jobs) :]
+        found = _speeds(offer, together)[-len(jobs) :]
         for job, limit, speed in zip(jobs, limits, found, strict=True):
             # As if all devices of a job were like this one: each is judged by itself.
             slowdown = 1 / max(1e-9, joint_speed([speed] * max(1, job.spec.gpus)))
@@ -237,7 +232,7 @@ class Packing:
         if shown is None or not found or (offer.coarse and len(found) > 1):
             return found
         mps, total = offer.mode is Collocation.MPS, sum(found)
-        full = shown >= _SATURATED * self.ceiling
+        full = shown >= _SATURATED
         if None in known:
             rest = self._demand_of(offer, shown, len(found)) - sum(
                 each for each in known if each is not None
@@ -261,7 +256,7 @@ class Packing:
         low, high = shown, float(jobs)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            seen = total_activity(middle, jobs, mps=mps, ceiling=self.ceiling, loss=offer.loss)
+            seen = total_activity(middle, jobs, mps=mps, loss=offer.loss)
             low, high = (middle, high) if seen < shown else (low, middle)
         return low
 
@@ -284,21 +279,21 @@ def _is_known(offer: Offer) -> bool:
     return known and bool(offer.holders)
 
 
-def _speeds(offer: Offer, ceiling: float, demands: Sequence[float]) -> tuple[float, ...]:
+def _speeds(offer: Offer, demands: Sequence[float]) -> tuple[float, ...]:
     mps, found = offer.mode is Collocation.MPS, [Demand(smact) for smact in demands]
-    return speeds(found, mps=mps, ceiling=ceiling, loss=offer.loss)
+    return speeds(found, mps=mps, loss=offer.loss)
 
 
-def _work(offer: Offer, ceiling: float, demands: Sequence[float], widths: Sequence[int]) -> float:
+def _work(offer: Offer, demands: Sequence[float], widths: Sequence[int]) -> float:
     """Return the SM activity of a device with these demands of jobs on so many devices each.
 
     Jobs on several devices may meet on all of them. There they hold each other up, so each has its
     joint speed, and the other jobs get the rest.
     """
     found, mps = [Demand(smact) for smact in demands], offer.mode is Collocation.MPS
-    each = speeds(found, mps=mps, ceiling=ceiling, loss=offer.loss)
+    each = speeds(found, mps=mps, loss=offer.loss)
     wide = {at: width for at, width in enumerate(widths) if width > 1}
     if len(wide) > 1:
         fixed = {at: joint_speed([each[at]] * width) for at, width in wide.items()}
-        each = speeds(found, mps=mps, fixed=fixed, ceiling=ceiling, loss=offer.loss)
+        each = speeds(found, mps=mps, fixed=fixed, loss=offer.loss)
     return activity(found, each)

@@ -47,8 +47,8 @@ class Sharing:
     floor_mib: int = 5120
     """A job of unknown need reserves this much, and needs this much free memory."""
     conditions: bool = True
-    """`false`: memory and SM activity refuse no device (thesis, Table 6.3). `rr` is published
-    so.."""
+    """`false`: memory and SM activity refuse no device (thesis, Table 6.3), as published for
+    `rr`."""
     whole_device: bool = False
     name: str = "sharing"
     version: int = 1

@@ -363,21 +363,12 @@ def test_a_job_that_joins_fits_below_the_limit_and_adds_work(
     assert work([*smacts, mine]) >= work(smacts) + least - 1e-9
 
 
-def test_a_lower_ceiling_predicts_less_work_and_slower_jobs() -> None:
+def test_a_harsher_server_has_less_work_done_and_slower_jobs() -> None:
     there, wanted = offer(job(2, 0.6)), ask(job(1, 0.6))
     slow = replace(wanted, job=job(1, 0.6, max_slowdown=1.4))
-    assert refused(slow, there) is None
-    assert refused(slow, there, ceiling=0.75) == "slowdown"
+    assert refused(slow, replace(there, loss=0.0)) is None
+    assert refused(slow, replace(there, loss=0.8)) == "slowdown"
     # Of two large jobs alone, one fills what the other would leave.
     large = offer(job(2, 0.8))
-    assert refused(ask(job(1, 0.7)), large) is None
-    assert refused(ask(job(1, 0.7)), large, ceiling=0.75) == "gain"
-    for wrong in (0.0, 0.4, 1.1):
-        with pytest.raises(ValueError, match=f"ceiling = {wrong}"):
-            Packing(ceiling=wrong)
-
-
-def test_a_reading_is_full_in_proportion_to_the_ceiling() -> None:
-    there = offer(job(2, 0.6), job(3, 0.6), smact=0.7)
-    assert refused(ask(job(1, 0.6)), there) is None
-    assert refused(ask(job(1, 0.6)), there, ceiling=0.8) == "demand"
+    assert refused(ask(job(1, 0.7)), replace(large, loss=0.0)) is None
+    assert refused(ask(job(1, 0.7)), replace(large, loss=0.8)) == "gain"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -11,7 +11,7 @@ from radrm.cli import simulation_options as options
 from radrm.cli.options import Json
 from radrm.cli.show.experiments.advice import show_advice
 from radrm.cli.show.experiments.plots import check_plot, plot_comparison
-from radrm.cli.show.experiments.replay import RANGES, caveats, ceiling_lines, show_replay
+from radrm.cli.show.experiments.replay import RANGES, caveats, show_replay
 from radrm.cli.show.experiments.simulations import setting_line
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
@@ -26,7 +26,6 @@ from radrm.experiments.simulations.past import (
     own_mode,
     past_document,
     past_jobs,
-    past_refit,
     replay_past,
     wide_range,
 )
@@ -118,15 +117,14 @@ def replay(
         present = make_variant(base, before, chosen, replace(choices, planner=plan))
         check_settings(choices.settings, [present.policy, *POLICIES])
         tried = variants_to_try(base, present, choices, options.names(policy))
-        refit = past_refit(past)
         facts, (_, *draws) = drawn_past(past, present, 2 * seeds)
         with progress_bar() as progress:
             advice = find_advice(draws, present, *tried, metric, seeds, progress, wide_range)
         if as_json:
-            print_json(advice_document(advice) | {"ceiling": asdict(refit)})
+            print_json(advice_document(advice))
         else:
             show_advice(advice, RANGES)
-            for line in [*caveats(facts, len(draws[0])), *ceiling_lines(refit)]:
+            for line in caveats(facts, len(draws[0])):
                 show(Styled(line))
         return
     others = [name for name in options.names(policy) or POLICIES if name != before]

@@ -29,11 +29,10 @@ from radrm.experiments.simulations.variants import Variant
 from radrm.host.storage.history import read_past
 from radrm.host.storage.paths import client_paths
 from radrm.host.wall import wall_s
-from radrm.interference.refit import Refit
 from radrm.simulator.metrics import Change, over_seeds, range_of_gain
 from radrm.simulator.traces.alone import Past
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.past import RECORDED, Replayed, refitted, replayed
+from radrm.simulator.traces.past import RECORDED, Replayed, replayed
 from radrm.simulator.traces.trace import fitting
 
 _WIDER = 1.25
@@ -130,11 +129,6 @@ def drawn_past(
         raise BadFile(f"none of {len(past)} jobs can be replayed: {why}")
     capacities = capacities_mib(variant.scenario.devices)
     return known, [fitting(jobs, capacities).jobs for jobs in (known.jobs, *known.draws)]
-
-
-def past_refit(past: Sequence[Past]) -> Refit:
-    """What the past's readings of shared GPUs say of the interference model."""
-    return refitted(past, wall_s())
 
 
 def replay_past(

@@ -20,7 +20,6 @@ from radrm.core.records import Attempt, Job
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.interference.model import Demand, share_weight
 from radrm.interference.periods import Run, cut, solo_seconds
-from radrm.interference.refit import Refit, refit
 from radrm.interference.solo import Seen, SoloFit, Told
 from radrm.simulator.traces.fill import TYPICAL, Typical
 from radrm.simulator.traces.trace import MAX_MIB
@@ -98,7 +97,6 @@ class SharedPast:
         self._works: list[bool] = []
         self._alone: set[int] = set()
         told: dict[int, list[Told]] = {}
-        measured: dict[int, list[Told]] = {}
         seen: list[Seen] = []
         runs: list[Run] = []
         for at, each in enumerate(past):
@@ -116,8 +114,7 @@ class SharedPast:
                 parts = _alone_parts(attempt)
                 if parts or _alone(attempt):
                     self._alone.add(self.same[at])
-                for figures in (told, measured):
-                    figures.setdefault(self.same[at], []).extend(parts)
+                told.setdefault(self.same[at], []).extend(parts)
                 seen += [
                     Seen(len(runs), device, _share(usage.smact_mean))
                     for device, usage in attempt.used.items()
@@ -135,14 +132,6 @@ class SharedPast:
         self._periods = cut(runs)
         of_run = [self.same[at] for at in self._job]
         self._fit = SoloFit(self._periods, of_run, seen, told, len(keys))
-        self._measured = (self._periods, of_run, seen, measured, len(keys))
-
-    def refit(self) -> Refit:
-        """Return the ceiling of the model that explains the readings best.
-
-        Estimates do not count: the daemon learns them by the shipped model.
-        """
-        return refit(*self._measured)
 
     def source(self, at: int) -> str:
         """Return where the SM activity of a job is known from: alone (a run of it alone), told (its

@@ -19,7 +19,6 @@ from typing import Any
 
 from radrm.core.records import MEASURED, Instant
 from radrm.core.words import Quantity
-from radrm.interference.refit import Refit
 from radrm.simulator.traces.alone import TO_90, WORK, Past, SharedPast, Solo, Solved, life, peak_mib
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.trace import MAX_GPUS, MAX_SECONDS
@@ -110,11 +109,6 @@ def replayed(past: Sequence[Past], now_s: float, draws: int = 0, seed: int = 0) 
         jct_s=fmean(spans) if spans else None,
         wait_s=fmean(max(0.0, _span(past[at]) - _ran(past[at])) for at in taken) if taken else None,
     )
-
-
-def refitted(past: Sequence[Past], now_s: float) -> Refit:
-    """Return the ceiling of the interference model that fits the readings of the past best."""
-    return SharedPast(_with_corrected_dates(past), now_s).refit()
 
 
 def _at_work(jobs: Sequence[TraceJob], taken: Sequence[int], solo: Solo) -> tuple[TraceJob, ...]:

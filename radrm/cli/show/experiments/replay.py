@@ -9,13 +9,10 @@ from radrm.cli.show.experiments.simulations import (
     variant_name,
 )
 from radrm.cli.show.styled import Styled, show
-from radrm.cli.toml_text import toml_text
 from radrm.client.text import warn
 from radrm.core.units import show_seconds
 from radrm.errors import plain
 from radrm.experiments.simulations.past import Replay, gain_of, model_error
-from radrm.interference.model import CEILING
-from radrm.interference.refit import LEAST_RUNS, Refit
 from radrm.simulator.metrics import Change
 from radrm.simulator.traces.past import Replayed
 
@@ -74,25 +71,6 @@ def sentence(policy: str, before: str, since: str, change: Change | None) -> str
         + (f" ({near:.0%} to {far:.0%})" if near < far else "")
         + "."
     )
-
-
-def ceiling_lines(found: Refit) -> list[str]:
-    """What the site's runs say of the ceiling of `packing`, and the lines to set it if better."""
-    what = "The most SM activity that a shared GPU reaches"
-    if found.ceiling is None:
-        return [
-            f"{what}: {CEILING} as shipped; a fit needs {LEAST_RUNS} readings of runs on shared "
-            f"GPUs, and there are {found.runs}."
-        ]
-    line = (
-        f"{what}: {CEILING} as shipped, {found.ceiling:.2f} fitted to {found.runs} runs on shared "
-        f"GPUs. The errors of the SM activity predicted for runs held out of the fit are "
-        f"{found.shipped_error:.3f} and {found.error:.3f}."
-    )
-    if not found.better:
-        return [f"{line} Keep the shipped one."]
-    table = {"policies": {"packing": {"ceiling": round(found.ceiling, 2)}}}
-    return [f"{line} The fitted one predicts better:", toml_text(table)]
 
 
 def caveats(past: Replayed, jobs: int) -> list[str]:
