@@ -18,7 +18,7 @@ from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
 from radrm.jobfile.radfile import read_job_file
 from radrm.planners.order_policy import OrderPolicy
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from radrm.wiring import (
     AUTO_CHAIN,
     INTERFACES,
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:
     [
         ("[core]\ngrace = 5", "grace_s"),
         ("[core]\ngrace_s = true", "grace_s"),
-        ("[core]\nuse_coarse_smact = 1", "use_coarse_smact"),
+        ("[core]\nmps_timeslice_others = 1", "mps_timeslice_others"),
         ("[core]\ncollocation = 1", "above the tables"),
         ("[core]\novercommit = true", "conditions = false"),
         ("[core]\novercommit = false", "conditions = false"),
@@ -118,9 +118,9 @@ def test_no_rule_takes_a_number_that_is_none(value: float) -> None:
 
 def test_core_settings_are_taken_and_never_stale_too_soon() -> None:
     settings = make_settings(
-        config('collocation = "mps"\n[core]\ngrace_s = 5\nuse_coarse_smact = true'), 6.0
+        config('collocation = "mps"\n[core]\ngrace_s = 5\nmps_timeslice_others = true'), 6.0
     )
-    assert (settings.grace_s, settings.use_coarse_smact) == (5, True)
+    assert (settings.grace_s, settings.mps_timeslice_others) == (5, True)
     assert settings.collocation is Collocation.MPS
     assert settings.stale_after_s == 30.0
     assert make_settings(config(""), 6.0, patience_s=60.0).stale_after_s == 60.0
@@ -259,7 +259,7 @@ def test_every_kind_of_rule_has_its_table_in_the_configuration() -> None:
 
 
 def test_third_parties_add_rules_by_entry_points(mocker: MockerFixture) -> None:
-    point = EntryPoint("theirs", "radrm.policies.magm:Magm", "radrm.policies")
+    point = EntryPoint("theirs", "radrm.policies.sharing:Magm", "radrm.policies")
     mocker.patch("importlib.metadata.entry_points", return_value=EntryPoints([point]))
     assert find_rule("policies", "theirs") is Magm
 

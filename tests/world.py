@@ -49,7 +49,7 @@ from radrm.orders.latest_start import LatestStart
 from radrm.orders.smallest_work import SmallestWork
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from radrm.recovery.exclusive import IdleDevice
 
 GIB = 1024

@@ -180,7 +180,11 @@ def meaning(owner: type, key: str) -> str:
 
 def _field_docstrings(cls: type) -> dict[str, str]:
     """Return the string behind each field that has one."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    try:
+        source = inspect.getsource(cls)
+    except OSError:
+        return {}  # made by a function: it has the fields of its base
+    (tree,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(tree, ast.ClassDef)
     found = {}
     for field, after in zip(tree.body, tree.body[1:], strict=False):

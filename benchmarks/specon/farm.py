@@ -20,9 +20,7 @@ from radrm.core.view import Offer
 from radrm.planners.order_policy import OrderPolicy
 from radrm.planners.specon import SpeCon
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.lug import Lug
-from radrm.policies.magm import Magm
-from radrm.policies.sharing import Sharing
+from radrm.policies.sharing import Lug, Magm, Sharing
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import tasks_of
 from radrm.simulator.history import History

@@ -58,6 +58,8 @@ def next_steps(job: Document) -> list[str]:
         change = "--gpu-memory=SIZE" if job.get("gpus") else ""
         for key in ("begin_at", "after"):
             change = _EDITS[key] if job.get(key) else change
+        if "see --smact" in str(job.get("reason")):
+            change = "--smact=PART"  # what was assumed of it keeps it waiting
         edit = [f"radrm edit {name} {change}"] if change else []
         return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
     if job.get("adopted"):

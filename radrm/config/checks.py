@@ -123,11 +123,6 @@ def contradictions(config: Config) -> list[str]:
             "readings.smact = 'gpm' while readings.source = 'nvidia-smi', which cannot read GPM; "
             "set readings.source = 'auto'"
         )
-    if config.readings.smact == "utilization" and not config.core.get("use_coarse_smact"):
-        found.append(
-            "readings.smact = 'utilization' while core.use_coarse_smact is false: jobs would "
-            "not share GPUs; set core.use_coarse_smact = true, or readings.smact = 'auto'"
-        )
     if config.unmanaged.action == "drain" and config.core.get("yield_to_unmanaged") is False:
         found.append(
             "unmanaged.action = 'drain' while core.yield_to_unmanaged is false, which wins: "

@@ -60,8 +60,8 @@ class ReadingsConfig:
     """How GPUs are listed and read: `nvml`, `nvidia-smi`, or `auto`: the first that works."""
     smact: str = "auto"
     """The source of SM activity: `gpm` (NVML, Hopper and newer), `dcgm` (`dcgmi dmon`),
-    `dcgm-exporter`, or `utilization` (coarse, see `core.use_coarse_smact`). `auto`: for each GPU
-    the first that works. A named source disables sharing of GPUs that it does not serve."""
+    `dcgm-exporter`, or `utilization`, from which it is only estimated. `auto`: for each GPU the
+    first that works. With a named source no other replaces it."""
     dcgm_exporter: str = "http://127.0.0.1:9400/metrics"
     """The address of dcgm-exporter on this machine. Enable DCGM_FI_PROF_SM_ACTIVE there and set
     `--collect-interval=1000`. `auto` uses it only if root or the daemon's user serves the port."""

@@ -18,8 +18,6 @@ class CoreSettings:
     """Delay after a job starts before a device's mean is used again."""
     smact_after_exit_s: float = 10.0
     """The same delay after a job leaves."""
-    use_coarse_smact: bool = False
-    """Where SM activity is not measured, use NVML's utilization."""
     stale_after_s: float = 5.0
     """A device whose last reading is older takes no new job."""
     out_of_service_s: float = 60.0

@@ -156,6 +156,8 @@ class Quantity(str, Enum):
 
     MEMORY = "memory"
     SMACT = "smact"
+    USUAL_SMACT = "usual_smact"
+    """The SM activity of most jobs here: what is assumed of one of which nothing is known."""
     DURATION = "duration"
 
 

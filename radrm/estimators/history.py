@@ -10,8 +10,17 @@ from radrm.core.records import Chip, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.learned import quantile_of
-from radrm.estimators.learning.ratios import ALONE, PROFILED, SAME_NAME, SHARED
+from radrm.estimators.learning.ratios import (
+    ALL_JOBS,
+    ALONE,
+    OWN_JOBS,
+    PROFILED,
+    SAME_NAME,
+    SHARED,
+)
 
+LEAST_USUAL = 5
+"""Fewer runs of a user's jobs, or of all, do not tell what is usual."""
 LATEST = 10
 """The number of latest runs that count. Older ones may be of another version of the program."""
 WAITING = 50
@@ -32,8 +41,10 @@ class History:
 
     A run alone that reported its progress shows the duration of all its work, however it ended.
     SM activity and duration come from shared runs (corrected), then from runs of the same name,
-    if there are no better ones; their source says so. A duration counts for the same length of
-    training (`--epochs`), and its bound is above the time after which such runs were stopped.
+    if there are no better ones; their source says so. Without any of these the SM activity of most
+    of the user's jobs here, or of all, is what rules assume (`Quantity.USUAL_SMACT`). A duration
+    counts for the same length of training (`--epochs`), and its bound is above the time after which
+    such runs were stopped.
     """
 
     name: str = "history"
@@ -65,6 +76,8 @@ class History:
                 upper = max(upper, *same.least, 0.0)
                 about = chip if quantity is Quantity.SMACT else None
                 estimates.append(Estimate(quantity, value, upper, source, chip=about))
+        if all(each.quantity is not Quantity.SMACT for each in estimates):
+            estimates += _usual(job)
         return tuple(estimates)
 
 
@@ -99,6 +112,20 @@ def _middle(figures: Sequence[Range]) -> Range:
     value = quantile_of([(value, weight) for value, _, weight in weighted], 0.5)
     most = quantile_of([(most, weight) for _, most, weight in weighted], 0.5)
     return value, max(value, most)
+
+
+def _usual(job: Description) -> list[Estimate]:
+    """Return the middle SM activity of the user's latest jobs, else of all on such GPUs."""
+    for source, runs in ((OWN_JOBS, job.own_runs), (ALL_JOBS, job.recent_runs)):
+        kind = job.device_kind
+        found = [
+            run.smact
+            for run in runs
+            if run.smact is not None and (kind is None or run.device_kind == kind)
+        ]
+        if len(found) >= LEAST_USUAL:
+            return [Estimate(Quantity.USUAL_SMACT, median(found), max(found), source)]
+    return []
 
 
 def _smacts(job: Description, runs: Sequence[PastRun], chip: Chip | None) -> _Figures:

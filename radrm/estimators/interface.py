@@ -72,7 +72,8 @@ class Description:
     - `driver`: the GPU driver's version here. `contexts`: the measured size of a CUDA
       context in MiB on these GPUs under this driver, by the version of the program's CUDA.
     - `same_runs`: earlier runs of the same job; `named_runs`: of the user's jobs of the same
-      name; `recent_runs`: of any job on this machine. The latest is first in each.
+      name; `recent_runs`: of any job on this machine, and of these `own_runs`: of the user's jobs.
+      The latest is first in each.
     - `chips`: the kinds of GPU that are here. `smact_type`: the type of GPU that `declared_smact`
       is about, as the user wrote it; None: whichever the job gets.
     - `length`: as in `PastRun`.
@@ -99,6 +100,7 @@ class Description:
     same_runs: tuple[PastRun, ...] = ()
     named_runs: tuple[PastRun, ...] = ()
     recent_runs: tuple[PastRun, ...] = ()
+    own_runs: tuple[PastRun, ...] = ()
     profile: tuple[Profiled, ...] = ()
     chips: tuple[Chip, ...] = ()
 

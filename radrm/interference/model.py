@@ -31,7 +31,8 @@ Key = TypeVar("Key", bound=Hashable)
 FAMILIES = ("cnn", "vgg", "transformer", "light", "tiny", "other")
 
 CEILING = 0.944  # upper limit of a shared GPU's SM activity, at any demand
-UNKNOWN_SMACT = 0.7  # of a job whose SM activity is neither measured nor predicted
+UNKNOWN_SMACT_MPS = 0.6  # of a job whose SM activity is neither measured nor predicted
+UNKNOWN_SMACT_TIMESLICE = 0.4  # lower, since it costs less to be wrong: jobs slow one another less
 _KNEE = 6.15  # how sharply throughput bends towards the ceiling
 _MOST_OF_OWN = 0.99  # the largest part of its own demand that a sharing job gets
 _JOINT = 2.65  # the weight of a job's faster GPUs relative to its slowest
@@ -62,6 +63,11 @@ class Load:
     demand: Demand
     devices: tuple[str, ...]
     mps: bool = False
+
+
+def unknown_smact(mps: bool) -> float:
+    """The SM activity that a job counts with if its own is neither measured nor predicted."""
+    return UNKNOWN_SMACT_MPS if mps else UNKNOWN_SMACT_TIMESLICE
 
 
 def share_weight(family: str | None, batch_size: int | None) -> float:

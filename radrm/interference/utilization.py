@@ -29,6 +29,14 @@ _TABLE = (
     (0.88, 0.813),
     (1.0, 0.85),
 )
+_BY_SMACT = [smact for _, smact in _TABLE]
+
+
+def utilization_at(smact: float) -> float:
+    """Return the utilisation (0..1) at which this SM activity (0..1) is typical."""
+    after = min(bisect_right(_BY_SMACT, smact), len(_TABLE) - 1)
+    (low, from_smact), (high, to_smact) = _TABLE[after - 1], _TABLE[after]
+    return min(1.0, max(0.0, low + (high - low) * (smact - from_smact) / (to_smact - from_smact)))
 
 
 def smact_from_utilization(utilization: float) -> float:

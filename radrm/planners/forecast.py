@@ -29,7 +29,7 @@ from radrm.core.rules import Ask, Policy
 from radrm.core.view import Holder, Offer, View
 from radrm.core.words import ActionKind, Collocation
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, remaining
-from radrm.interference.model import UNKNOWN_SMACT, Demand, joint_speed, mixed_speeds
+from radrm.interference.model import Demand, joint_speed, mixed_speeds, unknown_smact
 
 SLOWEST = 0.05
 """The least speed that is believed."""
@@ -247,4 +247,6 @@ def _mode(stay: Stay) -> Collocation:
 
 
 def _smact(holder: Holder) -> float:
-    return UNKNOWN_SMACT if holder.smact is None else holder.smact
+    if holder.smact is not None:
+        return holder.smact
+    return unknown_smact(holder.attempt.placement.collocation is Collocation.MPS)

@@ -46,7 +46,7 @@ from radrm.core.records import Attempt, Device, Job, Placement, Refusal
 from radrm.core.rules import Plan, Planner, Policy
 from radrm.core.view import View
 from radrm.core.words import ActionKind, CheckpointKind, Collocation, JobState, Quantity
-from radrm.interference.model import UNKNOWN_SMACT
+from radrm.interference.model import unknown_smact
 from radrm.planners.convergence import (
     CONVERGED,
     PROGRESSING,
@@ -343,7 +343,7 @@ class _Run:
             smact = attempt.alone_smact
             smact = job.predicted(Quantity.SMACT) if smact is None else smact
             mps = attempt.placement.collocation is Collocation.MPS
-            found.append(Member(job.id, UNKNOWN_SMACT if smact is None else smact, mps, 1.0))
+            found.append(Member(job.id, unknown_smact(mps) if smact is None else smact, mps, 1.0))
         return [
             replace(
                 member,

@@ -2,15 +2,21 @@
 
 Theory of operation
 -------------------
-The policy knows each job's SM activity alone: measured, else predicted, else `assumed_smact`. A
+The policy knows each job's SM activity alone: measured, else predicted, else assumed (by mode). A
 device's *demand* is the sum over its jobs. From it the model (`radrm/interference/model.py`)
 predicts every job's speed, so a device that has just taken a job needs no new readings before it
-takes the next one.
+takes the next one. But a job of which nothing is known is first waited for: until its device is
+warm.
 
-Predictions may be wrong. Under MPS a device below `_SATURATED` delivers what its
-jobs demand, so its measured SM activity replaces the sum there. Above, readings cannot tell how
-much more the jobs demand, and a time-sliced device never shows its demand: there the larger of the
-two counts. What a device without jobs shows is the demand of unmanaged processes.
+Predictions may be wrong. What was only assumed gives way to readings: by the model, some demand
+would show what the device shows, and what is known of the other jobs is taken off. Under MPS a
+device below `_SATURATED` delivers what its jobs demand, so its measured SM activity
+replaces the sum there. Above, readings cannot tell how much more the jobs demand, and a time-sliced
+device never shows its demand: there the larger of the two counts. What a device without jobs shows
+is the demand of unmanaged processes.
+
+Where only utilization is read, jobs that overlap show no sum, and where nothing is read, they show
+nothing. There what was assumed stands, and `max_blind_jobs` bounds the jobs of a device.
 
 The model's weights of shares depend on batch size and family, which a policy does not see. All
 jobs count alike.
@@ -27,10 +33,26 @@ from radrm.core.rules import Ask
 from radrm.core.units import show_mib
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Quantity
-from radrm.interference.model import UNKNOWN_SMACT, Demand, activity, joint_speed, mixed_speeds
+from radrm.interference.model import (
+    UNKNOWN_SMACT_MPS,
+    UNKNOWN_SMACT_TIMESLICE,
+    Demand,
+    activity,
+    joint_speed,
+    mixed_speeds,
+    total_activity,
+)
 
 _SATURATED = 0.80
 """Below this SM activity a GPU under MPS delivers nearly all that its jobs demand."""
+_LEAST_SHOWN = 0.5
+"""A job counts with this part of what is assumed at least: its device's readings also show the time
+until it computed."""
+_LEAST_USUAL = 0.1
+"""A job of which nothing is known counts with this at least, however little others need here."""
+_CHEAP = 0.25
+"""Below this loss, learned on this server, a device without good readings takes one more job."""
+_HALVINGS = 20
 _ROUNDING = 1e-9
 
 
@@ -40,17 +62,21 @@ class Packing:
 
     A busy device must have free memory for the need and `margin_mib`, and the sum of its jobs' SM
     activity must not exceed `max_demand`. A job joins only if all jobs there then complete no less
-    work together than before; large jobs that would be time-sliced wait for idle devices. No
-    job's predicted slowdown exceeds its `--max-slowdown`, or `max_slowdown`. The device with the
-    least demand is best. Jobs on several devices keep apart while they can, and always if together
-    they would complete less: each waits for its slowest device, and they would slow one another
-    on all of them.
+    work together than before, and time-sliced more (`timeslice_min_gain`): large jobs wait for idle
+    devices. No job's predicted slowdown exceeds its `--max-slowdown`, or `max_slowdown`. The device
+    with the least demand is best. Jobs on several devices keep apart while they can, and always if
+    together they would complete less: each waits for its slowest device, and they would slow one
+    another on all of them.
     """
 
     max_demand: float = 1.6
     """The largest sum of SM activity on a shared device."""
-    timeslice_max_demand: float = 1.0
-    """The same limit on a device where jobs would be time-sliced."""
+    timeslice_min_gain: float = 0.15
+    """A job that would be time-sliced joins if all jobs there then complete more work than before:
+    by this fraction of what it would do alone."""
+    max_blind_jobs: int = 2
+    """The most jobs on a device where SM activity is not read, or only estimated from utilization.
+    One more where this server has learned that sharing costs little."""
     max_slowdown: float = 0.0
     """The largest predicted slowdown of any job, 1 or more; 0: no limit."""
     margin_mib: int = 2048
@@ -59,15 +85,20 @@ class Packing:
     """The same, if the need is estimated and the SM activity unknown."""
     floor_mib: int = 5120
     """A job of unknown need reserves this much, and needs this much free memory."""
-    assumed_smact: float = UNKNOWN_SMACT
+    assumed_smact: float = UNKNOWN_SMACT_MPS
     """The SM activity of a job whose own is neither measured nor predicted."""
+    timeslice_assumed_smact: float = UNKNOWN_SMACT_TIMESLICE
+    """The same on a device where jobs would be time-sliced."""
     whole_device: bool = False
     name: str = "packing"
     version: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.assumed_smact <= 1:
-            raise ValueError(f"assumed_smact = {self.assumed_smact} is not a fraction from 0 to 1")
+        for name in ("assumed_smact", "timeslice_assumed_smact", "timeslice_min_gain"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} = {getattr(self, name)} is not a fraction from 0 to 1")
+        if self.max_blind_jobs < 1:
+            raise ValueError(f"max_blind_jobs must be at least 1, not {self.max_blind_jobs}")
         if 0 < self.max_slowdown < 1:
             raise ValueError(f"max_slowdown must be 0 or at least 1, not {self.max_slowdown}")
 
@@ -99,25 +130,48 @@ class Packing:
 
     def _refuse_load(self, ask: Ask, offer: Offer) -> Refusal | None:
         uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job, offer)
-        if offer.smact is None and not _is_known(offer):
+        if not offer.warm and offer.smact is None and not _is_known(offer):
             # Its jobs' memory is not known yet, either: they are still starting.
             return Refusal("smact", offer.smact_refusal or "its SM activity is unknown", uuid, 1.0)
-        most = self.max_demand
-        if offer.mode is Collocation.TIMESLICE:
-            most = min(most, self.timeslice_max_demand)
-        if sum(here) + own > most:
-            left = max(0.0, most - sum(here))
-            shown = f"{own:.2f}{_origin(ask.job, offer)}"
-            why = f"needs SM activity of {shown}, {left:.2f} of the allowed {most:.2f} are left"
+        if refusal := self._refuse_number(offer, len(here)):
+            return refusal
+        origin = _origin(ask.job, offer)
+        if sum(here) + own > self.max_demand:
+            left = max(0.0, self.max_demand - sum(here))
+            shown = f"{own:.2f}{origin}"
+            why = (
+                f"needs SM activity of {shown}, {left:.2f} of the allowed {self.max_demand:.2f} "
+                "are left"
+            )
             return Refusal("demand", why, uuid, own, left)
         widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
         widths = [1] * (len(here) + 1 - len(widths)) + widths
         before = _work(offer, here, widths[:-1])
         gain = _work(offer, [*here, own], widths) - before
-        if gain < -_ROUNDING:
-            why = f"the jobs there would do less work together than now ({gain:.2f})"
-            return Refusal("gain", why, uuid, 0.0, gain)
+        least = 0.0 if offer.mode is Collocation.MPS else self.timeslice_min_gain * own
+        if gain < least - _ROUNDING:
+            shown, there = f"{own:.2f}{origin}", sum(here)
+            why = (
+                f"with SM activity of {shown} beside {there:.2f}, sharing adds {gain:.2f} of work, "
+                f"at least {least:.2f} is needed"
+            )
+            return Refusal("gain", why, uuid, least, gain)
         return self._refuse_slowdown(ask, offer, [*here, own])
+
+    def _refuse_number(self, offer: Offer, here: int) -> Refusal | None:
+        """Refuse a device that shows too little of its jobs if it has as many as it may."""
+        if offer.smact is not None and not offer.coarse:
+            return None
+        if _is_known(offer) and not offer.coarse:
+            return None
+        most = self.max_blind_jobs
+        if offer.loss is not None and offer.loss < _CHEAP:
+            most += 1
+        if here < most:
+            return None
+        why = offer.smact_refusal or "its SM activity is only estimated from utilization"
+        why = f"it has {here} of at most {most} jobs: {why}"
+        return Refusal("jobs", why, offer.device.uuid, here + 1, most)
 
     def _refuse_slowdown(self, ask: Ask, offer: Offer, together: Sequence[float]) -> Refusal | None:
         jobs = [*(holder.job for holder in offer.holders), ask.job]
@@ -151,34 +205,68 @@ class Packing:
 
     # ------------------------------------------------------------- SM activity
 
+    def _assumed(self, job: Job | None, offer: Offer) -> float:
+        """Return the SM activity of a job of which nothing is known; None: of other processes."""
+        usual = None if job is None else job.predicted(Quantity.USUAL_SMACT)
+        if usual is not None:
+            return min(1.0, max(_LEAST_USUAL, usual))
+        mps = offer.mode is Collocation.MPS
+        return self.assumed_smact if mps else self.timeslice_assumed_smact
+
     def _smact(self, job: Job, offer: Offer) -> float:
         found = job.smact_in(offer.mode, offer.device)
-        return self.assumed_smact if found is None else found
+        return self._assumed(job, offer) if found is None else found
 
     def _demands(self, offer: Offer) -> list[float]:
         """Return the SM activity that each job on a device would show alone.
 
         Before it stands that of unmanaged processes, if there is no job.
         """
+        shown = offer.smact
+        known = [holder.smact for holder in offer.holders]
         found = [
-            self.assumed_smact if holder.smact is None else holder.smact for holder in offer.holders
+            self._assumed(holder.job, offer) if each is None else each
+            for each, holder in zip(known, offer.holders, strict=True)
         ]
-        total, shown = sum(found), offer.smact
         if not found and not offer.idle:
-            return [self.assumed_smact if shown is None else shown]
-        if shown is None or not found:
+            return [self._assumed(None, offer) if shown is None else shown]
+        if shown is None or not found or (offer.coarse and len(found) > 1):
             return found
+        mps, total = offer.mode is Collocation.MPS, sum(found)
+        full = shown >= _SATURATED
+        if None in known:
+            rest = self._demand_of(offer, shown, len(found)) - sum(
+                each for each in known if each is not None
+            )
+            own = rest / known.count(None)
+            found = [
+                min(1.0, max(_LEAST_SHOWN * was, own)) if each is None else each
+                for each, was in zip(known, found, strict=True)
+            ]
+            total = sum(found)
         if shown > total:
             # Each job may be the one that does more than was predicted.
             return [each + (shown - total) / len(found) for each in found]
-        if offer.mode is not Collocation.MPS or shown >= _SATURATED or not total:
+        if not mps or full or not total:
             return found
         return [each * shown / total for each in found]
+
+    def _demand_of(self, offer: Offer, shown: float, jobs: int) -> float:
+        """Return the least demand of so many jobs that show this SM activity together."""
+        mps = offer.mode is Collocation.MPS
+        low, high = shown, float(jobs)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            seen = total_activity(middle, jobs, mps=mps, loss=offer.loss)
+            low, high = (middle, high) if seen < shown else (low, middle)
+        return low
 
 
 def _origin(job: Job, offer: Offer) -> str:
     """Return what users should know of a job's SM activity on a device; "" for nothing."""
     if job.smact_in(offer.mode) is None:
+        if job.predicted(Quantity.USUAL_SMACT) is not None:
+            return " (assumed, usual here; see --smact)"
         return " (assumed; see --smact)"
     best = job.estimate(Quantity.SMACT)
     if best is None or best.chip is None or best.on(offer.device.chip) is best:
@@ -193,8 +281,9 @@ def _is_known(offer: Offer) -> bool:
 
 
 def _speeds(offer: Offer, demands: Sequence[float]) -> tuple[float, ...]:
+    clients = _clients(offer, len(demands))
     found = [Demand(smact) for smact in demands]
-    return mixed_speeds(found, _clients(offer, len(demands)), loss=offer.loss)
+    return mixed_speeds(found, clients, loss=_loss(offer, clients))
 
 
 def _clients(offer: Offer, count: int) -> list[bool]:
@@ -207,6 +296,11 @@ def _clients(offer: Offer, count: int) -> list[bool]:
     return [*there, mps][:count]
 
 
+def _loss(offer: Offer, clients: Sequence[bool]) -> float | None:
+    """Return what is learned of sharing in the way of these demands; None: nothing of it."""
+    return offer.loss if all(clients) == (offer.mode is Collocation.MPS) else None
+
+
 def _work(offer: Offer, demands: Sequence[float], widths: Sequence[int]) -> float:
     """Return the SM activity of a device with these demands of jobs on so many devices each.
 
@@ -214,9 +308,10 @@ def _work(offer: Offer, demands: Sequence[float], widths: Sequence[int]) -> floa
     joint speed, and the other jobs get the rest.
     """
     found, clients = [Demand(smact) for smact in demands], _clients(offer, len(demands))
-    each = mixed_speeds(found, clients, loss=offer.loss)
+    loss = _loss(offer, clients)
+    each = mixed_speeds(found, clients, loss=loss)
     wide = {at: width for at, width in enumerate(widths) if width > 1}
     if len(wide) > 1:
         fixed = {at: joint_speed([each[at]] * width) for at, width in wide.items()}
-        each = mixed_speeds(found, clients, fixed=fixed, loss=offer.loss)
+        each = mixed_speeds(found, clients, fixed=fixed, loss=loss)
     return activity(found, each)

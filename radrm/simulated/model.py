@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.interference.model import Demand, Load, activity, running_speeds, share_weight
+from radrm.interference.utilization import utilization_at
 from radrm.simulated.power import watts
 from radrm.simulated.spec import SimulatedDevice
 
@@ -52,13 +54,15 @@ class DeviceReading:
     """All memory in use, with unmanaged use and without the driver's overhead."""
     processes: tuple[tuple[int, int], ...]
     """Each process that has a context here: pid, MiB."""
-    smact: float
+    smact: float | None
     power_w: float
     energy_j: float
     """Since the driver started."""
     error: str | None
     activities: tuple[tuple[int, float], ...] = ()
     """The SM activity of each of these processes: pid, 0..1."""
+    utilization: float | None = None
+    """The part of the time with any kernel, where that is all that is read."""
 
 
 @dataclass(slots=True)
@@ -243,15 +247,18 @@ class Model:
         for key, context in here.items():
             held[context.pid] = held.get(context.pid, 0) + context.held_mib
             shown[context.pid] = min(1.0, shown.get(context.pid, 0.0) + own[key])
+        read = self.devices[uuid].smact
+        idle = prod(1 - utilization_at(min(1.0, each)) for each in own.values())
         return DeviceReading(
             uuid=uuid,
             used_mib=self.used_mib(uuid),
             processes=tuple(sorted(held.items())),
-            smact=smact,
+            smact=smact if read == "measured" else None,
             power_w=power_w,
             energy_j=meter.energy_j,
             error=self.failed.get(uuid),
-            activities=tuple(sorted(shown.items())),
+            activities=tuple(sorted(shown.items())) if read == "measured" else (),
+            utilization=1 - idle if read == "utilization" else None,
         )
 
     def _own_activity(self, context: Context, uuid: str) -> float:

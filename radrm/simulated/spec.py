@@ -6,6 +6,7 @@
     sim:2xA100-40GB,unmanaged@0=8000            8000 MiB of device 0 used by others
     sim:8xA100-40GB,nvlink=2,numa=4             NVLink links every 2 GPUs, 4 GPUs per NUMA node
     sim:8xH100-80GB:nvlink=pairs                the same for the GPUs of one group; also `all`
+    sim:2xRTX4090-24GB,smact=utilization        SM activity is only estimated; `none`: not read
     sim:5*2xV100-32GB/1xT4-16GB                 six servers, only for the simulator
 
 A type of the table may leave out its size where there is only one (`4xH100`), and may be written
@@ -73,6 +74,7 @@ _GROUP = re.compile(r"(?:(\d{1,4})x)?([a-z][a-z0-9 _-]*?)(?::(.+))?", re.IGNOREC
 _PROFILE = re.compile(r"(\d)g\.(\d{1,4})gb", re.IGNORECASE)
 _UNMANAGED = re.compile(r"unmanaged@(\d{1,4})=(\d{1,9})", re.IGNORECASE)
 _SERVERS = re.compile(r"(?:(\d{1,5})\s*\*)?(.*)", re.DOTALL)
+_SMACT = re.compile(r"smact=(utilization|none)", re.IGNORECASE)
 _NEAR = re.compile(r"(nvlink|numa)=(\d{1,4}|pairs|all)", re.IGNORECASE)
 
 
@@ -81,7 +83,8 @@ class SimulatedDevice:
     """A device, with its compute, its power and its unmanaged memory.
 
     `fraction` is its part of a whole GPU's compute. `unmanaged_mib` is in use by processes that
-    readings cannot identify.
+    readings cannot identify. `smact`: what is read of its SM activity: `measured`, `utilization`
+    or `none`.
     """
 
     device: Device
@@ -89,6 +92,7 @@ class SimulatedDevice:
     idle_w: float
     peak_w: float
     unmanaged_mib: int = 0
+    smact: str = "measured"
 
     def under_mps(self, spans: bool, multiuser: bool = False) -> Device:
         """Return the device with an MPS server; unchanged if it is MIG.
@@ -167,7 +171,7 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
     devices: list[SimulatedDevice] = []
     gpus, near = 0, []
     for item in items:
-        if _UNMANAGED.fullmatch(item) or _NEAR.fullmatch(item):
+        if any(each.fullmatch(item) for each in (_UNMANAGED, _NEAR, _SMACT)):
             continue
         found = _GROUP.fullmatch(item)
         if not found:
@@ -193,6 +197,8 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
             _occupy(spec, devices, int(use[1]), int(use[2]))
         elif link := _NEAR.fullmatch(item):
             _group(spec, devices, link, range(len(devices)))
+        elif read := _SMACT.fullmatch(item):
+            devices = [replace(each, smact=read[1].casefold()) for each in devices]
     for link, of_group in near:
         _group(spec, devices, link, of_group)
     return tuple(devices)

@@ -47,6 +47,7 @@ class AutoEstimates:
         self._auto: Estimator = make_auto(config, chain)
         self._kinds = {each.device.uuid: each.device.name for each in devices}
         self._runs: deque[PastRun] = deque(maxlen=MOST_RUNS)
+        self._own: dict[str, deque[PastRun]] = {}
         self._same: dict[tuple[str, str], deque[PastRun]] = {}
 
     def estimate(
@@ -64,6 +65,7 @@ class AutoEstimates:
                 device_kind=kinds.pop() if len(kinds) == 1 else None,
                 same_runs=tuple(self._same.get((job.user, job.name), ())),
                 recent_runs=tuple(self._runs),
+                own_runs=tuple(self._own.get(job.user, ())),
             )
         )
         given = {e.quantity for e in known}
@@ -96,6 +98,7 @@ class AutoEstimates:
             gpus=max(1, len(attempt.used)),
         )
         self._runs.appendleft(run)
+        self._own.setdefault(job.user, deque(maxlen=MOST_RUNS)).appendleft(run)
         same = self._same.setdefault((job.user, job.name), deque(maxlen=LATEST))
         same.appendleft(run)
         return True

@@ -85,7 +85,9 @@ class OwnLoop:
         self._settings = replace(settings, stale_after_s=float("inf"))
         # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = self._make_world(self._settings.settle_s + READING_INTERVAL_S)
-        windows = self._window if scenario.smact_read else None
+        read = scenario.smact_read and all(d.smact == "measured" for d in scenario.devices)
+        self._smact_read = read
+        windows = self._window if read else None
         self._scheduler = Scheduler(rules, self._settings, windows)
         self._planners, self._tasks = rules.planners, tasks
         self._history = history
@@ -323,8 +325,8 @@ class OwnLoop:
             at=now,
             used_mib=gpu.simulated.unmanaged_mib + sum(m.used_mib or 0 for m in seen),
             attempts=seen,
-            smact=gpu.activity if self._scenario.smact_read else None,
-            smact_source="simulated" if self._scenario.smact_read else None,
+            smact=gpu.activity if self._smact_read else None,
+            smact_source="simulated" if self._smact_read else None,
             power_w=gpu.power_w,
         )
 
@@ -351,8 +353,13 @@ class OwnLoop:
         if warm_from_s > self._world.now_s:
             self._world.at(warm_from_s, look)
             return
-        if self._world.gpus[at].attempts:
-            self._read([at])
+        # The daemon reads all devices at once: those that are warm by now, too.
+        warm = [
+            i
+            for i in self._place.values()
+            if i == at or self._windows[i].restarted_s == look.restarted_s
+        ]
+        self._read([i for i in warm if self._world.gpus[i].attempts])
         if self._waiting:
             self._watch(at, self._windows[at])
 
@@ -367,7 +374,7 @@ class OwnLoop:
     def _watch(self, at: int, window: PiecewiseWindow) -> None:
         if at in self._falling or (fall := window.falls_by) < _NO_FALL:
             return
-        if not self._scenario.smact_read:
+        if not self._smact_read:
             return  # nobody sees it fall
         self._falling.add(at)
         # The mean falls evenly over the window's length: look about every `_FALL_STEP` of it.

@@ -16,7 +16,7 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Again, GiveUp, Order
 from radrm.core.words import Collocation, JobState
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.contract.broken import Recovering, lives, raising, world_of
 from tests.world import GIB
 

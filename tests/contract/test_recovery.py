@@ -13,8 +13,7 @@ from radrm.core.records import Attempt, Device, Job, OutOfMemory
 from radrm.core.rules import Again
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Cause, Collocation, JobState, Queue
-from radrm.policies.magm import Magm
-from radrm.policies.rr import RoundRobin
+from radrm.policies.sharing import Magm, RoundRobin
 from radrm.recovery.doubling import Doubling
 from radrm.recovery.exclusive import IdleDevice
 from radrm.recovery.ladder import Ladder

@@ -22,8 +22,8 @@ from radrm.core.view import Offer, Offers, View
 from radrm.core.words import CheckpointKind, Collocation
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
 from radrm.policies.packing import Packing
+from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, others, play, submits
 from tests.world import GIB, World, default_planner, gpus
 

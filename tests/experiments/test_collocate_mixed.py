@@ -153,8 +153,10 @@ def test_each_program_needs_an_instance_of_its_own() -> None:
             "does not share so: SM activity 0.70 + 0.60 + 0.60 = 1.90 is above",
         ),
         ("timeslice", [0.5, 0.5], "radrm shares so: SM activity 2 x 0.50 = 1.00, within"),
-        ("timeslice", [0.5, 0.6], "above policies.packing.timeslice_max_demand = 1. Raise it"),
-        ("mps", [None, 0.2], "0.70 + 0.20 (unknown: policies.packing.assumed_smact) = 0.90"),
+        ("timeslice", [0.9, 0.7], "Lower policies.packing.timeslice_min_gain = 0.15 to allow"),
+        ("timeslice", [0.4] * 3, "radrm shares so: SM activity 3 x 0.40 = 1.20, within"),
+        ("mps", [None, 0.2], "0.60 + 0.20 (unknown: policies.packing.assumed_smact) = 0.80"),
+        ("timeslice", [None], "0.40 (unknown: policies.packing.timeslice_assumed_smact) = 0.40"),
     ],
 )
 def test_the_settings_that_decide(mode: str, activities: list[float | None], said: str) -> None:

@@ -14,7 +14,7 @@ from radrm.core.words import CheckpointKind
 from radrm.planners.convergence import Note
 from radrm.planners.specon import SpeCon
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.world import GIB, World, default_planner, gpus
 
 CAN_SAVE = Checkpoint(CheckpointKind.SIGNAL, cost_s=5.0)

@@ -16,7 +16,7 @@ from radrm.planners.backfill import Backfill
 from radrm.planners.forecast import Forecast
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.world import GIB, World, gpus
 
 EXACT = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9, stretch=1.0)

@@ -13,10 +13,9 @@ from radrm.core.records import Checkpoint, Device
 from radrm.core.rules import Order
 from radrm.core.words import CheckpointKind, Quantity, ReservationKind
 from radrm.deadlines.costs import Costs
-from radrm.policies.best_fit import BestFit
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
 from radrm.policies.packing import Packing
+from radrm.policies.sharing import BestFit, Magm
 from tests.contract.lives import test_starvation as starving
 from tests.contract.lives.test_properties import Move, check, lives, play, policies, servers
 from tests.contract.lives.test_starvation import SETTINGS, Server

@@ -273,8 +273,8 @@ MUTANTS = (
     Mutant(
         name="packing believes readings of a saturated GPU",
         file="../policies/packing.py",
-        old="shown >= _SATURATED or ",
-        new="",
+        old="full = shown >= _SATURATED",
+        new="full = False",
     ),
     Mutant(
         "a longer history replaces what a user declared",

@@ -14,7 +14,7 @@ from radrm.client.amounts import (
     starts_in,
     when,
 )
-from radrm.client.states import FINAL, LIVE
+from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import notice_lines
 from radrm.client.words.jobs import advance, age_s, params_text, warned, where, why
 from radrm.client.words.sizes import requested_size, size_text
@@ -133,6 +133,11 @@ def estimated(job: Document) -> Iterator[Fact]:
         for each in job.get("estimate_smact_scaled") or ():
             there = shown_smact(each["smact"], each["smact_upper"], SCALED)
             yield "predicted", f"SM activity {there} on {plain(each['gpu'])}"
+    elif job.get("gpus") and job["state"] in WAITING:
+        yield (
+            "assumed",
+            "a usual SM activity, until its GPU shows its own (--smact=PART declares it)",
+        )
     if job.get("estimate_duration_s") is not None:
         upper_s, source = job.get("estimate_duration_upper_s"), job["estimate_duration_source"]
         alone = shown_duration(job["estimate_duration_s"], upper_s, plain(source))

@@ -240,6 +240,8 @@ class Offers:
             kept.occupants,
             refuse_device(state, job, role, ledger, mode),
             kept.holders,
+            ledger.load.coarse,
+            smact is None and ledger.warm,
             state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
@@ -357,6 +359,8 @@ class Offers:
             tuple(ledger.holdings),
             refuse_device(state, job, role, ledger, mode),
             self._holders(ledger),
+            ledger.load.coarse,
+            smact is None and ledger.warm,
             state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
@@ -399,5 +403,7 @@ def _renewed(offer: Offer, kept: _OfDevice) -> Offer:
         offer.occupants,
         offer.refusal,
         kept.holders,
+        offer.coarse,
+        smact is None and kept.ledger.warm,
         offer.loss,
     )

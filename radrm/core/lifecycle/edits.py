@@ -95,7 +95,7 @@ def predicted(state: State, event: PredictionsReady) -> None:
 
 def _predict(state: State, job: Job, estimates: Sequence[Estimate]) -> None:
     known = job.estimates
-    for quantity in (Quantity.SMACT, Quantity.DURATION):
+    for quantity in (Quantity.SMACT, Quantity.USUAL_SMACT, Quantity.DURATION):
         best = job.estimate(quantity)
         newer = tuple(each for each in estimates if each.quantity is quantity)
         if newer and (best is None or best.source not in (DECLARED, MEASURED)):

@@ -174,7 +174,7 @@ class Reading:
     smact: float | None = None
     smact_source: str | None = None
     smact_coarse: bool = False
-    """True if `smact` is only the share of time with any kernel running."""
+    """True if `smact` is only estimated from utilization: the part of the time with any kernel."""
     smact_error: str | None = None
     counters: Counters | None = None
     """None: what reads the SM activity has no such counters."""

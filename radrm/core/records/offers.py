@@ -40,9 +40,10 @@ class Offer:
     """One device as one job would find it, until its time limit.
 
     `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
-    the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids;
-    `holders` has these jobs. `loss`: what sharing in this mode costs on such devices, as learned
-    here (`radrm.interference.model`); None: not known.
+    the SM activity, 0..1; if it is None, `smact_refusal` says why. `coarse`: it is only estimated
+    from utilization. `warm`, if it is None: waiting brings no figure, since none is read, or its
+    source has failed. `occupants` are job ids; `holders` has these jobs. `loss`: what sharing in
+    this mode costs on such devices, as learned here (`radrm.interference.model`); None: not known.
     """
 
     device: Device
@@ -54,4 +55,6 @@ class Offer:
     occupants: tuple[int, ...]
     refusal: Refusal | None
     holders: tuple[Holder, ...] = ()
+    coarse: bool = False
+    warm: bool = False
     loss: float | None = None

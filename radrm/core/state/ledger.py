@@ -271,8 +271,8 @@ class DeviceLedger:
         The age of the reading and the SM activity are compared at each use (`offers.py`).
         """
         reading = self.reading
-        # Why the SM activity is unknown tells a time that each reading changes.
-        unknown = reading if self.smact is None else None
+        # Why the SM activity is unknown tells a time that each reading changes, until it is warm.
+        unknown = (self.smact_refusal, self.warm) if self.smact is None else self.load.coarse
         late = reading is not None and reading.at.boot_s < self.fresh_from_s
         failed = reading and (reading.error, reading.fault, reading.used_mib is None, late)
         shown = [(h.observed_mib, h.settled, h.alone_smact) for h in self.holdings.values()]
@@ -336,6 +336,12 @@ class DeviceLedger:
     def smact_refusal(self) -> str | None:
         """Why `smact` is None; None if it is known."""
         return self.load.doubt(self.reading)
+
+    @property
+    def warm(self) -> bool:
+        """True if the last reading shows the jobs that are here now: if it tells no SM activity, no
+        later one will."""
+        return self.load.is_warm(self.reading)
 
     @property
     def warm_from_s(self) -> float:

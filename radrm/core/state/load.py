@@ -13,7 +13,10 @@ is the load before: the remaining jobs cause no more than all did together. With
 None the device takes no further job by SM activity.
 
 A failed source or an impossible figure gives None at once, since any number could compare as
-"low enough".
+"low enough". A policy learns from `warm` whether it is worth waiting for a figure.
+
+Figures that are only estimated from utilization (*coarse*) are used as others are, but never
+together with them: a source that comes or goes restarts the window.
 
 What a restart sees: nothing of this is stored. Adopted attempts keep their start times, so a
 device with old jobs is warm with its first reading.
@@ -60,12 +63,13 @@ class LoadData:
     warm_from_s: float
     expected: float | None
     error: str | None
+    coarse: bool = False
 
 
 class SmactLoad:
     """The SM activity of one device: a mean of readings, or an expected load."""
 
-    __slots__ = ("_expected", "_settings", "_window", "error", "warm_from_s")
+    __slots__ = ("_expected", "_settings", "_window", "coarse", "error", "warm_from_s")
 
     def __init__(self, settings: CoreSettings, window: Window) -> None:
         self._settings = settings
@@ -75,6 +79,8 @@ class SmactLoad:
         self._expected: float | None = None
         self.error: str | None = None
         """Why the last reading's SM activity cannot be used; None if it can."""
+        self.coarse = False
+        """The SM activity is only estimated from utilization."""
 
     @property
     def smact(self) -> float | None:
@@ -91,8 +97,6 @@ class SmactLoad:
             return self.error
         if self.smact is not None:
             return None
-        if reading is not None and reading.smact_coarse and not self._settings.use_coarse_smact:
-            return "only coarse utilization is read here, and core.use_coarse_smact is off"
         if reading is not None and reading.smact is None:
             return "its SM activity is not measured"
         left_s = 1.0 if reading is None else max(1.0, self.warm_from_s - reading.at.boot_s)
@@ -101,14 +105,19 @@ class SmactLoad:
     def take(self, reading: Reading) -> None:
         """Take in a reading of the device with the jobs that are on it now."""
         self._window.forget(reading.at.boot_s)
-        usable = not reading.smact_coarse or self._settings.use_coarse_smact
-        if reading.smact is not None and usable:
+        if reading.smact is not None:
+            if reading.smact_coarse is not self.coarse:
+                self.coarse = reading.smact_coarse
+                self._window.restart()
             self._window.add(reading.at.boot_s, reading.smact)
 
     def counts(self, reading: Reading) -> bool:
         """Return whether a reading shows the SM activity of the jobs that are here now."""
-        usable = not reading.smact_coarse or self._settings.use_coarse_smact
-        return usable and reading.smact is not None and reading.at.boot_s >= self.warm_from_s
+        return reading.smact is not None and self.is_warm(reading)
+
+    def is_warm(self, reading: Reading | None) -> bool:
+        """Return whether a reading is late enough to show the jobs that are here now."""
+        return reading is not None and reading.at.boot_s >= self.warm_from_s
 
     def before_join(self, alone: bool, predicted: float | None) -> None:
         """Note that a job comes. `alone`: no other job is there. `predicted`: its SM activity."""
@@ -134,8 +143,9 @@ class SmactLoad:
     def data(self) -> LoadData:
         """Return the load as plain data."""
         window = KnownWindow(self._window.last_s, self._window.mean)
-        return LoadData(window, self.warm_from_s, self._expected, self.error)
+        return LoadData(window, self.warm_from_s, self._expected, self.error, self.coarse)
 
     def recall(self, data: LoadData) -> None:
         """Take over what `data` says. The window is the one of `data`."""
         self.warm_from_s, self._expected, self.error = data.warm_from_s, data.expected, data.error
+        self.coarse = data.coarse

@@ -22,7 +22,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.words import Quantity
 from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
-from radrm.estimators.interface import Description
+from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.fingerprint import (
     NEUTRAL,
     fingerprint,
@@ -45,6 +45,8 @@ from radrm.wiring import describe
 
 log = logging.getLogger("radrm")
 
+_MOST_KEPT = 256
+"""Users whose latest runs are kept."""
 _TRACING = frozenset({"auto", "trace", "faketensor"})
 SAME_RUNS = 20
 """Latest runs with the same fingerprint that an estimate uses."""
@@ -94,6 +96,8 @@ class Estimation:
         self.device_kind = scheduler.device_kind
         self.driver = driver
         self._asking = Asking(config)
+        self._recent: dict[tuple[str | None, int | None], tuple[PastRun, ...]] = {}
+        """The latest runs on a kind of GPU, of a user (None: of all), until a run ends."""
 
     def known_at_once(self, job_file: JobFile, envelope: Envelope, uid: int) -> Knowledge:
         """What is known at intake of a job that `uid` submits. No content of a job raises."""
@@ -102,7 +106,7 @@ class Estimation:
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, uid)
         if description.same_runs or description.profile:
-            description = self._with_recent(description, uid)
+            description = replace(description, contexts=self.contexts(uid))
         estimates = self._asking.at_once(description)
         known = {e.quantity for e in estimates}
         more = Quantity.MEMORY not in known and self._is_worth_asking(description, job_file)
@@ -120,7 +124,7 @@ class Estimation:
         # Computed again, because an earlier release may have made the stored fingerprint.
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, submission.uid)
-        description = self._with_recent(description, submission.uid)
+        description = replace(description, contexts=self.contexts(submission.uid))
         request = None
         if self._is_to_be_traced(description, job_file):
             drop = os.getuid() == 0
@@ -141,6 +145,7 @@ class Estimation:
 
         Nothing is read for other jobs. Raises `StoreError`.
         """
+        self._recent.clear()
         ended = {(run.uid, program_of(run.fingerprint)) for run in runs}
         alike = [(job, *parts_of(job.fingerprint)) for job in waiting]
         wanted = [
@@ -151,7 +156,6 @@ class Estimation:
         if not wanted:
             return ()
         kind, read, chips = self.device_kind(), self._store.runs, self._chips()
-        recent = read.recent(kind, MOST_RUNS)
         same = {
             (uid, program): (
                 read.same(program, uid, SAME_RUNS),
@@ -173,7 +177,8 @@ class Estimation:
                         chips=chips,
                         length=length,
                         same_runs=whole,
-                        recent_runs=recent,
+                        recent_runs=self._latest(kind, None),
+                        own_runs=self._latest(kind, job.spec.uid),
                         profile=profile,
                     )
                 )
@@ -188,9 +193,12 @@ class Estimation:
         brief = runs.brief(program, uid, SAME_RUNS) if program is not None else ()
         # Runs of the same name are read only where there are no better ones: intake is quick.
         named = () if same else runs.named(described.spec.name, uid, SAME_RUNS)
+        kind = self.device_kind()
         return replace(
             described,
-            device_kind=self.device_kind(),
+            device_kind=kind,
+            recent_runs=self._latest(kind, None),
+            own_runs=self._latest(kind, uid),
             chips=self._chips(),
             driver=self.driver,
             length=length,
@@ -206,10 +214,16 @@ class Estimation:
             return {}
         return self._store.runs.contexts(kind, self.driver, uid)
 
-    def _with_recent(self, job: Description, uid: int) -> Description:
-        """The description with recent runs and measured contexts, which correct estimates."""
-        recent = self._store.runs.recent(job.device_kind, MOST_RUNS)
-        return replace(job, recent_runs=recent, contexts=self.contexts(uid))
+    def _latest(self, kind: str | None, uid: int | None) -> tuple[PastRun, ...]:
+        """The latest runs of a user, or of all; read once until a run ends."""
+        runs, key = self._store.runs, (kind, uid)
+        if key not in self._recent:
+            if len(self._recent) >= _MOST_KEPT:
+                self._recent.clear()
+            every = uid is None
+            found = runs.recent(kind, MOST_RUNS) if every else runs.own(kind, uid or 0, MOST_RUNS)
+            self._recent[key] = found
+        return self._recent[key]
 
     def _is_worth_asking(self, job: Description, job_file: JobFile) -> bool:
         name = self._config.estimator

@@ -115,6 +115,7 @@ class JobDocuments:
             attempt = self._store.last_attempt(job.id)
         estimate = job.estimate(Quantity.MEMORY)
         smact, duration = job.estimate(Quantity.SMACT), job.estimate(Quantity.DURATION)
+        smact = smact or job.estimate(Quantity.USUAL_SMACT)
         used = snapshot.used_now(attempt) if attempt else None
         expected = self._foresight.of(job, live, now, refusals)
         late_s = self._foresight.late_s(job, expected, now)

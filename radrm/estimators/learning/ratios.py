@@ -25,6 +25,11 @@ SHARED = "history, shared runs"
 SAME_NAME = "history, same name"
 """The source of figures from runs of the user's jobs of the same name."""
 
+OWN_JOBS = "history, usual for the user"
+"""The source of what is usual for the user's jobs here, and"""
+ALL_JOBS = "history, usual here"
+"""for the jobs of all users."""
+
 # fmt: off
 ASSUMED: Mapping[Quantity, Mapping[str, tuple[float, ...]]] = {
     Quantity.SMACT: {
@@ -117,7 +122,7 @@ def bounded(estimate: Estimate, job: Description, quantile: float) -> Estimate:
     value = estimate.value * (1.0 if declared else known.bias)
     spread = max(estimate.upper, estimate.value) - estimate.value
     upper = max(value, estimate.value * known.upper(quantile), value + spread)
-    most = 1.0 if estimate.quantity is Quantity.SMACT else job.spec.time_limit_s
+    most = job.spec.time_limit_s if estimate.quantity is Quantity.DURATION else 1.0
     if most is not None:
         value, upper = min(value, most), min(upper, most)
     return replace(estimate, value=value, upper=upper, raw=None if declared else estimate.value)

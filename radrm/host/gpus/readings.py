@@ -2,10 +2,11 @@
 
 Theory of operation. The feeds are in order of preference. The next feed is started for a
 device only after the earlier ones have failed for it. Every reading names the feed that
-measured it (`smact_source`). A device whose feed stops gets `smact_error` and takes no new
-job beside others: an old or coarse figure does not show the load that a new job would meet. A
-device that no feed has ever measured keeps the coarse figure of the base. A restart forgets
-which feed measured which device, and tries all feeds again.
+measured it (`smact_source`). A device whose feed stops gets `smact_error`, and shares as one of
+which nothing is read: an old or coarse figure does not compare with those before. A device that no
+feed has ever measured keeps the utilization of the base, converted to SM activity
+(`interference/utilization.py`). A restart forgets which feed measured which device, and tries all
+feeds again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
 from radrm.host.gpus.nvml import loading
 from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, SourceAround
+from radrm.interference.utilization import smact_from_utilization
 
 log = logging.getLogger("radrm")
 
@@ -90,11 +92,9 @@ class Readings(SourceAround):
         return devices
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
-        readings = self.source.read(uuids, at, owner_of)
-        if self._feeds or self._required:
-            readings = tuple(self._with_smact(reading) for reading in readings)
-            self._log_changes()
-        return separated(readings, self._devices.values())
+        readings = tuple(map(self._with_smact, self.source.read(uuids, at, owner_of)))
+        self._log_changes()
+        return separated(tuple(map(_converted, readings)), self._devices.values())
 
     def take_over(self, other: GpuSource) -> None:
         """Copy also which feed has measured which device."""
@@ -133,8 +133,9 @@ class Readings(SourceAround):
             return replace(
                 reading, smact=None, smact_source=None, smact_coarse=False, smact_error=cause
             )
-        if found.over:
-            self._log_state(reading.device, "coarse", found.why)
+        if found.over or not self._feeds:
+            state = "nothing" if reading.smact is None else "coarse"
+            self._log_state(reading.device, state, found.why)
         return reading
 
     def _search(self, reading: Reading) -> _Found:
@@ -194,16 +195,20 @@ class Readings(SourceAround):
     def _log_changes(self) -> None:
         """Log what was noted: one line for all devices that have changed alike."""
         for (state, why), uuids in self._unsaid.items():
-            name = self._name(uuids)
+            name, because = self._name(uuids), f": {why}" if why else ""
             if state == "coarse":
                 log.warning(
-                    "%s: SM activity is read only coarsely, so jobs share it only with "
-                    "core.use_coarse_smact = true (%s)",
+                    "%s: SM activity is only estimated from utilization, so few jobs share it; "
+                    "install DCGM for more (docs/dgx.md, step 2)%s",
                     name,
-                    why,
+                    because,
+                )
+            elif state == "nothing":
+                log.warning(
+                    "%s: SM activity is not read, so few jobs share it, by memory%s", name, because
                 )
             elif state == "none":
-                log.warning("%s: takes no job beside others: %s", name, why)
+                log.warning("%s: few jobs share it, by memory: %s", name, why)
             else:
                 log.info("%s: SM activity comes from %s", name, state)
         self._unsaid.clear()
@@ -224,6 +229,13 @@ class _Found:
     sample: Sample | None = None
     why: str | None = None
     over: bool = False
+
+
+def _converted(reading: Reading) -> Reading:
+    """Return a reading with SM activity in place of utilization."""
+    if not reading.smact_coarse or reading.smact is None:
+        return reading
+    return replace(reading, smact=smact_from_utilization(reading.smact))
 
 
 def _main_reason(why: dict[str, str], served: str | None) -> str | None:

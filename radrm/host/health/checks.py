@@ -103,10 +103,9 @@ def _checks_of(
         user = _owner(pid) if pid is not None else owner
         yield from _gpu_checks(config, about is not None, user, uid)
         yield Check("isolation", lambda: _isolation(about, config.gpus.isolate, owner, uid))
-    coarse = bool(config.core.get("use_coarse_smact"))
     answers: list[dict[str, Any]] = []
     if about is not None:
-        yield from _served_checks(paths, coarse, answers)
+        yield from _served_checks(paths, answers)
     yield Check("MPS", lambda: gpus.mps(config.mps.enabled, environ))
     if not simulated:
         yield Check("NVIDIA services", lambda: services.nvidia_services(system))
@@ -157,16 +156,16 @@ def _gpu_checks(config: Config, daemon_runs: bool, owner: int | None, uid: int) 
     limit_w = config.energy.power_limit_w
     if limit_w:
         yield Check("power limit", lambda: gpus.power_limit(driver, limit_w, root))
-    coarse, wanted = bool(config.core.get("use_coarse_smact")), config.readings.smact
+    wanted = config.readings.smact
     if not daemon_runs:
-        yield Check("SM activity", lambda: gpus.sm_activity(driver, coarse, wanted=wanted))
+        yield Check("SM activity", lambda: gpus.sm_activity(driver, wanted=wanted))
     if wanted in ("auto", "gpm") and any(gpu.gpm for gpu in driver.gpus):
         yield Check("GPM", lambda: _gpm(owner, uid))
     yield Check("DCGM", lambda: services.dcgm(driver, wanted))
     yield Check("versions", lambda: versions(driver.version, mps), _VERSIONS_LIMIT_S)
 
 
-def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) -> Iterator[Check]:
+def _served_checks(paths: Paths, answers: list[dict[str, Any]]) -> Iterator[Check]:
     """The checks of the daemon's reports. They append the daemon's whole answer to `answers`."""
 
     def look() -> Finding:
@@ -185,7 +184,7 @@ def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) ->
         return
     (now,) = answers
     devices, root = now["devices"], now["uid"] == 0
-    yield Check("SM activity", lambda: served.sm_activity(devices, coarse))
+    yield Check("SM activity", lambda: served.sm_activity(devices))
     divided = served.energy(devices)
     if divided is not None:
         yield Check("energy", lambda: divided)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -226,14 +226,20 @@ def power_limit(driver: Driver, limit_w: float, root: bool) -> Finding:
     return ok(name, f"{limit_w:g} W")
 
 
+INSTALL_DCGM = (
+    "install DCGM: sudo apt-get install datacenter-gpu-manager, then sudo systemctl enable --now "
+    "nvidia-dcgm (docs/dgx.md, step 2)"
+)
+_WORKSTATION = re.compile(r"geforce|rtx|titan|quadro", re.IGNORECASE)
+"""GPUs whose SM activity DCGM does not read."""
+
+
 def sm_activity(
     driver: Driver,
-    coarse: bool,
     which: Callable[[str], str | None] = shutil.which,
     wanted: str = "auto",
 ) -> Finding:
-    """Which source could measure SM activity. `coarse` is `core.use_coarse_smact`: utilization
-    may replace it. `wanted` is `readings.smact`: the source to use."""
+    """Which source could measure SM activity. `wanted` is `readings.smact`: the source to use."""
     name = "SM activity"
     offered = {
         "gpm": bool(driver.gpus) and all(gpu.gpm for gpu in driver.gpus),
@@ -249,13 +255,20 @@ def sm_activity(
         return fail(name, f"{wanted}: {missing[wanted]}", "set readings.smact = 'auto'")
     if wanted == "dcgm-exporter":
         return ok(name, "read from dcgm-exporter, as configured")
-    if coarse:
-        return ok(name, "utilization replaces it, as configured")
-    return warn(
-        name,
-        "only utilization is read, which is coarse, so jobs do not share GPUs",
-        "install DCGM, or set core.use_coarse_smact = true to share by utilization",
-    )
+    if wanted == "utilization":
+        return ok(name, "estimated from utilization, as configured")
+    return only_estimated(name, "", [gpu.name for gpu in driver.gpus])
+
+
+def only_estimated(name: str, which: str, models: Iterable[str]) -> Finding:
+    """Report that SM activity is only estimated, for GPUs of these models, and what brings it.
+
+    `which` names the GPUs, as ` of GPU 1`.
+    """
+    found = f"only estimated from utilization{which}, so at most two or three jobs share a GPU"
+    if all(_WORKSTATION.search(model) for model in models):
+        return ok(name, f"{found}; GPUs of this type offer no more")
+    return warn(name, found, INSTALL_DCGM)
 
 
 def gpm(

@@ -10,6 +10,7 @@ from typing import Any
 
 from radrm.core.units import gpus_named, show_booked, show_mib, show_seconds
 from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.health.gpus import only_estimated
 from radrm.host.health.naming import by_cause
 
 Document = Mapping[str, Any]
@@ -56,8 +57,8 @@ def energy(devices: Sequence[Document]) -> Finding | None:
     return ok("energy", f"divided equally on {_gpus(equal)}: {why} (docs/energy.md)")
 
 
-def sm_activity(devices: Sequence[Document], coarse: bool) -> Finding:
-    """The source of SM activity for each GPU. `coarse`: utilization may replace it.
+def sm_activity(devices: Sequence[Document]) -> Finding:
+    """The source of SM activity for each GPU.
 
     A MIG instance runs one job at a time, so it needs no SM activity.
     """
@@ -65,21 +66,17 @@ def sm_activity(devices: Sequence[Document], coarse: bool) -> Finding:
     whole = [d for d in devices if d["kind"] == "gpu" and d["state"] not in (*_BROKEN, "vanished")]
     errors = _by_cause((d, d["smact_error"]) for d in whole if d.get("smact_error"))
     if errors:
-        alone = f"{_listed(errors)}; jobs do not share a GPU without it"
-        return warn(name, alone, "repair its source: docs/dgx.md, step 2")
+        few = f"{_listed(errors)}; at most two or three jobs share a GPU without it"
+        return warn(name, few, "repair its source: docs/dgx.md, step 2")
     sources: dict[str, list[Document]] = {}
     for device in whole:
         sources.setdefault(str(device["smact_source"] or "none yet"), []).append(device)
     rough = [d for d in whole if d.get("smact_coarse")]
-    if rough and not coarse:
-        return warn(
-            name,
-            f"only utilization is read of {_gpus(rough)}, which is coarse, so jobs do not share",
-            "install DCGM, or set core.use_coarse_smact = true to share by utilization",
-        )
+    if rough:
+        return only_estimated(name, f" of {_gpus(rough)}", [str(d.get("name")) for d in rough])
     none = [d for d in whole if d["smact_source"] is None]
     if none:
-        missing = f"not read of {_gpus(none)}; jobs do not share a GPU without it"
+        missing = f"not read of {_gpus(none)}; at most two or three jobs share a GPU without it"
         return warn(name, missing, "if the daemon has run for a minute: docs/dgx.md, step 2")
     if len(sources) == 1:
         return ok(name, f"read by {next(iter(sources))}")

@@ -15,6 +15,7 @@ from radrm.host.gpus.unmanaged import UnmanagedProcesses
 from radrm.host.processes.affinity import listed
 from radrm.host.simulated.client import DriverClient
 from radrm.interference.chips import sms_of
+from radrm.interference.utilization import smact_from_utilization
 
 
 class SimulatedGpus(GpuSource):
@@ -110,6 +111,9 @@ def _reading(
                 shown[owner] = min(1.0, shown.get(owner, 0.0) + activities[pid])
         else:
             others[pid] = (others.get(pid) or 0) + mib
+    smact, utilization = found["smact"], found.get("utilization")
+    if utilization is not None:
+        smact = smact_from_utilization(utilization)
     return Reading(
         device=found["uuid"],
         at=at,
@@ -117,8 +121,9 @@ def _reading(
         attempts=tuple(
             AttemptMemory(*owner, mib, shown.get(owner)) for owner, mib in sorted(held.items())
         ),
-        smact=found["smact"],
-        smact_source=SimulatedGpus.name,
+        smact=smact,
+        smact_source=SimulatedGpus.name if smact is not None else None,
+        smact_coarse=utilization is not None,
         power_w=found["power_w"],
         energy_j=found["energy_j"],
         unmanaged=unmanaged.describe(others),

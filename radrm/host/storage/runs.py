@@ -132,6 +132,13 @@ class PastRuns:
             return self._read(_OF_JOBS, limit)
         return self._read(f"device_kind = ? AND {_OF_JOBS}", device_kind, limit)
 
+    def own(self, device_kind: str | None, uid: int, limit: int) -> tuple[PastRun, ...]:
+        """Those of a user among the `limit` latest runs of all users."""
+        kind = "" if device_kind is None else "device_kind = ? AND "
+        latest = f"SELECT serial FROM runs WHERE {kind}{_OF_JOBS} ORDER BY serial DESC LIMIT ?"
+        given = () if device_kind is None else (device_kind,)
+        return self._read(f"runs.serial IN ({latest}) AND runs.uid = ?", *given, limit, uid, limit)
+
     def contexts(self, device_kind: str, driver: str, uid: int) -> dict[str, float]:
         """What a CUDA context was measured to take on such GPUs under this driver, in MiB, by
         the version of CUDA: the user's own latest measurement, else the others' middle one."""

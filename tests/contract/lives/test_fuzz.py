@@ -19,8 +19,7 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Order, Policy
 from radrm.core.words import Condition
-from radrm.policies.magm import Magm
-from radrm.policies.rr import RoundRobin
+from radrm.policies.sharing import Magm, RoundRobin
 from tests.contract.lives.life import Life
 from tests.examples import lives
 from tests.world import GIB, ORDERS, gpus

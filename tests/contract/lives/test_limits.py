@@ -16,7 +16,7 @@ from radrm.core.words import JobState
 from radrm.planners.backfill import Backfill
 from radrm.planners.deadline import Deadline
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, check, lives, play, servers
 from tests.core.placements import CORE
 from tests.world import GIB, ORDERS, World, default_planner, gpus

@@ -15,7 +15,7 @@ from radrm.core.records import Device
 from radrm.core.rules import Planner
 from radrm.core.words import DeviceKind, Resizing
 from radrm.planners.slots import Slots
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.contract.lives.mute import PROPOSALS, Mute
 from tests.contract.lives.test_fuzz import move
 from tests.examples import lives

@@ -20,7 +20,7 @@ from radrm.core.proposals import Migrate, Proposal, ResizeTo, SetShares, Start
 from radrm.core.records import LOCAL_NODE, Exit, HostUse, Needs, Node, Placement, Role, Share
 from radrm.core.rules import Order
 from radrm.core.words import Resizing
-from radrm.policies.first_fit import FirstFit
+from radrm.policies.sharing import FirstFit
 from tests.core.placements import SAVES, SLICE, propose
 from tests.examples import lives
 from tests.world import GIB, ORDERS, World, gpus

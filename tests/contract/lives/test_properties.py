@@ -15,7 +15,7 @@ from radrm.core.rules import Order
 from radrm.core.words import Collocation, Quantity
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.world import GIB, ORDERS, World, gpus
 
 

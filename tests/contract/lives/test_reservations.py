@@ -21,7 +21,7 @@ from radrm.planners.elastic import Elastic
 from radrm.planners.nearchus.rule import Nearchus
 from radrm.planners.specon import SpeCon
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import (
     Move,
     check,

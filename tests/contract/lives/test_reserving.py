@@ -17,7 +17,7 @@ from radrm.core.rules import Order, Plan
 from radrm.core.state.reserved.claims import FOREVER, Claim, peak_mib
 from radrm.core.view import View
 from radrm.core.words import Collocation, ReservationKind
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.contract.lives.life import Life
 from tests.contract.lives.test_fuzz import SERVERS, move, moves, picks
 from tests.examples import lives

@@ -15,10 +15,8 @@ from radrm.core.records import Device, Needs, OutOfMemory, Reading, Role
 from radrm.core.rules import Order
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, DeviceKind, JobState
-from radrm.policies.best_fit import BestFit
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
-from radrm.policies.rr import RoundRobin
+from radrm.policies.sharing import BestFit, Magm, RoundRobin
 from tests.examples import lives
 from tests.world import GIB, ORDERS, World
 

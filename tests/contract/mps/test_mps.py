@@ -14,8 +14,8 @@ from radrm.core.records import Device, Job, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
 from radrm.policies.packing import Packing
+from radrm.policies.sharing import Magm
 from radrm.recovery.own_device import OwnDevice
 from tests.world import GIB, World, gpus
 

@@ -16,7 +16,7 @@ from radrm.core.proposals import Proposal, Reserve, Start
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Plan
 from radrm.core.view import View
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 
 POLICY = Magm(margin_mib=0, min_free_mib=0)
 UNKNOWN_S = 3600.0

@@ -16,8 +16,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.timers import KILL, Timer
 from radrm.core.view import View
 from radrm.core.words import Collocation, JobState
-from radrm.policies.magm import Magm
-from radrm.policies.rr import RoundRobin
+from radrm.policies.sharing import Magm, RoundRobin
 from tests.core.placements import propose
 from tests.world import GIB, World, default_planner, gpus
 

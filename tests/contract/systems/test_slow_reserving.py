@@ -22,7 +22,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import Collocation, JobState, ReservationKind
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.world import GIB, World, default_planner, gpus
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9, think_s=1e6)

@@ -16,7 +16,7 @@ from radrm.core.records import Device
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.world import GIB, World, gpus
 
 A100, A6000, A10 = "NVIDIA A100-SXM4-40GB", "NVIDIA RTX A6000", "NVIDIA A10"

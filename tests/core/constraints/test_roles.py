@@ -19,8 +19,7 @@ from radrm.core.planning.assembly import find_placement
 from radrm.core.proposals import ResizeTo
 from radrm.core.records import Device, Estimate, Job, Needs, Placement, Role, Share
 from radrm.core.words import Collocation, DeviceKind, JobState, Quantity
-from radrm.policies.first_fit import FirstFit
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import FirstFit, Magm
 from tests.core.placements import MPS, SLICE, WHOLE, on, propose, refused, server, start
 from tests.world import GIB, World, gpus
 

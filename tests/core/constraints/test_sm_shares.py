@@ -139,6 +139,7 @@ def test_a_share_bounds_the_predicted_sm_activity_of_a_client_alone() -> None:
 def test_packing_counts_the_share_where_it_binds(mps: bool, together: int) -> None:
     """Two jobs of 80 % exceed a GPU, two with a share of 40 % of it do not."""
     world = World(gpus(1, mps=mps), policy=Packing())
+    world.smact["GPU-0"] = 0.4 if mps else 0.8
     for _ in range(2):
         world.submit(GIB, smact=0.8, sm_share=0.4)
         world.read()

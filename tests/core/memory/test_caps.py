@@ -15,8 +15,7 @@ from radrm.core.lifecycle.memory.caps import told_mib
 from radrm.core.records import Device, Job, Needs, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import ActionKind, Collocation, JobState, Resizing
-from radrm.policies.first_fit import FirstFit
-from radrm.policies.rr import RoundRobin
+from radrm.policies.sharing import FirstFit, RoundRobin
 from radrm.recovery.ladder import Ladder
 from radrm.recovery.own_device import OwnDevice
 from tests.world import GIB, World, gpus

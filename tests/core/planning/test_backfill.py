@@ -15,8 +15,8 @@ from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState
 from radrm.planners.backfill import Backfill
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
 from radrm.policies.packing import Packing
+from radrm.policies.sharing import Magm
 from tests.world import GIB, World, gpus
 
 EXACT = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=1.0)

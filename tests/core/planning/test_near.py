@@ -15,14 +15,9 @@ from radrm.core.records import Device, Job, Needs, Role
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer
 from radrm.core.words import Collocation
-from radrm.policies.best_fit import BestFit
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.first_fit import FirstFit
-from radrm.policies.lug import Lug
-from radrm.policies.magm import Magm
-from radrm.policies.mug import Mug
 from radrm.policies.packing import Packing
-from radrm.policies.rr import RoundRobin
+from radrm.policies.sharing import BestFit, FirstFit, Lug, Magm, Mug, RoundRobin
 from tests.world import GIB, World, gpus
 
 POLICIES: tuple[Policy, ...] = (

@@ -10,8 +10,7 @@ from radrm.core.words import Collocation, JobState, Quantity
 from radrm.planners.backfill import Backfill
 from radrm.planners.deadline import Deadline
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
-from radrm.policies.rr import RoundRobin
+from radrm.policies.sharing import Magm, RoundRobin
 from tests.core.reservations.servers import (
     ADA,
     BOB,

@@ -14,7 +14,7 @@ from radrm.core.reservations import course
 from radrm.core.state.timers import CLOSING, KILL, Timer
 from radrm.core.words import CheckpointKind, JobState
 from radrm.planners.forecast import Forecast
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.core.placements import Passive, on, refused
 from tests.core.reservations.servers import (
     ADA,

@@ -17,7 +17,7 @@ from radrm.planners.andreas import Andreas
 from radrm.planners.backfill import Backfill
 from radrm.planners.deadline import Deadline
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.core.placements import CORE
 from tests.world import GIB, ORDERS, World, default_planner, gpus
 

@@ -113,14 +113,26 @@ def test_what_leaves_lets_the_old_load_stand_as_a_bound() -> None:
     assert led.unreadable(1001.5) is None
 
 
-def test_coarse_activity_counts_only_if_asked_for() -> None:
-    for coarse_is_fine in (False, True):
-        led = ledger(use_coarse_smact=coarse_is_fine)
-        admit(led, 1, 1000)
-        for second in (1001.0, 1002.0):
-            led.take(reading(second, used=0, smact=0.5, smact_coarse=True))
-        assert led.smact == (0.5 if coarse_is_fine else None)
-        assert coarse_is_fine or "use_coarse_smact" in (led.smact_refusal or "")
+def test_coarse_activity_counts_but_never_together_with_measured_activity() -> None:
+    led = ledger()
+    admit(led, 1, 1000)
+    for second in (1001.0, 1002.0):
+        led.take(reading(second, used=0, smact=0.5, smact_coarse=True))
+    assert (led.smact, led.load.coarse) == (0.5, True)
+    led.take(reading(1003.0, used=0, smact=0.3))
+    assert (led.smact, led.load.coarse) == (0.3, False)
+
+
+def test_a_warm_device_without_readings_of_activity_says_that_none_will_come() -> None:
+    led = ledger()
+    admit(led, 1, 1000)
+    led.take(reading(1001.0, used=0))
+    assert (led.smact, led.warm) == (None, False)
+    led.take(reading(1060.0, used=0))
+    assert (led.smact, led.warm) == (None, True)
+    version = led.version
+    led.take(reading(1061.0, used=0))
+    assert led.version == version, "a reading that says the same changes no offer"
 
 
 def test_energy_is_shared_by_those_on_the_device() -> None:

@@ -17,7 +17,7 @@ from radrm.daemon.views.rows import Row
 from radrm.deadlines.costs import Costs
 from radrm.host.storage.store import Store
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.contract.systems.backfill import Backfill
 from tests.world import EPOCH_S, GIB, World, default_planner, gpus
 

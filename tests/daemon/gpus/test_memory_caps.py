@@ -58,7 +58,7 @@ def test_a_cap_is_there_before_the_job_and_grows_with_it_also_after_a_kill(
     server: DaemonHome, nvml_driver: Nvml
 ) -> None:
     nvml_driver.process(GPU, 4242, 30 * GIB)
-    server.settings = ["policy=magm", "core.use_coarse_smact=true", "core.smact_warm_s=0"]
+    server.settings = ["policy=magm", "core.smact_warm_s=0"]
     server.start()
     assert server.ask("gpus")[0]["caps"] == ["driver"]
     job = server.submit("--gpu-memory=5G:30G", "--", "bash", "job.sh")

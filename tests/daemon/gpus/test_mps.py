@@ -35,7 +35,6 @@ class Server(DaemonHome):
     def begin(self, *settings: str) -> None:
         self.settings = [
             "mps.enabled=true",
-            "core.use_coarse_smact=true",
             "core.smact_warm_s=0",
             "core.smact_after_exit_s=0",
             "core.grace_s=1",

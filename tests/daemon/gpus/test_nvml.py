@@ -90,7 +90,6 @@ def test_it_starts_reads_and_places(server: DaemonHome) -> None:
 def test_coarse_utilization_lets_jobs_share_where_the_site_says_so(server: DaemonHome) -> None:
     server.settings = [
         "policy=magm",
-        "core.use_coarse_smact=true",
         "core.smact_warm_s=0",
         "core.smact_after_exit_s=0",
     ]

@@ -81,8 +81,7 @@ def test_any_address_is_this_machine_or_an_error(text: str) -> None:
     "settings, words",
     [
         (["readings.smact=gpm", "readings.source=nvidia-smi"], "cannot read GPM"),
-        (["readings.smact=utilization"], "use_coarse_smact"),
-        (["readings.smact=utilization", "core.use_coarse_smact=true"], None),
+        (["readings.smact=utilization"], None),
         (["readings.smact=dcgm", "readings.source=nvidia-smi"], None),
     ],
 )

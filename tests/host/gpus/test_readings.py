@@ -15,6 +15,7 @@ from radrm.host.gpus import readings as module
 from radrm.host.gpus.readings import BUSY, ZEROS, Readings
 from radrm.host.mps.mps_gpus import MpsGpus
 from radrm.host.mps.service import MpsService
+from radrm.interference.utilization import smact_from_utilization
 from tests.host.gpus.sources import AT, GPUS, NAMES, Base, Feed
 
 
@@ -69,9 +70,12 @@ def test_without_any_it_is_coarse_and_says_so_once(caplog: pytest.LogCaptureFixt
     world.feeds[1].fails("two is not there")
     for _ in range(3):
         reading = world.read()
-        assert (reading.smact, reading.smact_coarse, reading.smact_error) == (0.2, True, None)
+        assert (reading.smact_coarse, reading.smact_error) == (True, None)
+        assert reading.smact == smact_from_utilization(0.2)
     (said,) = [r.getMessage() for r in caplog.records]
-    assert said.startswith("GPU 0, 1: SM activity is read only coarsely"), "one line for both"
+    assert said.startswith("GPU 0, 1: SM activity is only estimated from utilization"), (
+        "one line for both"
+    )
     assert "one is not installed; two is not there" in said
 
 

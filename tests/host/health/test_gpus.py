@@ -91,15 +91,16 @@ def test_sm_activity() -> None:
     mixed = gpus.Driver((gpu(gpm=True), gpu(index=1)))
     nothing: Callable[[str], str | None] = lambda _: None  # noqa: E731
     dcgm: Callable[[str], str | None] = lambda w: f"/bin/{w}"  # noqa: E731
-    judged(gpus.sm_activity(old, True, nothing), "ok", "utilization")
-    judged(gpus.sm_activity(old, False, nothing), "warn", "core.use_coarse_smact = true")
-    judged(gpus.sm_activity(new, False, nothing), "ok", "read by gpm")
-    judged(gpus.sm_activity(new, False, dcgm, "dcgm"), "ok", "read by dcgm")
-    judged(gpus.sm_activity(mixed, False, dcgm), "ok", "read by dcgm")
-    judged(gpus.sm_activity(mixed, False, dcgm, "gpm"), "fail", "Hopper")
-    judged(gpus.sm_activity(new, False, nothing, "dcgm"), "fail", "dcgmi")
-    judged(gpus.sm_activity(old, False, nothing, "dcgm-exporter"), "ok", "dcgm-exporter")
-    judged(gpus.sm_activity(new, False, dcgm, "utilization"), "warn", "utilization")
+    judged(gpus.sm_activity(old, nothing), "warn", "utilization", "datacenter-gpu-manager")
+    rtx = gpus.Driver((gpu(name="NVIDIA GeForce RTX 4090"),))
+    judged(gpus.sm_activity(rtx, nothing), "ok", "offer no more")
+    judged(gpus.sm_activity(new, nothing), "ok", "read by gpm")
+    judged(gpus.sm_activity(new, dcgm, "dcgm"), "ok", "read by dcgm")
+    judged(gpus.sm_activity(mixed, dcgm), "ok", "read by dcgm")
+    judged(gpus.sm_activity(mixed, dcgm, "gpm"), "fail", "Hopper")
+    judged(gpus.sm_activity(new, nothing, "dcgm"), "fail", "dcgmi")
+    judged(gpus.sm_activity(old, nothing, "dcgm-exporter"), "ok", "dcgm-exporter")
+    judged(gpus.sm_activity(new, dcgm, "utilization"), "ok", "as configured")
 
 
 def look(mocker: MockerFixture, *chips: Chip, **answers: Any) -> gpus.Driver:

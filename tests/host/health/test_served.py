@@ -96,7 +96,7 @@ def test_one_cause_is_one_finding_for_all_gpus() -> None:
     drained = [gpu(n, state="drained", reason="fan") for n in every]
     judged(served.health(drained), "warn", "GPU 0-7: fan;")
     silent = [gpu(n, smact_error="dcgmi has ended") for n in every]
-    judged(served.sm_activity(silent, False), "warn", "GPU 0-7: dcgmi has ended;")
+    judged(served.sm_activity(silent), "warn", "GPU 0-7: dcgmi has ended;")
     judged(served.mps([row("silent", n) for n in every]), "fail", "GPU 0-7: silent;")
     judged(served.mps([row("up", n) for n in every]), "ok", "GPU 0-7: up;")
 
@@ -105,21 +105,22 @@ def test_one_cause_is_one_finding_for_all_gpus() -> None:
 
 
 def test_sm_activity() -> None:
-    judged(served.sm_activity([gpu(), gpu(1)], False), "ok", "read by dcgm")
+    judged(served.sm_activity([gpu(), gpu(1)]), "ok", "read by dcgm")
     mixed = [gpu(), gpu(1, smact_source="gpm"), gpu(2)]
-    judged(served.sm_activity(mixed, False), "ok", "by dcgm: GPU 0, 2; by gpm: GPU 1")
+    judged(served.sm_activity(mixed), "ok", "by dcgm: GPU 0, 2; by gpm: GPU 1")
     silent = gpu(1, smact_error="dcgmi has ended", smact_source=None)
-    judged(served.sm_activity([gpu(), silent], False), "warn", "GPU 1: dcgmi has ended")
+    judged(served.sm_activity([gpu(), silent]), "warn", "GPU 1: dcgmi has ended")
     coarse = gpu(1, smact_source="nvml-utilization", smact_coarse=True)
-    judged(served.sm_activity([gpu(), coarse], False), "warn", "of GPU 1", "use_coarse_smact")
-    judged(served.sm_activity([coarse], True), "ok", "nvml-utilization")
+    judged(served.sm_activity([gpu(), coarse]), "warn", "of GPU 1", "datacenter-gpu-manager")
+    coarse = gpu(1, name="NVIDIA RTX A6000", smact_source="nvml-utilization", smact_coarse=True)
+    judged(served.sm_activity([coarse]), "ok", "offer no more")
     none = gpu(1, smact_source=None)
-    judged(served.sm_activity([gpu(), none], False), "warn", "not read of GPU 1")
+    judged(served.sm_activity([gpu(), none]), "warn", "not read of GPU 1")
     instance = gpu(2, kind="mig", smact_source=None)
-    judged(served.sm_activity([gpu(), instance], False), "ok", "read by dcgm")
-    judged(served.sm_activity([instance], False), "ok", "not needed")
+    judged(served.sm_activity([gpu(), instance]), "ok", "read by dcgm")
+    judged(served.sm_activity([instance]), "ok", "not needed")
     dead = gpu(1, state="unreadable", smact_source=None)
-    judged(served.sm_activity([gpu(), dead], False), "ok", "read by dcgm")
+    judged(served.sm_activity([gpu(), dead]), "ok", "read by dcgm")
 
 
 # ------------------------------------------------------------------ MPS

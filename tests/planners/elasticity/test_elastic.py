@@ -14,7 +14,7 @@ from radrm.core.words import JobState, Resizing
 from radrm.planners.elastic import Elastic
 from radrm.planners.elasticity.scaling import Scaling
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.planners.elasticity.trainings import STOP_S, Trainings
 from tests.world import GIB
 

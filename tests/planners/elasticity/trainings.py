@@ -13,7 +13,7 @@ from radrm.core.words import Resizing
 from radrm.planners.elastic import Elastic
 from radrm.planners.elasticity.scaling import Scaling
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.world import GIB, World, default_planner, gpus
 
 STOP_S = 2.0

@@ -14,7 +14,7 @@ from radrm.orders.fair import Fair
 from radrm.orders.shortest import Shortest
 from radrm.planners.slots import Slots
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Magm
 from tests.planners.slots.server import EXIT, LENGTH_S, NONE, SIGNAL, SLOTS, WARN_S, Server
 from tests.world import GIB, gpus
 

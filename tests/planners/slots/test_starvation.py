@@ -15,8 +15,7 @@ from radrm.core.rules import Policy
 from radrm.core.words import CheckpointKind, JobState, Outcome
 from radrm.planners.slots import Slots
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.lug import Lug
-from radrm.policies.magm import Magm
+from radrm.policies.sharing import Lug, Magm
 from tests.examples import lives
 from tests.planners.slots.server import CORE, EXIT, NONE, SIGNAL, Server
 from tests.world import GIB, gpus

@@ -20,7 +20,7 @@ from radrm.core.rules import Plan
 from radrm.core.view import View
 from radrm.core.words import Outcome
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.first_fit import FirstFit
+from radrm.policies.sharing import FirstFit
 from radrm.simulator.engine import tasks_of
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario
