@@ -81,13 +81,13 @@ def test_it_starts_reads_and_places(server: DaemonHome) -> None:
         no, missing = "Operation not permitted", "No such device or address"
         assert [errors(server, job) for job in jobs] == [[missing, no], [no, missing]]
     third = hold(server, 1000)
-    assert "coarse" in server.job(third)["reason"], "and says so"
+    assert "its SM activity is known in" in server.job(third)["reason"], "and says so"
     let_go(server)
     assert [server.wait_end(j)["peak_mib"] for j in jobs] == [8000, 9000]
     assert server.wait_end(third)["state"] == "COMPLETED"
 
 
-def test_coarse_utilization_lets_jobs_share_where_the_site_says_so(server: DaemonHome) -> None:
+def test_jobs_share_where_only_utilization_is_read(server: DaemonHome) -> None:
     server.settings = [
         "policy=magm",
         "core.smact_warm_s=0",
