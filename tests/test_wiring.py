@@ -93,7 +93,7 @@ def test_what_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:
     [
         ("[core]\ngrace = 5", "grace_s"),
         ("[core]\ngrace_s = true", "grace_s"),
-        ("[core]\nmps_timeslice_others = 1", "mps_timeslice_others"),
+        ("[core]\nyield_to_unmanaged = 1", "yield_to_unmanaged"),
         ("[core]\ncollocation = 1", "above the tables"),
         ("[core]\novercommit = true", "conditions = false"),
         ("[core]\novercommit = false", "conditions = false"),
@@ -118,9 +118,9 @@ def test_no_rule_takes_a_number_that_is_none(value: float) -> None:
 
 def test_core_settings_are_taken_and_never_stale_too_soon() -> None:
     settings = make_settings(
-        config('collocation = "mps"\n[core]\ngrace_s = 5\nmps_timeslice_others = true'), 6.0
+        config('collocation = "mps"\n[core]\ngrace_s = 5\nyield_to_unmanaged = true'), 6.0
     )
-    assert (settings.grace_s, settings.mps_timeslice_others) == (5, True)
+    assert (settings.grace_s, settings.yield_to_unmanaged) == (5, True)
     assert settings.collocation is Collocation.MPS
     assert settings.stale_after_s == 30.0
     assert make_settings(config(""), 6.0, patience_s=60.0).stale_after_s == 60.0

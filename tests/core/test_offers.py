@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
+from radrm.core.constraints.offers import Answers
 from radrm.core.constraints.turns import choose_turns, turns
 from radrm.core.events import Event
 from radrm.core.planning.assembly import find_placement
-from radrm.core.planning.fallback import find_with_fallback
+from radrm.core.planning.fallback import Checked, find_with_fallback
 from radrm.core.proposals import Migrate, Proposal, Reserve
 from radrm.core.records import Checkpoint, Device, Job, Refusal, Role, UserReservation
 from radrm.core.rules import Plan
@@ -178,7 +179,7 @@ def search_all(world: World) -> None:
     for job in [job for job in world.scheduler.state.jobs.values() if job.state.waiting]:
         for policy in SEARCHED:
             known = find_with_fallback(view, policy, job, None, SEARCHED[-1])
-            fresh = find_placement(view, policy, job, None)
+            fresh = find_placement(view, Checked(policy, Answers({})), job, None)
             assert (known.placement, known.refusals) == (fresh.placement, fresh.refusals)
 
 

@@ -42,10 +42,10 @@ MUTANTS = (
         new="found = RankedQueue(self._rank_of)",
     ),
     Mutant(
-        name="a worse rank stands before a better one",
+        name="who has used more is next",
         file="state/queue/ranked.py",
-        old="last = (_BEHIND,) if theirs < mine else ()",
-        new="last = (_BEHIND,) if theirs > mine else ()",
+        old="(1, least * rank.factor)",
+        new="(1, least / rank.factor)",
     ),
     Mutant(
         name="an owner's reservations add up",
