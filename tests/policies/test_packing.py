@@ -38,8 +38,10 @@ def job(number: int, smact: float | None = 0.5, gpus: int = 1, **wishes: Any) ->
     return Job(id=number, ticket="T", spec=spec, submitted=NOW, estimates=known)
 
 
-def holder(of: Job, alone_smact: float | None = None) -> Holder:
-    placement = Placement(shares=(Share(device="GPU-0"),), collocation=Collocation.MPS)
+def holder(
+    of: Job, alone_smact: float | None = None, mode: Collocation = Collocation.MPS
+) -> Holder:
+    placement = Placement(shares=(Share(device="GPU-0"),), collocation=mode)
     attempt = Attempt(of.id, 1, 1, placement, NOW)
     return Holder(of, attempt, 0.0, True, alone_smact)
 
@@ -51,7 +53,7 @@ def offer(
     smact: float | None = None,
     mode: Collocation = Collocation.MPS,
 ) -> Offer:
-    holders = tuple(each if isinstance(each, Holder) else holder(each) for each in there)
+    holders = tuple(each if isinstance(each, Holder) else holder(each, mode=mode) for each in there)
     return Offer(
         device=Device(uuid=f"GPU-{index}", index=index, name="x", total_mib=40 * GIB),
         mode=mode,
