@@ -18,13 +18,11 @@ from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import metrics
 from radrm.simulator.run import Run
-from radrm.simulator.scenario import Known, Scenario
+from radrm.simulator.scenario import Scenario, as_configured
 from radrm.simulator.traces.job import TraceJob
 
 SERVER = "sim:4xA100-40GB"
 OTHERS = ("bob", "carl", "dora", "emil")
-ROUTE = "gpumemnet"
-"""The estimator that knows the memory of each job, roughly. Its name must be one of `auto`."""
 MOST_MIN = 15.0
 """The median wait of the others' jobs is at most so long."""
 
@@ -40,7 +38,6 @@ def flood(sweep: int = 80, short: int = 20, seed: int = 0) -> tuple[TraceJob, ..
             *(random.uniform(0.0, 60.0), "train.py", 1, random.uniform(2700.0, 4500.0)),
             memory_mib=random.uniform(5_000.0, 9_000.0),
             smact=random.uniform(0.4, 0.8),
-            estimates={ROUTE: 10_240.0},
             user="ann",
         )
         for _ in range(sweep)
@@ -52,7 +49,6 @@ def flood(sweep: int = 80, short: int = 20, seed: int = 0) -> tuple[TraceJob, ..
                 *(random.uniform(1800.0, 36_000.0), f"{user}.py", 1, random.uniform(300.0, 900.0)),
                 memory_mib=random.uniform(2_000.0, 8_000.0),
                 smact=random.uniform(0.2, 0.8),
-                estimates={ROUTE: 10_240.0},
                 user=user,
             )
         )
@@ -62,14 +58,7 @@ def flood(sweep: int = 80, short: int = 20, seed: int = 0) -> tuple[TraceJob, ..
 
 def as_shipped(config: Config | None = None, seed: int = 0) -> Scenario:
     """Return the settings of a run: time-sliced, and nothing declared."""
-    return Scenario(
-        devices=parse(SERVER),
-        config=config or Config(),
-        seed=seed,
-        mps=False,
-        estimator="auto",
-        known=Known(),
-    )
+    return as_configured(parse(SERVER), config or Config(), seed=seed)
 
 
 def waits_min(run: Run, users: Iterable[str] = OTHERS) -> list[float]:

@@ -171,24 +171,3 @@ LABS = (
     ),
 )
 """The traces of the benchmark `shipped`."""
-
-
-def flood() -> tuple[TraceJob, ...]:
-    """Return one user's sweep of 80 jobs, all at once, and 40 short jobs of four others."""
-    sweep = [
-        TraceJob(0.0, "sweep", 1, 3600.0, 6000.0, 0.5, user="sweeper", line=at) for at in range(80)
-    ]
-    short = [
-        TraceJob(
-            submit_s=600.0 + 10 * _HOUR_S * fraction(1, at),
-            name=f"short{at % 4}",
-            gpus=1,
-            duration_s=300.0 + 600.0 * fraction(2, at),
-            memory_mib=(2000.0, 3000.0, 5000.0, 8000.0)[at % 4],
-            smact=(0.25, 0.35, 0.5, 0.55)[at % 4],
-            user=f"other{at % 4}",
-            line=100 + at,
-        )
-        for at in range(40)
-    ]
-    return tuple(sorted([*sweep, *short], key=lambda job: (job.submit_s, job.line)))

@@ -25,7 +25,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from benchmarks.simulation.labs import LABS, SHORT_S, flood
+from benchmarks.simulation.flood import OTHERS, flood
+from benchmarks.simulation.labs import LABS, SHORT_S
 from benchmarks.simulation.lucid import lucid_like
 from radrm.config import Config, MpsConfig
 from radrm.simulated.spec import parse
@@ -140,7 +141,7 @@ def is_short(job: TraceJob) -> bool:
 
 
 def of_others(job: TraceJob) -> bool:
-    return is_short(job) and job.user != "sweeper"
+    return job.user in OTHERS
 
 
 def measure(name: str, trace: str, loss: float | None, seed: int, data: Path) -> Figures:
@@ -148,7 +149,7 @@ def measure(name: str, trace: str, loss: float | None, seed: int, data: Path) ->
     chosen = next(row for row in (*ROWS, *GOAL_ROWS, *MPS_ROWS) if row.name == name)
     short = of_others if trace == FLOOD else is_short
     if trace == FLOOD:
-        jobs = flood()
+        jobs = flood(seed=seed)
     else:
         jobs = tuple(next(lab for lab in LABS if lab.name == trace).read(data))
     scenario = as_configured(parse(SERVER), chosen.config, loss=loss, seed=seed)
@@ -289,7 +290,7 @@ def tables(runs: Runs, rows: Sequence[Row], traces: Sequence[str]) -> Iterator[s
         for name in names:
             flooded[name].append(cell(runs.mean(name, FLOOD, loss)))
     title = (
-        "**A flood**: a sweep of 80 jobs beside 40 short jobs of four others. The same figures; "
+        "**A flood**: a sweep of 80 jobs beside 20 short jobs of four others. The same figures; "
         "the waits are those of the others."
     )
     yield table(title, "rule", list(WORLDS), flooded)
