@@ -309,7 +309,7 @@ def goals_table(runs: Runs) -> str:
         **{row.name: row.name for row in GOAL_ROWS},
         '`goal = "published"`': 'radrm, `goal = "published"`',
         '`policy = "exclusive"`, `order = "fifo"`': "FIFO, exclusive",
-        "`sharing`, all declared exactly (an oracle)": "radrm, all declared (oracle)",
+        "all declared exactly (an oracle)": "radrm, all declared (oracle)",
         "a Lucid-like rule (an oracle)": LUCID,
     }
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from radrm.interference.model import Demand, Load, activity, running_speeds, speeds
+from radrm.interference.model import Demand, Load, activity, mixed_speeds, running_speeds
 
 _BEGINS, _COMPUTES, _ENDS = range(3)
 
@@ -149,7 +149,8 @@ def period_speeds(periods: Periods, period: Period, demands: Sequence[Demand]) -
     """Return the speed (0..1] of each of the period's runs; `demands` has one for every run."""
     first = periods.parts[period.parts[0]]
     if not first.joint:
-        return list(speeds([demands[at] for at in period.runs], mps=first.mps))
+        clients = [periods.runs[at].mps for at in period.runs]
+        return list(mixed_speeds([demands[at] for at in period.runs], clients))
     loads = {
         at: Load(demands[at], periods.runs[at].devices, periods.runs[at].mps) for at in period.runs
     }

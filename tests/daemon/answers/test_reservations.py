@@ -16,7 +16,9 @@ from radrm.daemon.answers.reservations import MOST_MEMBERS, reservations, reserv
 from radrm.errors import RadrmError, Refused, UsageError
 from tests.world import GIB, World, gpus
 
-CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9)
+CORE = CoreSettings(
+    smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9, user_reserved_gpu_hours=8.0
+)
 ADA, BOB = 424_242, 424_243
 """Users without accounts; the one who runs the tests is an administrator."""
 ME = os.getuid()

@@ -22,7 +22,7 @@ def test_ten_resizes_leave_a_neighbour_alone(tmp_path: Path) -> None:
         home.start()
         job = home.train("--smact=0.1")
         (uuid,) = home.job(job)["devices"]
-        other = home.submit("--gpu-memory=34G", "--smact=0.2", "--", *simjob(30, 0.2, 100_000))
+        other = home.submit("--gpu-memory=30G", "--smact=0.2", "--", *simjob(30, 0.2, 100_000))
         home.wait_state(other, "RUNNING")
         (beside,) = home.job(other)["devices"]
         assert beside != uuid
@@ -37,7 +37,7 @@ def test_ten_resizes_leave_a_neighbour_alone(tmp_path: Path) -> None:
         for gpus in (2, 1) * 5:
             home.resize(job, gpus)
             home.wait_held(job, gpus)
-            assert reserved_mib() == before + (2048 if gpus == 2 else 0)
+            assert reserved_mib() == before + (2356 if gpus == 2 else 0)  # 2 GiB and 15 %
             assert max(home.contexts()) > 30_000
         assert home.job(other)["state"] == "RUNNING" and home.job(other)["attempts"] == 1
         # Each is a mean since its start: it counts all ten resizes.
