@@ -197,7 +197,7 @@ def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
     before = server.control(FIRST).process()
     server.wrong(**{FIRST: {"fault": 1, "stuck": True}})
     wait_until(lambda: server.state_of(FIRST) == "fault")
-    held = server.client("--gpu-memory=35G", "--collocation=mps", "--name=held")
+    held = server.client("--gpu-memory=32G", "--collocation=mps", "--name=held")
     wait_until(lambda: server.state_of(FIRST) == "up")
     assert "TERM" in server.told(job, "terminate")
     assert server.control(FIRST).process() not in (None, before)

@@ -201,8 +201,8 @@ def test_a_reservation_is_a_clients_cap() -> None:
     stretched = simulate(jobs, scenario(estimator="short")).jobs[0].attempts
     assert [attempt.outcome for attempt in stretched] == [Outcome.COMPLETED]
     declared = [replace(jobs[0], declared=True)]
-    died, _ = simulate(declared, scenario(estimator="short")).jobs[0].attempts
-    assert (died.outcome, died.reserved_mib) == (Outcome.OOM, 12000)
+    (wish,) = simulate(declared, scenario(estimator="short")).jobs[0].attempts
+    assert (wish.outcome, wish.reserved_mib) == (Outcome.COMPLETED, 13800)
 
 
 def test_time_slices_are_slower_than_mps() -> None:
