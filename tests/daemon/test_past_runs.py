@@ -184,7 +184,7 @@ def test_a_shared_run_teaches_what_it_would_have_shown_alone() -> None:
         world.pass_time(1.0)
     second = world.submit(8 * GIB, smact=0.3)
     world.used = {first.id: GIB, second.id: GIB}
-    world.smact["GPU-0"] = 0.75
+    world.smact["GPU-0"] = 0.65
     for _ in range(300):
         world.pass_time(1.0)
     world.end(second)

@@ -33,12 +33,12 @@ class Model:
         )
 
 
-# Memory, SM activity and relative lengths: RAD-RM thesis, Table 6.2.
+# Memory (but for the liar), SM activity and relative lengths: RAD-RM thesis, Table 6.2.
 MODELS = (
     Model("inception", 19018, 0.62, 900, 128),
     Model("xlnet-large", 14546, 0.60, 1000, 8, "transformer", gpus=2),
-    Model("vgg16", 24408, 0.45, 800, 128, "vgg", declared_mib=6000),
     Model("efficientnet", 7844, 0.45, 700, 64),
+    Model("vgg16", 34000, 0.45, 800, 128, "vgg", declared_mib=6000),
     Model("mobilenet", 4544, 0.34, 700, 32),
     Model("bert-base", 20774, 0.91, 400, 32, "transformer"),
     Model("resnet50", 5262, 0.62, 700, 32),

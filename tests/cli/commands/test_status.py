@@ -182,7 +182,7 @@ def test_a_card_names_the_estimator_its_bound_and_every_guess() -> None:
     text = "\n".join(shown(card(it, NOW, {}), 120))
     assert "6.0G per GPU, at most 7.0G (from trace)" in text
     assert "batch size: 256, the factory's own default" in text and "GPUs: 2" in text
-    assert text.count("assumed") == 2 and ESC not in text
+    assert text.count("assumed") == 3 and ESC not in text
 
 
 def test_a_card_shows_what_is_predicted_and_what_was_measured() -> None:

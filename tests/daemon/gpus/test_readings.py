@@ -112,7 +112,7 @@ def test_jobs_share_while_dcgm_measures(server: Server) -> None:
     server.dcgm("ok")
     server.home.wait_state(fourth, "RUNNING")
     said = server.home.said()
-    assert said.count("takes no job beside others") == 1
+    assert said.count("few jobs share it, by memory: ") == 1
     assert "SM activity comes from dcgm" in said
 
 

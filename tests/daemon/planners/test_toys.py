@@ -111,6 +111,7 @@ def test_simulations_compare_planners(home: DaemonHome) -> None:
     found = home.json(*words, "--planner", "default,default+slow-andreas+flowcon")
     named = [(each["policy"], each["planner"]) for each in found]
     assert named == [
+        ("packing", "backfill"),
         ("exclusive", "default"),
         ("magm", "default"),
         ("magm", "default+slow-andreas+flowcon"),
