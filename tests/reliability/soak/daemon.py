@@ -25,6 +25,7 @@ GPUS = "sim:2xA100-40GB"
 KEPT = 100
 """Ended jobs of each user that the store keeps: few, so that it is soon as large as it gets."""
 SETTINGS = (
+    "limits.priority_max=1000",  # for the probes
     "core.gpuless_at_once=16",
     f"retention.finished_jobs={KEPT}",
     "retention.refused_mib=16",
