@@ -57,7 +57,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "estimators": "List the estimators, or try them on measured jobs.",
         "summarize": "Write the summary of a model for estimators, without a GPU.",
         "simulate": "Run a trace on a simulated server and show the result.",
-        "compare": "Run a trace as configured here and under several policies, beside bounds.",
+        "compare": "Run a trace as configured here, and under several policies.",
         "trace": "Draw a trace, or play one through a daemon.",
         "replay": "Run the daemon's own past jobs under other policies.",
     },

@@ -53,6 +53,8 @@ _LEAST_USUAL = 0.1
 _CHEAP = 0.25
 """Below this loss, learned on this server, a device without good readings takes one more job."""
 _HALVINGS = 20
+_DIGITS = 1
+"""Demands that differ by less than readings do are alike: then the free memory decides."""
 _ROUNDING = 1e-9
 
 
@@ -199,7 +201,8 @@ class Packing:
         def merit(offer: Offer) -> tuple[bool, float, int, int]:
             here = self._demands(offer)
             apart = ask.gpus > 1 and any(holder.job.spec.gpus > 1 for holder in offer.holders)
-            return apart, sum(here), -(offer.free_mib or 0), offer.device.index
+            demand = round(sum(here), _DIGITS)  # noise of readings decides nothing
+            return apart, demand, -(offer.free_mib or 0), offer.device.index
 
         return sorted(eligible, key=merit)[: ask.gpus], state
 

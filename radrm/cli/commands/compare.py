@@ -87,7 +87,7 @@ def compare(
     plot: options.PlotFile = None,
     as_json: Json = False,
 ) -> None:
-    """Run a trace as configured here and under several policies, beside bounds.
+    """Run a trace as configured here, and under several policies, beside lower bounds.
 
     \b
     Examples:
