@@ -1,22 +1,16 @@
 """One user's sweep of 80 jobs, and the short jobs of four others: how long do those wait?
 
-    python -m benchmarks.simulation.flood [--seeds 6] [--sweep 80] [--order NAME ...]
-
-Nothing is declared, and jobs are time-sliced, as shipped. All figures are simulated minutes.
+Nothing is declared, and jobs are time-sliced, as shipped. `shipped` has its figures.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import inf
 from random import Random
-from statistics import fmean, median
 
 from radrm.config import Config
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import metrics
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario, as_configured
 from radrm.simulator.traces.job import TraceJob
@@ -69,36 +63,3 @@ def waits_min(run: Run, users: Iterable[str] = OTHERS) -> list[float]:
         for each in run.jobs
         if each.job.user in wanted
     ]
-
-
-def row(what: str, runs: Sequence[Run]) -> str:
-    """Return a line of the table, over the seeds."""
-    others = [wait for run in runs for wait in waits_min(run)]
-    all_of_them = [metrics(run) for run in runs]
-    return (
-        f"| {what} | {median(others):.1f} | {max(others):.0f} "
-        f"| {fmean((each.mean_jct_s or 0.0) / 60 for each in all_of_them):.0f} "
-        f"| {fmean(each.makespan_s / 60 for each in all_of_them):.0f} |"
-    )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation.flood")
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--sweep", type=int, default=80, help="jobs of the sweep")
-    parser.add_argument("--order", action="append", help="an order in place of the shipped one")
-    args = parser.parse_args()
-    print("| order | others: median wait | longest | mean completion | makespan |")
-    print("|---|---:|---:|---:|---:|")
-    for order in args.order or ("auto", "fifo"):
-        config = Config(order=order)
-        runs = [
-            simulate(flood(args.sweep, seed=seed), as_shipped(config, seed))
-            for seed in range(args.seeds)
-        ]
-        print(row(order, runs), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -11,7 +11,7 @@ with an error of 30 %. No user could declare that, and no job of it runs out of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.interference.model import Demand, speeds
@@ -55,12 +55,11 @@ class _Loop:
     history: History
     scenario: Scenario
 
-    def __post_init__(self) -> None:
-        self._waiting: list[int] = []
-        self._work_s = [_told_s(task) * task.job.gpus for task in self.tasks]
+    _waiting: list[int] = field(default_factory=list)
+    _work_s: list[float] = field(init=False)
 
-    _waiting: list[int] = None  # type: ignore[assignment]
-    _work_s: list[float] = None  # type: ignore[assignment]
+    def __post_init__(self) -> None:
+        self._work_s = [_duration_s(task) * task.job.gpus for task in self.tasks]
 
     def on(self, happened: object) -> None:
         if isinstance(happened, _Arrival):
@@ -109,5 +108,5 @@ class _Loop:
         return None if min(found) < LEAST_SPEED else 2.0 - sum(found)
 
 
-def _told_s(task: Task) -> float:
+def _duration_s(task: Task) -> float:
     return next(e.value for e in task.estimates if e.quantity is Quantity.DURATION)

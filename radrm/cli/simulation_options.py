@@ -70,8 +70,8 @@ Known = Annotated[
         "--known",
         metavar="WHAT[=ERROR]",
         help="What is known of each job, and its relative error: --known smact,duration=0.3,"
-        "memory=0.08; without an error it is exact. memory is an estimate, with --estimator oracle "
-        "what users declare.",
+        "declared=0.08; without an error it is exact. memory is an estimate, declared is what "
+        "users declare with --gpu-memory.",
     ),
 ]
 DurationError = Annotated[

@@ -174,6 +174,8 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
         if any(each.fullmatch(item) for each in (_UNMANAGED, _NEAR, _SMACT)):
             continue
         found = _GROUP.fullmatch(item)
+        if not found and item.casefold().startswith("smact="):
+            raise _wrong(spec, f"{_shown(item)} is neither smact=utilization nor smact=none")
         if not found:
             raise _wrong(spec, f"{_shown(item)} is not COUNTxTYPE")
         count = 1 if found[1] is None else int(found[1])

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from radrm.cli.show.experiments.simulations import others_line, setting_line
 from radrm.cli.simulation_options import known_names
+from radrm.config import Config
 from radrm.errors import UsageError
+from radrm.experiments.simulations.variants import Choices, make_variant, your_daemon
+from radrm.simulator.scenario import Known
 
 
 def test_an_error_of_durations_is_a_known_duration() -> None:
@@ -23,3 +29,21 @@ def test_a_wrong_error_names_the_option_and_an_example(text: str) -> None:
 def test_durations_are_told_once() -> None:
     with pytest.raises(UsageError, match="leave one out"):
         known_names(["duration"], "0.3")
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Known)])
+def test_the_first_line_names_all_that_is_known(name: str) -> None:
+    base = Config()
+    yours = your_daemon(base, "auto", Choices())
+    known = make_variant(base, base.policy, "auto", Choices(known=[f"{name}=0.2"]))
+    line = setting_line(known, yours)
+    assert line.startswith("Not as configured here") and "within 20%" in line
+    assert setting_line(yours, yours).endswith("nothing declared")
+
+
+def test_a_comparison_says_that_its_other_rows_share_in_another_way() -> None:
+    base, chosen = Config(), Choices(collocation="mps")
+    yours = your_daemon(base, "auto", chosen)
+    under_mps = make_variant(base, "magm", "auto", chosen)
+    assert others_line([yours, under_mps]) == "The other rows: MPS"
+    assert others_line([yours, make_variant(base, "magm", "auto", Choices())]) is None

@@ -49,7 +49,9 @@ def test_without_a_column_all_is_known_from_runs_of_the_same_user_and_name() -> 
     ]
     run = simulate(jobs, as_configured(parse("sim:2xA100-40GB"), life=PLAIN))
     unknown, known, of_another, other = reserved(run)
-    assert unknown == of_another == other, "a newcomer's need is unknown: the floor"
+    assert unknown == of_another == other, (
+        "the need of a new program is unknown: floor_mib is reserved"
+    )
     assert known != unknown and known >= 9000
 
 

@@ -31,7 +31,7 @@ MUTANTS = (
         "                limit = reserved\n",
     ),
     Mutant(
-        "a job is told its cap and not its size",
+        "RADRM_GPU_MEMORY_MIB names the cap and not the declared size",
         _CAPS,
         "    return min([cap_mib, *sizes])",
         "    return cap_mib",

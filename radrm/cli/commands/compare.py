@@ -15,6 +15,7 @@ from radrm.cli.show.experiments.plots import check_plot, plot_comparison
 from radrm.cli.show.experiments.simulations import (
     FOOT,
     compared_table,
+    others_line,
     setting_line,
     unfinished_line,
     variant_name,
@@ -161,6 +162,8 @@ def compare(
     else:
         yours = your_daemon(base, own_estimator(base), Choices(choices.gpus))
         show(Styled(setting_line(variants[0], yours)))
+        if others := others_line(variants):
+            show(Styled(others))
         show(compared_table(found))
         first = variant_name(found[0], found)
         show(Styled(f"{len(loaded.draws[0])} jobs; in percent: of {first}. {FOOT}"))

@@ -9,7 +9,7 @@ from radrm.daemon.views.documents import Document
 from radrm.interference.model import Demand, speeds
 
 _TYPICAL = 0.6
-"""The SM activity of each of the two jobs whose speed is told."""
+"""The text names the speed of two jobs that each have this SM activity alone."""
 
 
 def learned_documents(

@@ -13,7 +13,7 @@ from tests.world import GIB, World, gpus
 
 
 class Noting:
-    """A learner that keeps the periods, and whose loss is told."""
+    """A learner that keeps the periods, and returns a loss that the test sets."""
 
     def __init__(self) -> None:
         self.seen: list[SharedPeriod] = []
@@ -24,8 +24,8 @@ class Noting:
         return {"loss": self.loss, "periods": (known or {"periods": 0})["periods"] + 1}
 
 
-def server(count: int = 1, **settings: float) -> tuple[World, Noting]:
-    found = CoreSettings(**{"smact_warm_s": 0, "smact_after_exit_s": 0, **settings})  # type: ignore[arg-type]
+def server(count: int = 1, **settings: Any) -> tuple[World, Noting]:
+    found = CoreSettings(**{"smact_warm_s": 0, "smact_after_exit_s": 0, **settings})
     world, learner = World(gpus(count), settings=found), Noting()
     world.scheduler.state.sharing.learner = learner
     return world, learner

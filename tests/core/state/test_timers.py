@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,8 +27,8 @@ def world_of_many() -> World:
     return World(gpus(1), settings=SETTINGS)
 
 
-def submit(world: World, count: int = MANY, **spec: object) -> list[Job]:
-    made = [world.submit(gpus=0, **spec) for _ in range(count)]  # type: ignore[arg-type]
+def submit(world: World, count: int = MANY, **spec: Any) -> list[Job]:
+    made = [world.submit(gpus=0, **spec) for _ in range(count)]
     all_that_waits_has_an_end(world)
     return made
 

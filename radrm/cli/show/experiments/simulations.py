@@ -118,7 +118,12 @@ def _counted(number: int, what: str) -> str:
 
 _YOURS = "your daemon"
 _MODES = {"mps": "MPS", "timeslice": "time-sliced", "exclusive": "exclusive"}
-_QUANTITIES = {"memory": "memory", "smact": "SM activity", "duration": "duration"}
+_KNOWN = {
+    "memory": "memory known",
+    "smact": "SM activity known",
+    "duration": "duration known",
+    "declared": "memory declared",
+}
 _OF_MEMORY = {"oracle": "memory declared", "declared": "memory declared"}
 _OF_MEMORY[RECORDED] = "what was recorded of each job"
 
@@ -134,17 +139,24 @@ def setting_line(variant: Variant, yours: Variant) -> str:
     if variant.mode == "mps" and config.mps.scope == "server":
         mode += ", one daemon for all GPUs"
     known = [
-        f"{_QUANTITIES[each.name]} known" + (f" within {error:.0%}" if error else "")
+        _KNOWN[each.name] + (f" within {error:.0%}" if error else "")
         for each in fields(Known)
         if (error := getattr(own.known, each.name)) is not None
     ]
-    if own.estimator in _OF_MEMORY:
+    if own.estimator in _OF_MEMORY and own.known.declared is None:
         known = [_OF_MEMORY[own.estimator], *known]
     rules = ", ".join((config.policy, config.order, config.planners_joined))
     return plain(
         f"{'As' if same else 'Not as'} configured here: {rules}; {mode}; "
         f"estimator {own.estimator}; {', '.join(known) or 'nothing declared'}"
     )
+
+
+def others_line(variants: Sequence[Variant]) -> str | None:
+    """How jobs share GPUs in the rows below the first, if that is another way; None: it is not."""
+    first, *others = variants
+    modes = dict.fromkeys(_MODES[each.mode] for each in others if each.mode != first.mode)
+    return f"The other rows: {', '.join(modes)}" if modes else None
 
 
 def heading(result: Result) -> Styled:

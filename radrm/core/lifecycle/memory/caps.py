@@ -67,9 +67,9 @@ def told_caps(state: State, job: Job, placement: Placement) -> dict[str, int]:
 
 
 def told_mib(job: Job, cap_mib: int | None) -> int | None:
-    """Return the memory per GPU that a job is told to use: what it declares, else its cap.
+    """Return the MiB per GPU that `RADRM_GPU_MEMORY_MIB` names: the declared size, else the cap.
 
-    A cap may be most of the GPU. A program that takes all that it is told to would take that.
+    A cap may be most of the GPU, and a program that uses the variable would allocate all of it.
     """
     if cap_mib is None or job.recovers or not job.declared or job.spec.limits_gpu_memory:
         return cap_mib

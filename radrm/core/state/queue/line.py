@@ -57,7 +57,7 @@ class WaitingQueue:
         return iter(self._sorted)
 
     def first_of(self, key: Key) -> Key | None:
-        """Return the first key of the same queue and priority; None if there is none."""
+        """Return the first key with the queue and priority of `key`; None if no key has them."""
         at = bisect_left(self._sorted, key[:ORDER_KEY])
         return self._sorted[at] if at < len(self._sorted) else None
 
