@@ -113,6 +113,7 @@ def test_groups_of_near_gpus(spec: str, groups: list[tuple[int | None, int | Non
         ("sim:numa=2", "no GPU"),
         ("sim:A100-40GB,numa=two", "'numa=two'"),
         ("sim:A100-40GB:nvlink=two", "'nvlink=two'"),
+        ("sim:A100-40GB,smact=dcgm", "neither smact=utilization nor smact=none"),
         ("sim:A100-40GB:nvlink=0", "nvlink needs a number of GPUs from 1 on, not 0"),
     ],
 )
