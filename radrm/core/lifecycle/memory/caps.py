@@ -12,8 +12,8 @@ a cap can be raised.
     an estimate, by MPS         the reservation, which `core.stretch` has enlarged
     an estimate, by the driver  `core.stretch` times the estimate
 
-A declared size is a wish: its submitter has seen it, or guesses. As a hard cap it kills a job that
-needs little more, beside free memory. Who wants one says SIZE:SIZE.
+A declared size is what its submitter has seen, or a guess. As a hard cap it would kill a job that
+needs slightly more, beside free memory. SIZE:SIZE asks for a hard cap.
 
 A cap is never below the reservation. Beyond, at its start, it is what nobody has reserved: no
 reservation is weakened. What an attempt uses beyond its reservation counts as used, so jobs that
