@@ -34,6 +34,7 @@ def setting_values(default: Any) -> st.SearchStrategy[Any]:
 
 NARROW: dict[str, st.SearchStrategy[Any]] = {
     "max_slowdown": st.just(0.0) | st.floats(1, 10),  # no fraction of 1
+    "max_blind_jobs": st.integers(1, 100),
     "alpha": st.floats(0.001, 1),
     "min_gain": st.floats(0.1, 10),
     "beta": st.floats(1, 100),

@@ -138,8 +138,9 @@ def test_signalled(server: DaemonHome, nvml_driver: Nvml, device: IO[str], ignor
     server.start()
     with unmanaged(nvml_driver, device.fileno(), ignoring) as process:
         assert process.wait(60) == -(signal.SIGKILL if ignoring else signal.SIGTERM)
+    # The daemon logs a signal once it is sent, which may be after the process's end.
+    wait_until(lambda: "TERM sent" in server.said())
     assert f"process {process.pid} of root on GPU 0" in server.said()
-    assert "TERM sent" in server.said()
 
 
 def test_a_job_is_never_signalled(server: DaemonHome, nvml_driver: Nvml, device: IO[str]) -> None:
