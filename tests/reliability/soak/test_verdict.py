@@ -126,6 +126,11 @@ def test_memory_that_grows_is_found_and_memory_that_settles_is_not() -> None:
     (finding,) = verdict.growth(lives(*range(50_000, 95_000, 5_000)), None)
     assert "daemon 1 holds" in finding
     assert verdict.growth(lives(40_000, 50_000, 60_000, *[62_000] * 6), None) == []
+    filling = [replace(each, ended=at) for at, each in enumerate(lives(*range(30, 120, 5)))]
+    settled = [replace(each, ended=18) for each in lives(*[120] * 9)]
+    mib = [replace(each, rss_kib=each.rss_kib * 1000) for each in (*filling, *settled)]
+    assert len(verdict.growth(mib, None)) == 1
+    assert verdict.growth(mib, None, filled=18) == []
 
 
 @pytest.mark.parametrize("more", [{"descriptors": 30}, {"threads": 20}])

@@ -135,18 +135,20 @@ def growth(
 ) -> list[str]:
     """What the daemon gathers: `idle` are its samples before the first job and after the last.
 
-    Until `filled` jobs have ended, the store may grow: it does not keep all that it may yet.
+    Until `filled` jobs have ended, the store and the daemon's memory may grow: neither keeps all
+    that it may yet.
     """
     found = []
-    for life in sorted({sample.life for sample in samples}):
-        rss = [sample.rss_kib for sample in samples if sample.life == life]
+    full = [sample for sample in samples if sample.ended >= filled]
+    for life in sorted({sample.life for sample in full}):
+        rss = [sample.rss_kib for sample in full if sample.life == life]
         third = len(rss) // 3
         if third < 3:
             continue
         before, after = median(rss[third : 2 * third]), median(rss[-third:])
         if after > before * (1 + RSS_GROWTH) + RSS_SLACK_KIB:
             found.append(f"growth: daemon {life} holds {after:.0f} KiB after {before:.0f} KiB")
-    store = [sample.store_kib for sample in samples if sample.ended >= filled]
+    store = [sample.store_kib for sample in full]
     third = len(store) // 3
     if third >= 3:
         before, after = median(store[third : 2 * third]), median(store[-third:])
