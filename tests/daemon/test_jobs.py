@@ -86,7 +86,8 @@ def test_two_jobs_share_a_gpu_and_their_peaks_are_recorded(home: DaemonHome) -> 
     both = wait_until(
         lambda: [g for g in home.ask("gpus") if g["jobs"] == [first, second]], "sharing"
     )
-    assert both[0]["reserved_mib"] == pytest.approx(14 * 1024 * 1.15, abs=2)
+    # The margin of the first one shrinks once it has shown what it uses.
+    assert 15 * 1024 <= both[0]["reserved_mib"] <= 14 * 1024 * 1.15 + 2
     ends = [home.wait_end(job) for job in (first, second)]
     assert [d["state"] for d in ends] == ["COMPLETED", "COMPLETED"]
     assert [d["peak_mib"] for d in ends] == [8 * 1024, 5 * 1024]

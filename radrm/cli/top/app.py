@@ -158,7 +158,9 @@ class Top(App[None]):
         self._draw()
 
     def _draw(self) -> None:
-        """Draw the last answer."""
+        """Draw the last answer, unless it comes while the application closes."""
+        if not self.query("#keys"):
+            return
         answer, page = self._answer, self._answer.page
         width, height = self.size
         if page is None or width < 1:

@@ -191,6 +191,14 @@ def test_a_daemon_that_restarts_leaves_the_last_picture() -> None:
     run(daemon, act, (80, 24))
 
 
+def test_an_answer_that_comes_while_it_closes_is_not_drawn() -> None:
+    async def act(app: Top, pilot: Pilot[None]) -> None:
+        await app.screen.remove_children()
+        app._say("late")
+
+    run(Daemon(jobs()), act, (80, 24))
+
+
 def test_one_question_at_a_time() -> None:
     daemon = Daemon(jobs())
 

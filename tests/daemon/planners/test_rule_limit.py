@@ -21,7 +21,8 @@ from radrm.daemon.rule_limit import RuleLimit
 from tests.contract.broken import Broken, Recovering, Watched, world_of
 from tests.world import GIB, default_planner, gpus
 
-LIMIT_S = 0.05
+LIMIT_S = 0.15
+"""A busy machine takes a part of it from rules that do not spin."""
 ASKED = frozenset({ev.JobSubmitted})
 
 
@@ -79,7 +80,7 @@ def test_a_planner_that_spins_rests(how: Callable[[], Any]) -> None:
     job = world.submit(GIB)
     assert world.state(job) is JobState.RUNNING
     (said,) = world.said
-    assert said.startswith("the planner broken failed (it took longer than 0.05 s (")
+    assert said.startswith("the planner broken failed (it took longer than 0.15 s (")
     assert "test_rule_limit.py:" in said
     assert world.end(job).state is JobState.COMPLETED
 
