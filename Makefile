@@ -1,7 +1,8 @@
 # One command each; the first one makes what it needs in .venv.
 #
 #   make demo       a tour on simulated GPUs: no GPU needed
-#   make test       the tests
+#   make test       the tests: on each push
+#   make proofs     each night: crash, elastic-kills, fuzz, soak, and the tests marked `nightly` (two hours)
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
@@ -38,8 +39,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic bench-slurm crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated package package-test \
+.PHONY: demo test proofs lint check bench bench-deadlines bench-elastic bench-slurm crash elastic-kills \
+  fuzz soak nightly systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
@@ -59,6 +60,15 @@ lint: $(VENV)/.dev
 
 check: lint test
 
+# One after the other: each asks for both cores. All run, even if one fails.
+proofs: $(VENV)/.dev $(VENV)/.compiled
+	@failed=; for each in nightly crash elastic-kills fuzz soak; do \
+	  echo "== $$each"; $(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+nightly: $(VENV)/.dev
+	$(BIN)/python -m pytest -m nightly
+
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.run
 
@@ -73,29 +83,29 @@ bench-slurm: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.cluster $(PART)
 
 crash: $(VENV)/.dev
-	@$(BIN)/python -m tests.reliability.crash
+	@$(BIN)/python -m proofs.crash
 
 elastic-kills: $(VENV)/.dev
-	@$(BIN)/python -m tests.daemon.elastic.random_kills
+	@$(BIN)/python -m proofs.elastic_kills
 
 fuzz: $(VENV)/.dev
-	@$(BIN)/python -m tests.reliability.fuzz $(FUZZ)
+	@$(BIN)/python -m proofs.fuzz $(FUZZ)
 
 HOURS ?= 1
 SEED ?=
 
 soak: $(VENV)/.dev
-	@$(BIN)/python -m tests.reliability.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m proofs.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 systemd: $(VENV)/.dev
-	@$(BIN)/python -m tests.reliability.systemd.run
+	@$(BIN)/python -m proofs.systemd.run
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants
 
 EXAMPLES ?= 20
 properties: $(VENV)/.dev
-	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "not daemon" tests/core tests/contract \
+	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "not daemon and not nightly" tests/core tests/contract \
 	  tests/planners tests/radrun/shards tests/jobfile tests/estimators
 
 # These ask no package index: a rented machine may have none. They take the environment where it is
@@ -104,13 +114,13 @@ GPU_PYTHON ?= $(if $(wildcard $(VENV)/.dev),$(BIN)/python,$(PYTHON))
 GPU_VERSION ?= 3.12
 
 gpu-test:
-	@$(GPU_PYTHON) -m tests.gpu.acceptance.packages -m pytest -o addopts= -m gpu -rs tests/gpu
+	@$(GPU_PYTHON) -m proofs.acceptance.packages -m pytest -o addopts= -m gpu -rs tests/gpu
 
 gpu-accept:
-	@$(GPU_PYTHON) -m tests.gpu.acceptance $(if $(PART),--part $(PART))
+	@$(GPU_PYTHON) -m proofs.acceptance $(if $(PART),--part $(PART))
 
 gpu-wheels: $(BIN)/python
-	$(BIN)/python -m tests.gpu.acceptance.packages --list | \
+	$(BIN)/python -m proofs.acceptance.packages --list | \
 	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --dest wheels \
 	  --only-binary=:all: --python-version $(GPU_VERSION) --platform manylinux2014_x86_64 \
 	  --platform manylinux_2_17_x86_64 --platform manylinux_2_28_x86_64 --platform any \
@@ -139,13 +149,13 @@ package: $(VENV)/.dev
 	$(BIN)/python -m hatchling build -d dist
 
 package-test: $(VENV)/.dev
-	@$(BIN)/python -m tests.packaging.installed
+	@$(BIN)/python -m proofs.packaging.installed
 
 deb: $(VENV)/.dev
 	@$(BIN)/python -m tools.deb dist
 
 deb-test: $(VENV)/.dev
-	@$(BIN)/python -m tests.packaging.deb
+	@$(BIN)/python -m proofs.packaging.deb
 
 site: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -172,8 +182,8 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 
 # pytest rewrites and compiles the tests: once, before each of its workers does so for itself. What
 # is wrong with a test, the run after this one says.
-$(VENV)/.compiled: $(VENV)/.dev $(shell find tests -name '*.py')
-	@find tests -name 'test_*.py' | sort | xargs -P 2 -n 300 $(BIN)/python -m pytest -n 0 \
+$(VENV)/.compiled: $(VENV)/.dev $(shell find tests proofs -name '*.py')
+	@find tests proofs -name 'test_*.py' | sort | xargs -P 2 -n 300 $(BIN)/python -m pytest -n 0 \
 	  --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true
 	@touch $@
 

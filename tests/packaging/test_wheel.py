@@ -95,8 +95,13 @@ def test_the_sources_hold_what_builds_and_tests_them(dist: Path) -> None:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
     assert names >= {"pyproject.toml", "LICENSE", "README.md", "Makefile", "radrm/__init__.py"}
     assert set(PACKAGES) <= {name.partition("/")[0] for name in names}
-    assert names >= {"man/radrm.1", "tests/conftest.py", "packaging/debian/control"}
+    assert names >= {
+        "man/radrm.1",
+        "conftest.py",
+        "proofs/crash/points.txt",
+        "packaging/debian/control",
+    }
     assert {name.partition("/")[0] for name in names if "/" in name} <= {
         *(*PACKAGES, "man", "docs", "examples", "systemd", "packaging"),
-        *("tests", "tools", "benchmarks"),
+        *("tests", "proofs", "tools", "benchmarks"),
     }
