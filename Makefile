@@ -2,7 +2,7 @@
 #
 #   make demo       a tour on simulated GPUs: no GPU needed
 #   make test       the tests: on each push
-#   make proofs     each night: crash, elastic-kills, fuzz, soak, and the tests marked `nightly` (two hours)
+#   make proofs     each night: properties, crash, elastic-kills, fuzz, soak, and tests marked `nightly` (3 hours)
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
@@ -15,7 +15,7 @@
 #   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
-#   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
+#   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times their examples
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
@@ -62,7 +62,7 @@ check: lint test
 
 # One after the other: each asks for both cores. All run, even if one fails.
 proofs: $(VENV)/.dev $(VENV)/.compiled
-	@failed=; for each in nightly crash elastic-kills fuzz soak; do \
+	@failed=; for each in nightly properties crash elastic-kills fuzz soak; do \
 	  echo "== $$each"; $(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 

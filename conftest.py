@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.daemon.harness import DaemonHome
-from tests.examples import FACTOR
+from tests.examples import some
 from tests.standins.nvml_library import (
     nvml,
     nvml_driver,
@@ -25,7 +25,7 @@ from tests.standins.nvml_library import (
 __all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"]
 
 # How long an example takes is the machine's affair: speed is judged by benchmarks.
-settings.register_profile("untimed", deadline=None, max_examples=50 * FACTOR)
+settings.register_profile("untimed", deadline=None, max_examples=some(50))
 settings.load_profile("untimed")
 
 # Imports are most of what a daemon's start costs.
