@@ -28,7 +28,7 @@ The same text as `radrm COMMAND --help` and the manual pages (`man radrm-status`
 submission (`@~1`: the one before).
 
 Other names: {aliases}.
-`radrm -H USER@BOX COMMAND` runs a command [on another server](slurm.md#other-servers).
+`radrm -H USER@BOX COMMAND` runs a command [on another server](others.md#slurm).
 
 **Exit codes:** 0 success, 1 the request failed, 2 usage, 3 no daemon answers. `radrm wait`, `radrm
 attach` and `radrm submit --wait` end with the job's exit code: 124 at its time limit, 125 if it was

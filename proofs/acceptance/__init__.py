@@ -1,4 +1,4 @@
-"""The acceptance run on a rented GPU: `make gpu-accept` (docs/measurements/acceptance.md).
+"""The acceptance run on a rented GPU: `make gpu-accept` (docs/lab/acceptance.md).
 
 It runs steps in four parts of under ten minutes. It changes no compute mode and no MIG, resets
 nothing, needs no package index and leaves no process. A step that is skipped has failed.

@@ -1,4 +1,4 @@
-"""The steps: name, part, limit, and what each settles. docs/measurements/acceptance.md explains."""
+"""The steps: name, part, limit, and what each settles. docs/lab/acceptance.md explains."""
 
 from __future__ import annotations
 
