@@ -9,8 +9,8 @@ history of each user's programs as it grows during the run. Rows that know more 
 so. Each runs in two worlds: one where sharing costs what radrm believes, and one where it costs as
 much as the thesis measured (`loss` 1).
 
---only: the rows or traces with this word. --quick: two seeds. --write: write docs/lab/shipped.md, and
-the table of goals in docs/policies.md.
+--only: the rows or traces with this word. --quick: two seeds. --write: write docs/lab/shipped.md,
+and the table of goals in docs/policies.md.
 """
 
 from __future__ import annotations

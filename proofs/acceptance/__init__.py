@@ -15,6 +15,6 @@ daemon      steps of parts 2 to 4: radrm's daemon
 guards      what keeps jobs apart: devices, caps, faults of neighbours, adopted processes
 hardware    steps of part 4: what only some machines have
 thesis      the experiments of chapter 3 of the thesis of RAD-RM
-report      the page for docs/measurements, and the raw outputs
+report      the page for docs/lab, and the raw outputs
 rehearsal/  stand-ins to run all that without a GPU
 """

@@ -1,4 +1,4 @@
-"""The page for docs/measurements and the raw outputs beside it, from the results of the steps.
+"""The page for docs/lab and the raw outputs beside it, from the results of the steps.
 
 Only the standard library and the plan are imported: a page can be written anywhere.
 """
