@@ -23,7 +23,8 @@
 #                   lua5.3 slurmdbd mariadb-server)
 #   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make page-pictures     the pictures of docs/page.md, by Chromium from a real daemon (a minute)
-#   make generated  write the files that are made from the code: manual pages, references
+#   make generated  write the files that are made from the code and committed: schema, types, units, words
+#   make manual     the manual pages, into man/; `make package` and `make deb` do it, too
 #   make package    the wheel and the sources, into dist/
 #   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
 #   make deb        a Debian package for this machine's Python, into dist/
@@ -40,7 +41,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test proofs lint check bench bench-deadlines bench-elastic bench-slurm crash elastic-kills \
-  fuzz soak nightly systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated package package-test \
+  fuzz soak nightly systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated manual package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
@@ -129,14 +130,13 @@ gpu-wheels: $(BIN)/python
 slurm-test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 -rs tests/slurm
 
-generated: $(VENV)/.dev
-	$(BIN)/python -m tools.config_reference
-	$(BIN)/python -m tools.command_reference
+generated: manual
 	$(BIN)/python -m tools.json_reference
-	$(BIN)/python -m tools.metrics_reference
-	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+manual: $(VENV)/.dev
+	@$(BIN)/python -m tools.manual
 
 page-pictures: $(VENV)/.dev # those of docs/page.md; it needs chromium
 	$(BIN)/python -m tools.pictures.page
@@ -145,16 +145,16 @@ picture: $(VENV)/.dev
 	@$(BIN)/python -m tools.pictures.session docs/pictures/session.svg
 	@$(BIN)/python -m tools.pictures.policies docs/pictures
 
-package: $(VENV)/.dev
+package: manual
 	$(BIN)/python -m hatchling build -d dist
 
-package-test: $(VENV)/.dev
+package-test: manual
 	@$(BIN)/python -m proofs.packaging.installed
 
-deb: $(VENV)/.dev
+deb: manual
 	@$(BIN)/python -m tools.deb dist
 
-deb-test: $(VENV)/.dev
+deb-test: manual
 	@$(BIN)/python -m proofs.packaging.deb
 
 site: $(VENV)/.dev

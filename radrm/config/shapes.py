@@ -1,8 +1,8 @@
 """The settings: a frozen dataclass for each table, with meanings and defaults.
 
-`python -m tools.config_reference` writes the docstrings of the fields to
-docs/configuration.md. Each rule has its own settings, and `radrm.core.settings` has those of
-`[core]`.
+The docstrings of the fields are the reference of docs/configuration.md, which
+`tools/config_reference.py` makes. Each rule has its own settings, and `radrm.core.settings` has
+those of `[core]`.
 """
 
 from __future__ import annotations
