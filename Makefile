@@ -1,7 +1,8 @@
 # One command each; the first one makes what it needs in .venv.
 #
 #   make demo       a tour on simulated GPUs: no GPU needed
-#   make test       the tests
+#   make test       the tests: on each push
+#   make proofs     each night: properties, crash, elastic-kills, fuzz, soak, and tests marked `nightly` (3 hours)
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
@@ -14,7 +15,7 @@
 #   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
-#   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
+#   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times their examples
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
@@ -22,7 +23,8 @@
 #                   lua5.3 slurmdbd mariadb-server)
 #   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make page-pictures     the pictures of docs/page.md, by Chromium from a real daemon (a minute)
-#   make generated  write the files that are made from the code: manual pages, references
+#   make generated  write the files that are made from the code and committed: schema, types, units, words
+#   make manual     the manual pages, into man/; `make package` and `make deb` do it, too
 #   make package    the wheel and the sources, into dist/
 #   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
 #   make deb        a Debian package for this machine's Python, into dist/
@@ -38,8 +40,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic bench-slurm crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated package package-test \
+.PHONY: demo test proofs lint check bench bench-deadlines bench-elastic bench-slurm crash elastic-kills \
+  fuzz soak nightly systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated manual package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
@@ -59,6 +61,15 @@ lint: $(VENV)/.dev
 
 check: lint test
 
+# One after the other: each asks for both cores. All run, even if one fails.
+proofs: $(VENV)/.dev $(VENV)/.compiled
+	@failed=; for each in nightly properties crash elastic-kills fuzz soak; do \
+	  echo "== $$each"; $(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+nightly: $(VENV)/.dev
+	$(BIN)/python -m pytest -m nightly
+
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.run
 
@@ -73,29 +84,29 @@ bench-slurm: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.cluster $(PART)
 
 crash: $(VENV)/.dev
-	@$(BIN)/python -m tests.reliability.crash
+	@$(BIN)/python -m proofs.crash
 
 elastic-kills: $(VENV)/.dev
-	@$(BIN)/python -m tests.daemon.elastic.random_kills
+	@$(BIN)/python -m proofs.elastic_kills
 
 fuzz: $(VENV)/.dev
-	@$(BIN)/python -m tests.reliability.fuzz $(FUZZ)
+	@$(BIN)/python -m proofs.fuzz $(FUZZ)
 
 HOURS ?= 1
 SEED ?=
 
 soak: $(VENV)/.dev
-	@$(BIN)/python -m tests.reliability.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m proofs.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 systemd: $(VENV)/.dev
-	@$(BIN)/python -m tests.reliability.systemd.run
+	@$(BIN)/python -m proofs.systemd.run
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants
 
 EXAMPLES ?= 20
 properties: $(VENV)/.dev
-	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "not daemon" tests/core tests/contract \
+	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "not daemon and not nightly" tests/core tests/contract \
 	  tests/planners tests/radrun/shards tests/jobfile tests/estimators
 
 # These ask no package index: a rented machine may have none. They take the environment where it is
@@ -104,13 +115,13 @@ GPU_PYTHON ?= $(if $(wildcard $(VENV)/.dev),$(BIN)/python,$(PYTHON))
 GPU_VERSION ?= 3.12
 
 gpu-test:
-	@$(GPU_PYTHON) -m tests.gpu.acceptance.packages -m pytest -o addopts= -m gpu -rs tests/gpu
+	@$(GPU_PYTHON) -m proofs.acceptance.packages -m pytest -o addopts= -m gpu -rs tests/gpu
 
 gpu-accept:
-	@$(GPU_PYTHON) -m tests.gpu.acceptance $(if $(PART),--part $(PART))
+	@$(GPU_PYTHON) -m proofs.acceptance $(if $(PART),--part $(PART))
 
 gpu-wheels: $(BIN)/python
-	$(BIN)/python -m tests.gpu.acceptance.packages --list | \
+	$(BIN)/python -m proofs.acceptance.packages --list | \
 	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --dest wheels \
 	  --only-binary=:all: --python-version $(GPU_VERSION) --platform manylinux2014_x86_64 \
 	  --platform manylinux_2_17_x86_64 --platform manylinux_2_28_x86_64 --platform any \
@@ -119,14 +130,13 @@ gpu-wheels: $(BIN)/python
 slurm-test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 -rs tests/slurm
 
-generated: $(VENV)/.dev
-	$(BIN)/python -m tools.config_reference
-	$(BIN)/python -m tools.command_reference
+generated: manual
 	$(BIN)/python -m tools.json_reference
-	$(BIN)/python -m tools.metrics_reference
-	$(BIN)/python -m tools.manual
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.units
+
+manual: $(VENV)/.dev
+	@$(BIN)/python -m tools.manual
 
 page-pictures: $(VENV)/.dev # those of docs/page.md; it needs chromium
 	$(BIN)/python -m tools.pictures.page
@@ -135,17 +145,17 @@ picture: $(VENV)/.dev
 	@$(BIN)/python -m tools.pictures.session docs/pictures/session.svg
 	@$(BIN)/python -m tools.pictures.policies docs/pictures
 
-package: $(VENV)/.dev
+package: manual
 	$(BIN)/python -m hatchling build -d dist
 
-package-test: $(VENV)/.dev
-	@$(BIN)/python -m tests.packaging.installed
+package-test: manual
+	@$(BIN)/python -m proofs.packaging.installed
 
-deb: $(VENV)/.dev
+deb: manual
 	@$(BIN)/python -m tools.deb dist
 
-deb-test: $(VENV)/.dev
-	@$(BIN)/python -m tests.packaging.deb
+deb-test: manual
+	@$(BIN)/python -m proofs.packaging.deb
 
 site: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -172,8 +182,8 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 
 # pytest rewrites and compiles the tests: once, before each of its workers does so for itself. What
 # is wrong with a test, the run after this one says.
-$(VENV)/.compiled: $(VENV)/.dev $(shell find tests -name '*.py')
-	@find tests -name 'test_*.py' | sort | xargs -P 2 -n 300 $(BIN)/python -m pytest -n 0 \
+$(VENV)/.compiled: $(VENV)/.dev $(shell find tests proofs -name '*.py')
+	@find tests proofs -name 'test_*.py' | sort | xargs -P 2 -n 300 $(BIN)/python -m pytest -n 0 \
 	  --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true
 	@touch $@
 

@@ -1,22 +1,31 @@
-"""How many examples a property tries: a few in the suite, the same each time where they are costly.
+"""How many examples a property tries: on each push two fifths of those that it names.
 
-`make properties EXAMPLES=20` tries 20 times as many, others each time.
+Where they are costly they are the same each time.
+
+`make properties EXAMPLES=20` tries 20 times as many, others each time; `make proofs` does so.
 """
 
 from __future__ import annotations
 
 import os
+from math import ceil
 
 from hypothesis import settings
 
-FACTOR = int(os.environ.get("RADRM_EXAMPLES", "1"))
+_GIVEN = os.environ.get("RADRM_EXAMPLES")
+FACTOR = float(_GIVEN or 0.4)
+
+
+def some(count: int) -> int:
+    """The examples of a property that names this many."""
+    return max(5, ceil(count * FACTOR))
 
 
 def lives(count: int) -> settings:
     """The settings of a property whose examples are whole lives."""
     return settings(
-        max_examples=count * FACTOR,
-        derandomize=FACTOR == 1,
+        max_examples=some(count),
+        derandomize=_GIVEN is None,
         report_multiple_bugs=False,
         deadline=None,
     )

@@ -1,26 +1,20 @@
-"""docs/commands.md: all commands, from the declarations of which the manual pages are made.
+"""The page of all commands, from the declarations of which the manual pages are made.
 
     python -m tools.command_reference
 
-writes it. A test fails while it is out of date.
+prints it. `tools/site_hooks.py` adds it to the site as `commands.md`.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from radrm.cli.listing import ALIASES, GROUPS
 from radrm.jobfile.options import OPTIONS
-from tools.declared import OF_THE_TABLE, Command, Declared, commands
-
-DOCUMENT = Path(__file__).parents[1] / "docs" / "commands.md"
+from tools.declared import Command, Declared, commands
 
 _HEAD = """\
-<!-- written by `python -m tools.command_reference`; do not edit -->
-
 # Commands
 
 The same text as `radrm COMMAND --help` and the manual pages (`man radrm-status`). `JOB` is an id
@@ -28,7 +22,7 @@ The same text as `radrm COMMAND --help` and the manual pages (`man radrm-status`
 submission (`@~1`: the one before).
 
 Other names: {aliases}.
-`radrm -H USER@BOX COMMAND` runs a command [on another server](slurm.md#other-servers).
+`radrm -H USER@BOX COMMAND` runs a command [on another server](others.md#slurm).
 
 **Exit codes:** 0 success, 1 the request failed, 2 usage, 3 no daemon answers. `radrm wait`, `radrm
 attach` and `radrm submit --wait` end with the job's exit code: 124 at its time limit, 125 if it was
@@ -36,9 +30,8 @@ lost or never started, 127 if its program does not exist and 126 if that cannot 
 `run` end so at once), 128+n after signal n.
 """
 _OF_A_JOB = {
-    "submit": "All [options of a job](job-file.md#options), and:",
-    "run": "The [options of a job](job-file.md#options) but those of arrays, and:",
-    "edit": "The [options of a job](job-file.md#options) but those of arrays, and:",
+    "run": "The [options of a job](#radrm-submit) but those of arrays, and:",
+    "edit": "The [options of a job](#radrm-submit) but those of arrays, and:",
 }
 _GAP = re.compile(r" {2,}")
 _MEANT_AS_WRITTEN = re.compile(r"`[^`]*`|[*_<\[\]\\]")
@@ -62,7 +55,7 @@ def _section(command: Command) -> Iterator[str]:
     for paragraph in filter(None, command.text.split("\n\n")):
         yield _plain(" ".join(paragraph.split())) + "\n"
     rows = command.parameters
-    if command.name in OF_THE_TABLE:
+    if command.name in _OF_A_JOB:
         yield _OF_A_JOB[command.name] + "\n"
         of_a_job = {f"--{option.name}" for option in OPTIONS}
         rows = tuple(each for each in rows if not of_a_job.intersection(each.flags))
@@ -94,5 +87,4 @@ def _plain(text: str) -> str:
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(reference(), "utf-8")
-    print(f"{DOCUMENT}: written", file=sys.stderr)
+    print(reference())

@@ -1,19 +1,17 @@
-"""The reference in docs/configuration.md, made from the docstrings of the settings.
+"""The reference of docs/configuration.md, made from the docstrings of the settings.
 
     python -m tools.config_reference
 
-writes it between its two markers. A test fails while the reference is out of date.
+prints it. `tools/site_hooks.py` puts it into the page.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
@@ -41,9 +39,6 @@ from radrm.config import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.wiring import REGISTRIES, find_rule
-
-DOCUMENT = Path(__file__).parents[1] / "docs" / "configuration.md"
-BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 
 _TABLES: Mapping[str, type] = {
     "gpus": GpusConfig,
@@ -215,15 +210,5 @@ def _markdown(rows: Iterable[tuple[str, str, str]]) -> str:
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *(f"| {r} |" for r in lines)])
 
 
-def placed(document: str) -> str:
-    """Return the document with the present reference between its markers."""
-    before, _, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise LookupError(f"the markers {BEGIN} and {END} are not there")
-    return f"{before}{BEGIN}\n\n{reference()}\n\n{END}{after}"
-
-
 if __name__ == "__main__":
-    DOCUMENT.write_text(placed(DOCUMENT.read_text("utf-8")), "utf-8")
-    print(f"{DOCUMENT}: written", file=sys.stderr)
+    print(reference())

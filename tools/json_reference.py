@@ -1,8 +1,9 @@
-"""docs/json.md and the JSON Schema of radrm's documents, made from json_documents.toml.
+"""The JSON Schema of radrm's documents and their page, made from json_documents.toml.
 
     python -m tools.json_reference
 
-writes both. A test fails while one of them is out of date.
+writes the schema, which is committed: the package ships it. `tools/site_hooks.py` adds the page to
+the site as `json.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ else:
 
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("json_documents.toml")
-DOCUMENT = ROOT / "docs" / "json.md"
 SCHEMA = ROOT / "radrm" / "radrm.schema.json"
 
 _SCALARS = frozenset({"string", "number", "integer", "boolean"})
@@ -115,11 +115,16 @@ def _or_null(schema: dict[str, Any], null: bool) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]} if null else schema
 
 
+def table() -> Table:
+    """The table of now."""
+    return Table(TABLE.read_text("utf-8"))
+
+
 # ------------------------------------------------------------------ the page
 
 
 def page(table: Table) -> str:
-    """docs/json.md."""
+    """The page."""
     rows = [f"| `radrm {name} --json` | {_shown(kind)} |" for name, kind in table.commands.items()]
     parts = [_HEAD, "| command | document |\n|---|---|\n" + "\n".join(rows)]
     for name, document in table.documents.items():
@@ -151,14 +156,11 @@ def _shown(kind: str) -> str:
     return kind if kind in _SCALARS or kind == "any" else f"[{kind}](#{kind})"
 
 
-def written() -> dict[Path, str]:
-    """The two files, and what belongs in them."""
-    table = Table(TABLE.read_text("utf-8"))
-    schema = json.dumps(table.schema(), indent=1) + "\n"
-    return {DOCUMENT: page(table), SCHEMA: schema}
+def schema_text() -> str:
+    """The text of the schema's file."""
+    return json.dumps(table().schema(), indent=1) + "\n"
 
 
 if __name__ == "__main__":
-    for path, text in written().items():
-        path.write_text(text, "utf-8")
-        print(f"{path}: written", file=sys.stderr)
+    SCHEMA.write_text(schema_text(), "utf-8")
+    print(f"{SCHEMA}: written", file=sys.stderr)

@@ -2,7 +2,8 @@
 
     python -m tools.manual
 
-writes them. A test fails while one of them is out of date.
+writes both. The words are committed, since completion reads them; a test fails while they are out
+of date. The pages are not: `make package` and `make deb` write them first.
 """
 
 from __future__ import annotations
@@ -171,17 +172,18 @@ def _line(text: str) -> str:
     return rf"\&{safe}" if safe.startswith(_OPENING) else safe
 
 
-def written() -> dict[Path, str]:
-    """All files, and what belongs in them."""
-    pages = {f"radrm-{each.name.replace(' ', '-')}.1": page(each) for each in commands()}
-    pages["radrm.1"] = main_page()
-    return {Path(TABLE): words(), **{PAGES / name: text for name, text in pages.items()}}
+def pages() -> dict[Path, str]:
+    """The manual pages, and what belongs in them."""
+    found = {f"radrm-{each.name.replace(' ', '-')}.1": page(each) for each in commands()}
+    found["radrm.1"] = main_page()
+    return {PAGES / name: text for name, text in found.items()}
 
 
 if __name__ == "__main__":
     PAGES.mkdir(exist_ok=True)
-    for path, text in written().items():
+    made = pages()
+    for path, text in {Path(TABLE): words(), **made}.items():
         path.write_text(text, "utf-8")
-    for path in set(PAGES.iterdir()) - set(written()):
+    for path in set(PAGES.iterdir()) - set(made):
         path.unlink()  # of a command that is gone
     print(f"{TABLE} and {PAGES}: written", file=sys.stderr)

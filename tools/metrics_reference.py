@@ -1,19 +1,15 @@
-"""The table of the metrics in docs/metrics.md, made from the code.
+"""The table of docs/metrics.md, made from the code.
 
     python -m tools.metrics_reference
 
-writes it between its two markers. A test fails while the table is out of date.
+prints it. `tools/site_hooks.py` puts it into the page.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from radrm.daemon.counting.counts import DECISION_BOUNDS_S, WAIT_BOUNDS_S
 from radrm.metrics.table import METRICS
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "metrics.md"
-BEGIN, END = "<!-- metrics: begin -->", "<!-- metrics: end -->"
 _BOUNDS = {"radrm_queue_wait_seconds": WAIT_BOUNDS_S, "radrm_decision_seconds": DECISION_BOUNDS_S}
 
 
@@ -35,14 +31,5 @@ def reference() -> str:
     )
 
 
-def placed(document: str) -> str:
-    """Return the document with the table of now. Raises `LookupError` without the markers."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise LookupError(f"the markers {BEGIN} and {END} are not there")
-    return f"{before}{BEGIN}\n\n{reference()}\n\n{END}{after}"
-
-
 if __name__ == "__main__":
-    DOCUMENT.write_text(placed(DOCUMENT.read_text("utf-8")), "utf-8")
+    print(reference())

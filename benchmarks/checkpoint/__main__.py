@@ -1,6 +1,6 @@
 """Measure how long four small models take to save and to resume: `python -m benchmarks.checkpoint`.
 
-Prints a table, and writes its section of docs/reproduction-flowcon-specon.md. It needs PyTorch;
+Prints a table, and writes its section of docs/lab/reproduction-flowcon-specon.md. It needs PyTorch;
 without it, it says so, prints no figure and exits with 2.
 
     python -m benchmarks.checkpoint [--runs 3] [--stdout]
@@ -16,7 +16,7 @@ from benchmarks.checkpoint.measure import MODELS, Costs, measure, section, start
 from benchmarks.sections import put_section
 from tests.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "reproduction-flowcon-specon.md"
+PAGE = REPOSITORY / "docs" / "lab" / "reproduction-flowcon-specon.md"
 TITLE = "FlowCon and SpeCon beside their published figures"
 
 

@@ -1,6 +1,6 @@
 """Due times and costs: ANDREAS' published simulations and ours, and what one server gains.
 
-    python -m benchmarks.deadlines             writes docs/reproduction-andreas.md: an hour
+    python -m benchmarks.deadlines             writes docs/lab/reproduction-andreas.md: an hour
     python -m benchmarks.deadlines --quick     3 seeds, few loads; prints, and writes nothing
     python -m benchmarks.deadlines --real      eight jobs through a real daemon
 
@@ -13,7 +13,7 @@ The files, in the order in which they may import one another:
     server      one server with four GPUs: order `due` beside `fifo`
     real        eight jobs through a daemon on simulated GPUs
     claims      what is to be reached, and what is
-    page        docs/reproduction-andreas.md
-    pictures    docs/reproduction-andreas.svg
+    page        docs/lab/reproduction-andreas.md
+    pictures    docs/lab/reproduction-andreas.svg
     calls       rows of `make bench`: a call of the optimizer
 """

@@ -18,8 +18,8 @@ from benchmarks.sections import put_section
 from radrm.simulator.metrics import Metrics
 from tests.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "reproduction-andreas.md"
-PICTURE = REPOSITORY / "docs" / "reproduction-andreas.svg"
+PAGE = REPOSITORY / "docs" / "lab" / "reproduction-andreas.md"
+PICTURE = REPOSITORY / "docs" / "lab" / "reproduction-andreas.svg"
 TITLE = "ANDREAS and due times beside the published figures"
 LOADS = (0.3, 0.5, 1.1, 1.7)
 SCENARIOS = (1, 2)

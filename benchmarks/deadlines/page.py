@@ -1,4 +1,4 @@
-"""docs/reproduction-andreas.md."""
+"""docs/lab/reproduction-andreas.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reproduction-andreas.svg: costs over the load, seconds of the optimizer over the nodes."""
+"""docs/lab/reproduction-andreas.svg: costs over the load, seconds of the optimizer over nodes."""
 
 from __future__ import annotations
 

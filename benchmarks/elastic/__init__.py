@@ -1,6 +1,6 @@
 """Elastic jobs beside the published figures of DLRover and NEARCHUS.
 
-    python -m benchmarks.elastic           writes docs/reproduction-elastic.md: some minutes
+    python -m benchmarks.elastic           writes docs/lab/reproduction-elastic.md: some minutes
     python -m benchmarks.elastic --real    a real training that grows and shrinks
 
 The files, in the order in which they may import one another:
@@ -16,6 +16,6 @@ The files, in the order in which they may import one another:
     planned       the rows of the planners themselves
     real_training the training of `real`
     real          a real training that grows and shrinks
-    page          docs/reproduction-elastic.md
+    page          docs/lab/reproduction-elastic.md
     __main__      the command
 """

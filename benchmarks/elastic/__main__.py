@@ -3,7 +3,7 @@
     python -m benchmarks.elastic [--seeds 15] [--stdout]
     python -m benchmarks.elastic --real [...]     a real training on simulated GPUs
 
-Writes a section of docs/reproduction-elastic.md and prints its tables.
+Writes a section of docs/lab/reproduction-elastic.md and prints its tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.elastic.shared import WAYS, alone, forty
 from benchmarks.sections import put_section
 from tests.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "reproduction-elastic.md"
+PAGE = REPOSITORY / "docs" / "lab" / "reproduction-elastic.md"
 TITLE = "DLRover and NEARCHUS beside their published figures"
 FEW = 8
 """Seeds of the runs on GPUs: they are the slow ones."""

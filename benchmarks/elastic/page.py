@@ -1,4 +1,4 @@
-"""docs/reproduction-elastic.md: the section of the models."""
+"""docs/lab/reproduction-elastic.md: the section of the models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INTRO = """\
 Made by `make bench-elastic`: Wang et al., *DLRover* (VLDB), and Tariq et al., *NEARCHUS*, beside
 models of their jobs and clusters (`radrm/simulated/training_steps.py`, `training_cluster.py`). No
 GPU, no cluster and no training ran for these tables. The plans are those of the planners
-[`dlrover` and `nearchus`](policies.md): the same functions, and further below the planners.
+[`dlrover` and `nearchus`](../policies.md): the same functions, and further below the planners.
 
 A constant that is fitted to a published figure is named beside that figure, so that row is no
 evidence. **Bold** misses what should be reached. Several seeds: the median, and the quartiles.

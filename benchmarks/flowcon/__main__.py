@@ -1,7 +1,7 @@
 """FlowCon's published experiments: `python -m benchmarks.flowcon [--seeds 12] [--stdout]`.
 
-Writes the section on FlowCon of docs/reproduction-flowcon-specon.md. `--real` runs three NumPy jobs
-under one CPU quota of this server instead, and prints what they took (root, control groups).
+Writes the section on FlowCon of docs/lab/reproduction-flowcon-specon.md. `--real` runs three NumPy
+jobs under one CPU quota of this server instead, and prints what they took (root, control groups).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.flowcon.rows import five_jobs, many_jobs, three_jobs
 from benchmarks.sections import put_section
 from tests.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "reproduction-flowcon-specon.md"
+PAGE = REPOSITORY / "docs" / "lab" / "reproduction-flowcon-specon.md"
 TITLE = "FlowCon and SpeCon beside their published figures"
 
 

@@ -1,4 +1,4 @@
-"""The section on FlowCon of docs/reproduction-flowcon-specon.md."""
+"""The section on FlowCon of docs/lab/reproduction-flowcon-specon.md."""
 
 from __future__ import annotations
 

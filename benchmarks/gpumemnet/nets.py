@@ -1,7 +1,7 @@
 """Random CNNs and transformers in the ranges of the thesis (tables 5.4 and 5.6).
 
 Each network is drawn from a seed alone, so a name such as `cnn-17` says all of it. What
-the thesis leaves open is decided here and said in docs/gpumemnet.md: image sizes, where a
+the thesis leaves open is decided here and said in docs/lab/gpumemnet.md: image sizes, where a
 network shrinks its feature maps, and how attention splits its projections.
 """
 

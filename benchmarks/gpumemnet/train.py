@@ -25,7 +25,7 @@ from radrm.estimators.gpumemnet.features import Family
 
 REPOSITORY = Path(__file__).parents[2]
 WEIGHTS = REPOSITORY / "radrm" / "estimators" / "weights"
-TABLES = REPOSITORY / "docs" / "gpumemnet-tables.md"
+TABLES = REPOSITORY / "docs" / "lab" / "gpumemnet-tables.md"
 SEED = 5
 MLP_1_GB = (2000, 3000, 4000, 5000)
 MLP_2_GB = (2000, 4000, 6000)

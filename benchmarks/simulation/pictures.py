@@ -1,7 +1,7 @@
 """The thesis' Figures 6.13 to 6.15, simulated: `python -m benchmarks.simulation.pictures`.
 
-Writes docs/reproduction.svg: memory, SM activity and power of every GPU over time on heavy60, under
-exclusive and under MAGM with GPUMemNet, in the prototype's loop. Needs matplotlib and the traces.
+Writes docs/lab/reproduction.svg: memory, SM activity and power of every GPU over time on heavy60,
+under exclusive and under MAGM with GPUMemNet, in the prototype's loop. Needs matplotlib and traces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from radrm.simulator.metrics import step_durations
 from radrm.simulator.run import DeviceRun, DeviceStep, Run
 from tests.paths import REPOSITORY, SHARED_DATA
 
-PICTURE = REPOSITORY / "docs" / "reproduction.svg"
+PICTURE = REPOSITORY / "docs" / "lab" / "reproduction.svg"
 SHOWN = ("Exclusive", "MAGM + GPUMemNet (80%)")
 BIN_S = 900.0
 

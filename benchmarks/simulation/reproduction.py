@@ -1,6 +1,6 @@
 """The published tables next to the simulator's: `python -m benchmarks.simulation.reproduction`.
 
-Writes docs/reproduction.md. Needs the traces, the solo profile and no GPU:
+Writes docs/lab/reproduction.md. Needs the traces, the solo profile and no GPU:
 
     python -m benchmarks.simulation.reproduction [--data FOLDER] [--seeds 12] [--stdout]
 """
@@ -35,7 +35,7 @@ from radrm.simulator.metrics import Spread
 from radrm.simulator.scenario import Life
 from tests.paths import REPOSITORY, SHARED_DATA
 
-PAGE = REPOSITORY / "docs" / "reproduction.md"
+PAGE = REPOSITORY / "docs" / "lab" / "reproduction.md"
 OOM_WITHIN = 2.0
 HEAVY_WITHIN = 0.03
 TIMES_WITHIN = 0.1
@@ -332,13 +332,13 @@ MAGM with defaults, heavy60/mix90:
 _OWN_TAIL = """\
 `core.stretch = 1`: a client's MPS cap is its estimate. Time-sliced rows, here and on streams, have
 the pessimistic model of time-slicing (`loss=1.0`), which rests on two published totals; the
-[shipped figure](measurements/README.md#what-others-measured) is milder.
+[shipped figure](measurements.md#what-others-measured) is milder.
 """
 
 _RECOVERY = """\
 ## Recovery: exclusive or own-device
 
-[`exclusive`/`own-device`](policies.md#recovery) in radrm's own loop where jobs die:
+[`exclusive`/`own-device`](../policies.md#recovery) in radrm's own loop where jobs die:
 """
 
 _RECOVERY_TAIL = """\

@@ -9,8 +9,8 @@ history of each user's programs as it grows during the run. Rows that know more 
 so. Each runs in two worlds: one where sharing costs what radrm believes, and one where it costs as
 much as the thesis measured (`loss` 1).
 
---only: the rows or traces with this word. --quick: two seeds. --write: write docs/shipped.md, and
-the table of goals in docs/policies.md.
+--only: the rows or traces with this word. --quick: two seeds. --write: write docs/lab/shipped.md,
+and the table of goals in docs/policies.md.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def goals_table(runs: Runs) -> str:
 
 _AIMS = "To reach"
 THESIS = ("heavy60", "mix90")
-PAGE = REPOSITORY / "docs" / "shipped.md"
+PAGE = REPOSITORY / "docs" / "lab" / "shipped.md"
 POLICIES = REPOSITORY / "docs" / "policies.md"
 _BEGIN, _END = "<!-- goals: benchmarks.simulation.shipped -->", "<!-- end of goals -->"
 _HEAD = """# What a lab gets
@@ -331,7 +331,7 @@ _HEAD = """# What a lab gets
 These are the figures of radrm **as installed**: MPS off (jobs that share a GPU are time-sliced),
 several users, nothing declared, the history of each user's programs as it grows. Rules that know
 more stand beside it and are called oracles. They are simulated; [the limits of the
-model](simulation.md#limits-of-the-model) hold. `python -m benchmarks.simulation.shipped --write`
+model](../simulation.md#limits-of-the-model) hold. `python -m benchmarks.simulation.shipped --write`
 writes this page.
 
 Each rule runs in two worlds: one where sharing costs what radrm's own model says, and a pessimistic

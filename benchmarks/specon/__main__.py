@@ -1,6 +1,6 @@
 """SpeCon's published experiments in the simulator: `python -m benchmarks.specon`.
 
-Writes the section on SpeCon of docs/reproduction-flowcon-specon.md. Some five minutes.
+Writes the section on SpeCon of docs/lab/reproduction-flowcon-specon.md. Some five minutes.
 
     python -m benchmarks.specon [--seeds 12] [--stdout]
 """
@@ -14,7 +14,7 @@ from benchmarks.specon.page import section
 from benchmarks.specon.rows import ROWS, live_worst, measured
 from tests.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "reproduction-flowcon-specon.md"
+PAGE = REPOSITORY / "docs" / "lab" / "reproduction-flowcon-specon.md"
 TITLE = "FlowCon and SpeCon beside their published figures"
 
 

@@ -66,7 +66,7 @@ CLUSTER = Parameter(
 )
 FORMAT = Parameter(
     "layout",
-    *(TEXT, "Rows as squeue's --format: '%.10i %j %T', or '{id} {name}' (docs/slurm.md)."),
+    *(TEXT, "Rows as squeue's --format: '%.10i %j %T', or '{id} {name}' (docs/others.md)."),
     *("FORMAT", ("--format", "-o")),
 )
 NO_HEADER = Parameter(

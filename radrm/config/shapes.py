@@ -1,8 +1,8 @@
 """The settings: a frozen dataclass for each table, with meanings and defaults.
 
-`python -m tools.config_reference` writes the docstrings of the fields to
-docs/configuration.md. Each rule has its own settings, and `radrm.core.settings` has those of
-`[core]`.
+The docstrings of the fields are the reference of docs/configuration.md, which
+`tools/config_reference.py` makes. Each rule has its own settings, and `radrm.core.settings` has
+those of `[core]`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class NodeConfig:
     """The number of CPUs. `auto`: those that the daemon may use, by affinity and control groups."""
     cpu_bind: str = "socket"
     """The CPUs on which jobs run: those of their GPUs' `socket` or `numa` node, or all (`none`). A
-    job's own `--cpu-bind` comes first. See [nearness.md](nearness.md#cpus)."""
+    job's own `--cpu-bind` comes first. See [nearness.md](administrators.md#cpus)."""
     memory: str = "auto"
     """Host memory, as `"480G"`. `auto`: all, or the limit of the daemon's control group."""
 
@@ -148,7 +148,7 @@ class GpusConfig:
     ([security.md](security.md#gpus)). Root only."""
     memory_caps: bool = True
     """Let the driver cap the memory of jobs that share a GPU without MPS, where it can
-    ([mps.md](mps.md#caps-by-the-driver)). Root only."""
+    ([mps.md](administrators.md#caps-by-the-driver)). Root only."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
@@ -184,7 +184,7 @@ class DeadlinesConfig:
 
 @dataclass(frozen=True, slots=True)
 class EnergyConfig:
-    """What [energy](energy.md) costs, and how much power GPUs may draw."""
+    """What [energy](administrators.md#energy) costs, and how much power GPUs may draw."""
 
     price: float | Mapping[str, float] = 0.25
     """Price of a kWh. By local hour: `{ "00:00" = 0.18, "06:00" = 0.31, "22:00" = 0.18 }`."""
@@ -218,7 +218,7 @@ class SlotsConfig:
 
 @dataclass(frozen=True, slots=True)
 class IdleConfig:
-    """Running jobs that leave all their GPUs idle ([idle.md](idle.md))."""
+    """Running jobs that leave all their GPUs idle ([idle.md](administrators.md#idle-jobs))."""
 
     action: str = "off"
     """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`."""

@@ -2,7 +2,7 @@
 
 Theory of operation. Code that changes the world calls `crossed` before and after each step. In
 production nothing watches, and a call costs a comparison. The crash matrix
-(`tests/reliability/crash/`) has its processes watch, and kills them at one point after the other.
+(`proofs/crash/`) has its processes watch, and kills them at one point after the other.
 Neither the environment nor a file can install a watcher. The runner imports this file.
 """
 

@@ -15,7 +15,7 @@ is a fraction of its solo speed.
 run under MPS, and in Lucid's pairs of time-sliced jobs, which fit no loss best; 1, as in the
 pessimistic model of time-slicing, for the published runs on streams. Demands grow by its part of a
 quarter, and throughput falls by its part of a quarter (an eighth with two jobs). None means the
-mode's shipped figure: docs/measurements/README.md says how it was chosen. A server learns its own.
+mode's shipped figure: docs/lab/measurements.md says how it was chosen. A server learns its own.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Sharing:
     RAD-RM thesis, section 6.2.2: 5 GiB (the smallest MIG slice) and 80 %. The margin of 2 GiB
     is section 6.3.3's allowance for the fragmentation of a GPU's memory. The limit for
     time-slicing is ours: such a GPU never shows its full demand, and with 80 % sharing costs
-    more there than it gains (docs/reproduction.md). Raises ValueError for an SM activity
+    more there than it gains (docs/lab/reproduction.md). Raises ValueError for an SM activity
     outside 0..1.
     """
 

@@ -28,6 +28,7 @@ from radrm.cli.typed import typed
 from radrm.cli.usage import WrongUsage
 from tests.cli.fakes import gpu, job, page
 from tests.cli.heavy import HEAVY
+from tests.examples import some
 from tests.paths import REPOSITORY
 
 MODULES = {
@@ -65,7 +66,7 @@ def by_typer(name: str, words: Sequence[str]) -> dict[str, Any] | None:
 
 
 OPTIONS = [
-    pytest.param(name, each, flag, id=f"{name} {flag}")
+    (name, each, flag)
     for name, parameters in PARAMETERS.items()
     for each in parameters
     for flag in each.flags
@@ -77,16 +78,17 @@ def argument(command: str) -> list[str]:
     return ["12"] if any(each.is_argument and each.least for each in PARAMETERS[command]) else []
 
 
-@pytest.mark.parametrize(("command", "option", "flag"), OPTIONS)
-def test_every_option_is_read_as_typer_reads_it(command: str, option: Parameter, flag: str) -> None:
-    value = "7" if option.kind == NUMBER else "a b"
-    long = flag.startswith("--")
-    lines = [[flag]] if option.kind == FLAG else [[flag, value], *([[f"{flag}={value}"]] * long)]
-    for words in lines:
-        for line in ([*words, *argument(command)], [*argument(command), *words]):
-            found = parse(PARAMETERS[command], line)
-            assert found is not None and found == by_typer(command, line), line
-            assert found[option.name] == (True if option.kind == FLAG else by_kind(option, value))
+def test_every_option_is_read_as_typer_reads_it() -> None:
+    for command, option, flag in OPTIONS:
+        flagged = option.kind == FLAG
+        value = "7" if option.kind == NUMBER else "a b"
+        long = flag.startswith("--")
+        lines = [[flag]] if flagged else [[flag, value], *([[f"{flag}={value}"]] * long)]
+        for words in lines:
+            for line in ([*words, *argument(command)], [*argument(command), *words]):
+                found = parse(PARAMETERS[command], line)
+                assert found is not None and found == by_typer(command, line), (command, line)
+                assert found[option.name] == (True if flagged else by_kind(option, value))
 
 
 def by_kind(option: Parameter, value: str) -> str | int | list[str]:
@@ -117,7 +119,7 @@ WORD_LIKE = st.sampled_from([*FLAGS, *(f"{flag}=3" for flag in FLAGS), *UNUSUAL]
 
 
 @given(st.sampled_from(sorted(PARAMETERS)), st.lists(WORD_LIKE, max_size=5))
-@settings(max_examples=500)
+@settings(max_examples=some(500))
 def test_what_is_read_here_is_what_typer_reads(command: str, words: list[str]) -> None:
     found = parse(PARAMETERS[command], words)
     assert found is None or found == by_typer(command, words)

@@ -338,12 +338,6 @@ def test_what_was_found_is_told_apart(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ its reference
 
 
-def test_the_reference_is_the_source() -> None:
-    document = reference.DOCUMENT.read_text("utf-8")
-    due = "docs/configuration.md is out of date; run: python -m tools.config_reference"
-    assert reference.placed(document) == document, due
-
-
 def test_every_key_is_in_the_reference() -> None:
     shown = reference.reference()
     for field in dataclasses.fields(Config):
@@ -368,11 +362,6 @@ def test_a_setting_without_a_meaning_is_found() -> None:
     assert reference.meaning(Rule, "inherited") == "From the base."
     with pytest.raises(LookupError, match="silent"):
         reference.meaning(Rule, "silent")
-
-
-def test_a_document_without_markers_is_left_alone() -> None:
-    with pytest.raises(LookupError, match="markers"):
-        reference.placed("# The configuration\n")
 
 
 @pytest.mark.parametrize(

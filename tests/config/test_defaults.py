@@ -14,7 +14,6 @@ from radrm.config import GOALS, Config, ConfigFile, parse_config, resolved
 from radrm.config.checks import toml_value
 from radrm.core.settings import CoreSettings
 from radrm.wiring import REGISTRIES, make_estimating, make_rules, make_settings
-from tests.paths import REPOSITORY
 from tools.config_reference import reference
 
 NO_FILE = ConfigFile(None, None)
@@ -118,21 +117,6 @@ def test_the_core_s_own_defaults_are_those_of_the_configuration() -> None:
     for field in fields(CoreSettings):
         if field.name not in follows:
             assert getattr(made, field.name) == getattr(own, field.name), field.name
-
-
-def test_the_page_of_policies_has_the_settings_of_the_goals() -> None:
-    page = (REPOSITORY / "docs" / "policies.md").read_text()
-    for goal, meant in GOALS.items():
-        (row,) = re.findall(rf"^\| `{goal}`.*$", page, re.MULTILINE)
-        cell = row.split("|")[2]
-        assert set(re.findall(r"`([\w-]+)`", cell)) >= {meant.policy, meant.order, meant.planner}
-        values = [
-            v
-            for t in (meant.policies, meant.orders, meant.planners)
-            for s in t.values()
-            for v in s.values()
-        ]
-        assert [float(n) for n in re.findall(r"(\d[\d.]*)\)", cell)] == values
 
 
 def test_naming_the_rules_of_a_goal_gives_their_own_defaults() -> None:

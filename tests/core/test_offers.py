@@ -26,6 +26,7 @@ from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, others, play, submits
+from tests.examples import some
 from tests.world import GIB, World, default_planner, gpus
 
 SETTINGS = CoreSettings(
@@ -194,7 +195,7 @@ servers = st.sampled_from(
 lives = st.lists(st.one_of(submits, submits, others, more, more), min_size=6, max_size=40)
 
 
-@settings(max_examples=100)
+@settings(max_examples=some(100))
 @given(servers, st.sampled_from([Magm(), Magm(max_smact=1.0), Exclusive()]), st.booleans(), lives)
 def test_a_kept_offer_is_a_fresh_one(
     server: tuple[Device, ...], policy: Magm | Exclusive, others_slice: bool, life: list[Move]

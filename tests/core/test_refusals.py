@@ -49,12 +49,12 @@ def test_each_rule_with_numbers_has_a_unit() -> None:
         assert says or rule in USUAL_UNITS, f"{module}, line {call.lineno}: {rule} has no unit"
 
 
-@pytest.mark.parametrize("unit", Unit)
 @pytest.mark.parametrize("value", [0.0, 0.4, 1.0, 7200.0, 14_160.0, 1e6])
-def test_each_unit_is_shown_for_people(unit: Unit, value: float) -> None:
-    shown = amount(value, unit.value)
-    assert "e+" not in shown
-    assert unit is Unit.SM_ACTIVITY or not shown[-1].isdecimal()
+def test_each_unit_is_shown_for_people(value: float) -> None:
+    for unit in Unit:
+        shown = amount(value, unit.value)
+        assert "e+" not in shown
+        assert unit is Unit.SM_ACTIVITY or not shown[-1].isdecimal()
 
 
 def test_a_reservations_seconds_are_a_duration() -> None:

@@ -24,6 +24,7 @@ from radrm.orders.latest_start import LatestStart
 from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, play
 from tests.core.test_offers import SETTINGS, Mover, also_play, lives, servers
+from tests.examples import some
 from tests.world import GIB, World, default_planner, gpus
 
 CACHES = {"searches", "answers", "memo", "look"}
@@ -224,7 +225,7 @@ ORDERS = (Fair(), LatestStart())
 
 
 @pytest.mark.parametrize("order", [None, *ORDERS], ids=["fifo", "fair", "latest-start"])
-@settings(max_examples=15)
+@settings(max_examples=some(15))
 @given(servers, lives)
 def test_both_know_the_same(
     order: Order | None, server: tuple[Device, ...], life: list[Move]

@@ -16,6 +16,7 @@ from radrm.core.state.holding import merged
 from radrm.core.state.ledger import NOTED_EVERY_S
 from radrm.core.words import Collocation
 from tests.core.ledgers import admit, ledger, reading
+from tests.examples import some
 from tests.world import GIB, World, gpus
 
 WATTS = 100.0  # of each device of the simulated world, always
@@ -149,7 +150,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=some(100))
 @given(moves)
 def test_energy_is_neither_lost_nor_made(life: list[tuple[str, int, float]]) -> None:
     """What all attempts are told to have used is what the devices took while anybody was there:
@@ -201,7 +202,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=some(200))
 @given(steps)
 def test_a_ledger_divides_exactly_what_its_device_took(
     life: list[tuple[str, float, float | None, int, int]],

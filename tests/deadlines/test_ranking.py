@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from radrm.core.records import Instant, Job, JobSpec
 from radrm.deadlines.ranking import OLD, Ranking
+from tests.examples import some
 
 MAX_WAIT_S = 5000.0
 START_S = 1_700_000_000.0
@@ -41,7 +42,7 @@ jobs = st.tuples(
 moves = st.lists(st.one_of(jobs, st.integers(-2000, 9000)), min_size=1, max_size=30)
 
 
-@settings(max_examples=150)
+@settings(max_examples=some(150))
 @given(moves)
 def test_it_sorts_by_apparent_tardiness_cost(life: list[object]) -> None:
     ranking, now_s = Ranking(None, MAX_WAIT_S, 0.0), START_S

@@ -19,7 +19,7 @@ TEXTS = [*REPOSITORY.glob("radrm/**/*.py"), REPOSITORY / "docs" / "architecture.
 def known() -> set[str]:
     """Each file by each end of its path."""
     ends: set[str] = set()
-    for folder in ("radrm", "tests", "tools", "benchmarks"):
+    for folder in ("radrm", "tests", "proofs", "tools", "benchmarks"):
         for path in (REPOSITORY / folder).rglob("*.py"):
             words = path.relative_to(REPOSITORY).parts
             ends |= {"/".join(words[at:]) for at in range(len(words))}

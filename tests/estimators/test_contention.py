@@ -12,6 +12,7 @@ from radrm.core.records import Attempt, Beside, Instant, Placement, Usage
 from radrm.core.words import Collocation, Outcome
 from radrm.estimators.learning.contention import LEAST_ALONE, Alone, alone, mean_speed, speed_beside
 from radrm.interference.model import Demand, activity, speeds
+from tests.examples import some
 
 START = Instant(100.0, 1e9)
 
@@ -116,7 +117,7 @@ DEMANDS = st.floats(0.05, 1.0)
 OTHERS = st.lists(DEMANDS, min_size=1, max_size=3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(st.floats(0.1, 0.5), st.floats(0.05, 0.3), st.booleans())
 def test_the_demand_is_found_where_the_gpu_is_not_full(
     demand: float, other: float, mps: bool
@@ -126,7 +127,7 @@ def test_the_demand_is_found_where_the_gpu_is_not_full(
     assert found.smact_most is not None and found.smact_most >= demand
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(DEMANDS, st.lists(OTHERS, min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_the_figures_are_possible_ones(
     demand: float, neighbours: list[list[float]], known: bool, mps: bool
@@ -141,7 +142,7 @@ def test_the_figures_are_possible_ones(
     assert 0.0 < found.seconds <= found.seconds_most <= 1000.0 + 1e-6
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(DEMANDS, OTHERS, DEMANDS)
 def test_more_neighbours_make_nothing_faster(
     demand: float, others: list[float], another: float

@@ -21,7 +21,6 @@ from radrm.estimators.learning.fingerprint import (
 from radrm.host.storage.sources import sources_of
 from radrm.host.storage.spool import Envelope
 from radrm.jobfile.radfile import read_job_file
-from tests.paths import REPOSITORY
 
 SCRIPT = (
     "#!/bin/bash\n#RAD --name=a\nsource venv/bin/activate\npython train.py --batch 32 --lr 0.1\n"
@@ -207,14 +206,6 @@ def test_names_of_variables_are_whole_words() -> None:
         "AB=2",
         "B=3",
     ]
-
-
-def test_the_documentation_lists_what_is_neutral() -> None:
-    text = (REPOSITORY / "docs" / "estimation.md").read_text("utf-8")
-    told = text.partition("options of the command are\nignored:")[2].partition("An array")[0]
-    told = told.replace("```text", "```")
-    words = told.replace("`", " ").replace(",", " ").replace(".", " ").split()
-    assert sorted(words) == sorted(f"--{name}" for name in NEUTRAL)
 
 
 # ------------------------------------------------------------------ the length of a training

@@ -287,7 +287,7 @@ def test_every_answer_is_an_edge_or_none(
 
 
 # ------------------------------------------------------------------ on what is measured
-# (The weights were fitted on these MLPs too: docs/gpumemnet-tables.md has the held-out
+# (The weights were fitted on these MLPs too: docs/lab/gpumemnet-tables.md has the held-out
 # figures. The published jobs were never trained on.)
 
 

@@ -36,6 +36,7 @@ from tests.estimators.summary_texts import (
     table,
     told_of,
 )
+from tests.examples import some
 from tests.paths import SHARED_DATA
 
 JOBS = SHARED_DATA / "jobs"
@@ -267,7 +268,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(rows=ROWS, batch=st.integers(1, 64))
 def test_any_table_gets_a_figure_that_grows_with_the_batch(
     rows: list[tuple[str, tuple[int, ...], int]], batch: int
@@ -280,7 +281,7 @@ def test_any_table_gets_a_figure_that_grows_with_the_batch(
         assert CONTEXT_MIB < few[0].value <= many + LARGE_SEGMENT / 2**20
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(text=st.text(max_size=120), batch=st.integers(-5, 10**9), length=st.integers(-5, 10**9))
 def test_any_text_gets_a_figure_or_a_line(text: str, batch: int, length: int) -> None:
     for whole in (text, CNN.replace("ReLU", text), BERT.replace("GELUActivation", text)):

@@ -28,6 +28,7 @@ from radrm.orders.ageing import Ageing
 from radrm.orders.shortest import Shortest
 from radrm.orders.smallest_work import SmallestWork
 from radrm.policies.exclusive import Exclusive
+from tests.examples import some
 from tests.world import GIB, World, gpus
 
 HOUR_S = 3600.0
@@ -239,7 +240,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=some(60), derandomize=True)
 @given(moves=moves, order=st.sampled_from([Shortest(max_wait_s=900), SmallestWork(max_wait_s=900)]))
 def test_no_job_is_passed_by_one_that_came_much_later(moves: list[Move], order: Ageing) -> None:
     world = busy(order, 2)

@@ -16,6 +16,7 @@ import pytest
 
 from radrm import __version__
 from tests.paths import REPOSITORY
+from tools.manual import pages
 
 pytest.importorskip("hatchling", reason="pip install hatchling")
 
@@ -27,6 +28,7 @@ _BESIDE_CODE = ("__pycache__", ".pyc", ".log", ".out", ".err")
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "tools.manual"], cwd=REPOSITORY, check=True)
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -59,7 +61,7 @@ def test_the_wheel_has_all_files_of_the_package_and_nothing_else(wheel: zipfile.
 def test_the_manual_pages_are_where_man_looks(wheel: zipfile.ZipFile) -> None:
     place = f"{NAME}.data/data/share/man/man1/"
     found = {name.removeprefix(place) for name in wheel.namelist() if name.startswith(place)}
-    assert found == {page.name for page in (REPOSITORY / "man").iterdir()}
+    assert found == {page.name for page in pages()}
 
 
 def test_the_commands_lead_to_functions(wheel: zipfile.ZipFile) -> None:
@@ -95,8 +97,13 @@ def test_the_sources_hold_what_builds_and_tests_them(dist: Path) -> None:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
     assert names >= {"pyproject.toml", "LICENSE", "README.md", "Makefile", "radrm/__init__.py"}
     assert set(PACKAGES) <= {name.partition("/")[0] for name in names}
-    assert names >= {"man/radrm.1", "tests/conftest.py", "packaging/debian/control"}
+    assert names >= {
+        "man/radrm.1",
+        "conftest.py",
+        "proofs/crash/points.txt",
+        "packaging/debian/control",
+    }
     assert {name.partition("/")[0] for name in names if "/" in name} <= {
         *(*PACKAGES, "man", "docs", "examples", "systemd", "packaging"),
-        *("tests", "tools", "benchmarks"),
+        *("tests", "proofs", "tools", "benchmarks"),
     }

@@ -31,6 +31,7 @@ from radrm.pages.charts.scales import clock_ticks
 from radrm.pages.charts.text import cells, safe, shortened
 from radrm.pages.charts.thin import thinned
 from radrm.pages.style import CHARTS
+from tests.examples import some
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOON_S = 1_900_000_000.0
@@ -205,7 +206,7 @@ KINDS = [Kind("", *look) for look in zip(COLOURS, PATTERNS, strict=True)]
 axes = st.sampled_from([counts, numbers, sizes])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 @given(
     names,
     st.lists(st.builds(Series, names, points, st.booleans(), st.booleans()), max_size=10),
@@ -225,7 +226,7 @@ def test_any_curves_are_well_formed(
     read(curves("a", name, series, axis(name), begin, end, limits=limits))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 @given(
     names,
     st.lists(st.builds(Bin, names, st.lists(values, max_size=4), names), max_size=12),
@@ -242,7 +243,7 @@ def test_any_bars_are_well_formed(
 stays = st.builds(GanttBar, places, st.none() | places, st.integers(0, 7), names, names)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 @given(
     names,
     st.lists(st.builds(GanttRow, names, st.lists(stays, max_size=6)), max_size=4),

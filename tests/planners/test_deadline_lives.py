@@ -19,11 +19,12 @@ from radrm.policies.sharing import BestFit, Magm
 from tests.contract.lives import test_starvation as starving
 from tests.contract.lives.test_properties import Move, check, lives, play, policies, servers
 from tests.contract.lives.test_starvation import SETTINGS, Server
+from tests.examples import some
 from tests.planners.due import Due, deadline
 from tests.world import GIB, ORDERS, World, default_planner
 
 
-@settings(max_examples=50)
+@settings(max_examples=some(50))
 @given(servers, policies, st.sampled_from(ORDERS), lives)
 def test_without_due_times_it_is_the_default(
     devices: tuple[Device, ...], policy: Magm | Exclusive, order: Order, life: list[Move]
@@ -68,7 +69,7 @@ def play_due(world: World, move: Move) -> None:
 QUICK = {"min_run_s": 20.0, "cooldown_s": 300.0, "restart_s": 5.0, "max_wait_s": 2000.0}
 
 
-@settings(max_examples=50)
+@settings(max_examples=some(50))
 @given(servers, st.sampled_from([Magm(), Exclusive(), Packing()]), st.sampled_from(ORDERS), lives)
 def test_what_holds_for_all_planners_holds_for_it(
     devices: tuple[Device, ...], policy: Any, order: Order, life: list[Move]
@@ -107,7 +108,7 @@ class Dues(Server):
 comes = starving.move(Dues.come, job=starving.jobs, used=st.sampled_from([0, 500, 4 * GIB]))
 
 
-@settings(max_examples=50)
+@settings(max_examples=some(50))
 @given(
     devices=starving.servers(),
     policy=st.sampled_from([Magm(), BestFit(), Exclusive(), Packing()]),
@@ -175,7 +176,7 @@ def late_jobs(
     raise AssertionError("a job has not ended in 60 hours")
 
 
-@settings(max_examples=30)
+@settings(max_examples=some(30))
 @given(cheap_jobs, st.integers(1, 2))
 @example([(0, 1, 23, 1), (0, 3, 20, 1)], 1)  # the shorter one is first, although it is due later
 def test_waiting_for_cheap_hours_makes_no_job_late_that_need_not_be(

@@ -15,6 +15,7 @@ from radrm.core.decision import Decision
 from radrm.core.records import Checkpoint, Job
 from radrm.core.words import ActionKind, CheckpointKind, ReservationKind
 from radrm.planners.specon import SpeCon
+from tests.examples import some
 from tests.planners.farm import POLICY, specon
 from tests.world import GIB, World, default_planner, gpus
 
@@ -148,7 +149,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 @given(st.sampled_from(["relative", "paper"]), st.integers(2, 9), moves)
 def test_whatever_happens(measure: str, jobs: int, life: list[Move]) -> None:
     rule = specon(measure, min_gain=0.01, interval_s=30.0)

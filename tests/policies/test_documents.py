@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 
-import pytest
-
 from radrm.config import Config, parse_config, resolved, with_set
-from radrm.core.words import Collocation
-from radrm.wiring import REGISTRIES, find_rule, make_rules, make_settings
+from radrm.wiring import find_rule, make_rules, make_settings
 from tests.paths import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "policies.md").read_text()
@@ -19,18 +16,6 @@ def example(language: str) -> str:
     found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     return found[1]
-
-
-@pytest.mark.parametrize(
-    "name", sorted({n for kind in REGISTRIES if kind != "planners" for n in REGISTRIES[kind]})
-)
-def test_every_rule_has_its_row(name: str) -> None:
-    assert re.search(rf"^\| `{name}`( \(default\))? \|", PAGE, re.MULTILINE)
-
-
-def test_every_way_of_sharing_has_its_row() -> None:
-    for way in set(Collocation) - {Collocation.MIG}:
-        assert re.search(rf"^\| `{way.value}`( \(default\))? \|", PAGE, re.MULTILINE)
 
 
 def test_the_defaults_are_the_defaults() -> None:

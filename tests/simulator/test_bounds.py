@@ -17,6 +17,7 @@ from radrm.simulator.traces.importers.aids import Aids
 from radrm.simulator.traces.importers.forms import read_any
 from radrm.simulator.traces.importers.profiles import read_profile
 from radrm.simulator.traces.job import TraceJob
+from tests.examples import some
 from tests.paths import SHARED_DATA
 
 FULL = delivered(1e6)
@@ -79,7 +80,7 @@ JOBS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(
     st.lists(JOBS, min_size=1, max_size=10),
     st.sampled_from(["exclusive", "rr", "magm", "lug", "best-fit"]),

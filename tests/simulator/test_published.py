@@ -148,7 +148,7 @@ def test_heavy60_time_and_energy(what: str) -> None:
     [("Oracle worst fit", 8), ("LUG (80%, 5 GB)", 6), ("MAGM + GPUMemNet (80%)", 4.5)],
 )
 def test_mix90_improvement(what: str, within: float) -> None:
-    """docs/reproduction.md says why the first two are too small."""
+    """docs/lab/reproduction.md says why the first two are too small."""
     row = the_row("mix90", what)
     exclusive_s = known(figures("mix90", "Exclusive"), "makespan_s")
     change = 100 * (known(figures(row.trace, row.what), "makespan_s") / exclusive_s - 1)

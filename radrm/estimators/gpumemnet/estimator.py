@@ -26,7 +26,7 @@ class GPUMemNet:
     Value and upper bound are the upper edge of the most likely bucket, in MiB. Buckets are
     1 GB wide for MLPs and 8 GB for the others (8000, 16000 and so on, as in the figures
     published with the prototype's jobs). The last bucket means a whole device. The weights
-    are radrm's own: docs/gpumemnet.md describes their training data and accuracy.
+    are radrm's own: docs/lab/gpumemnet.md describes their training data and accuracy.
 
     A prototype job file's own GPUMemNet line comes first. There is no estimate without a
     batch size or a summary with the features (`features_of`). There is none for a model with

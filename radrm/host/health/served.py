@@ -54,7 +54,7 @@ def energy(devices: Sequence[Document]) -> Finding | None:
     if not equal:
         return None
     why = "the SM activity of single jobs cannot be read"
-    return ok("energy", f"divided equally on {_gpus(equal)}: {why} (docs/energy.md)")
+    return ok("energy", f"divided equally on {_gpus(equal)}: {why} (docs/administrators.md)")
 
 
 def sm_activity(devices: Sequence[Document]) -> Finding:

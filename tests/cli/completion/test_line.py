@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from radrm.cli.commands.completion import answer
 from radrm.cli.completion import values
-from radrm.cli.completion.line import glued
+from radrm.cli.completion.line import TABLE, glued
 from radrm.cli.listing import ALIASES, COMMANDS
 from radrm.client.connection import Client
 from radrm.errors import Refused
 from radrm.jobfile.options import OPTIONS
 from tests.cli.fakes import ESC, gpu, job
-from tools.manual import written
+from tools.manual import words
 
 
-def test_the_pages_and_the_words_are_those_of_the_declarations() -> None:
-    for path, text in written().items():
-        assert path.read_text() == text, f"{path.name} is out of date: python -m tools.manual"
+def test_the_words_are_those_of_the_declarations() -> None:
+    assert Path(TABLE).read_text() == words(), "run: python -m tools.manual"
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,11 @@ import radrm.cli.commands.history
 import radrm.cli.commands.status
 from radrm.cli.commands.history import history
 from radrm.cli.commands.status import status
-from radrm.cli.show.formats.letters import LETTERS, span
+from radrm.cli.show.formats.letters import span
 from radrm.cli.show.formats.template import heading, read_format, row
 from radrm.core.words import JobState
 from radrm.errors import UsageError
 from tests.cli.fakes import ESC, NOW, Script, job, page
-from tests.paths import REPOSITORY
 
 INDEX = {"GPU-a": 0, "GPU-b": 1}
 
@@ -96,12 +95,6 @@ def test_an_unknown_field_is_named() -> None:
     with pytest.raises(UsageError, match=r"no field reserved; did you mean reserved_mib\?"):
         read_format("%i {reserved}")
     assert laid("{prefer_gpus}") == "-", "an older daemon may not know it"
-
-
-def test_the_page_lists_every_letter() -> None:
-    text = (REPOSITORY / "docs" / "slurm.md").read_text()
-    for letter, (head, meaning, _) in LETTERS.items():
-        assert f"| `%{letter}` | {head} | {meaning} |" in text
 
 
 # ------------------------------------------------------------------ the command

@@ -19,6 +19,7 @@ from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, check, lives, play, servers
 from tests.core.placements import CORE
+from tests.examples import some
 from tests.world import GIB, ORDERS, World, default_planner, gpus
 
 PLANNERS: tuple[Planner, ...] = (
@@ -45,7 +46,7 @@ def obeys(world: World, jobs: int, most_gpus: int, exempt: tuple[int, ...]) -> N
             assert first is None or not room or first in state.waiting, world.why(job)
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(
     servers,
     st.sampled_from(PLANNERS),

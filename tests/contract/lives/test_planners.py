@@ -29,6 +29,7 @@ from radrm.core.view import View
 from radrm.core.words import Collocation
 from tests.contract.broken import EVERYTHING, Watched
 from tests.contract.lives.test_properties import Move, check, lives, play, servers
+from tests.examples import some
 from tests.world import GIB, default_planner
 
 CAUSES = ("KeyError: 'raise'", "job_id of its Preempt has the wrong", "it gave no plan in its time")
@@ -116,7 +117,7 @@ answers = st.builds(Move, kind=st.just("answer"), pick=st.integers(0, 5))
 moves = st.lists(st.one_of(answers, lives.map(lambda found: found[0])), min_size=4, max_size=40)
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(servers, st.lists(wishes, min_size=3, max_size=3), moves)
 def test_the_reservations_hold_whatever_planners_want(
     devices: tuple[Device, ...], wanted: list[Sequence[tuple[str, int, int]]], life: list[Move]

@@ -16,6 +16,7 @@ from radrm.core.words import Collocation, Quantity
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
+from tests.examples import some
 from tests.world import GIB, ORDERS, World, gpus
 
 
@@ -157,7 +158,7 @@ def check(world: World) -> None:
     assert owners <= {f"job:{a.job_id}" for a in live}, "a reservation outlived its job"
 
 
-@settings(max_examples=120)
+@settings(max_examples=some(120))
 @given(servers, policies, st.sampled_from(ORDERS), lives)
 def test_the_reservations_hold_whatever_happens(
     devices: tuple[Device, ...], policy: Magm | Exclusive, order: Order, life: list[Move]
@@ -169,7 +170,7 @@ def test_the_reservations_hold_whatever_happens(
         check(world)
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(servers, policies, st.sampled_from(ORDERS), lives)
 def test_same_events_same_decisions(
     devices: tuple[Device, ...], policy: Magm | Exclusive, order: Order, life: list[Move]
@@ -181,7 +182,7 @@ def test_same_events_same_decisions(
     assert worlds[0].decisions == worlds[1].decisions
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(servers, lives)
 def test_every_job_ends_when_devices_are_there_and_attempts_succeed(
     devices: tuple[Device, ...], life: list[Move]

@@ -31,6 +31,7 @@ from tests.contract.lives.test_properties import (
     submits,
 )
 from tests.core.placements import CORE
+from tests.examples import some
 from tests.world import GIB, ORDERS, World, default_planner, gpus
 
 POLICY = Magm(margin_mib=0, min_free_mib=0)
@@ -111,7 +112,7 @@ def wrong_start(world: World, job: Job, attempt: Attempt) -> UserReservation | N
     return None
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(servers, st.sampled_from(STARTERS), st.booleans(), st.sampled_from(ORDERS), reserved_lives)
 def test_nobody_starts_where_it_is_reserved_for_others_and_every_job_ends(
     devices: tuple[Device, ...],

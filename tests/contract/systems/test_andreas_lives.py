@@ -25,6 +25,7 @@ from tests.contract.systems.test_andreas import (
     pass_seconds,
     world_of,
 )
+from tests.examples import some
 from tests.world import GIB, gpus
 
 # ------------------------------------------------------------------ the baselines
@@ -88,7 +89,7 @@ jobs = st.fixed_dictionaries(
 moves = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5), jobs), min_size=2, max_size=12)
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(st.integers(0, 2), st.integers(1, 2), moves, st.sampled_from(["randomized", "greedy"]))
 def test_no_job_that_cannot_save_is_stopped_and_all_start_in_the_end(
     v100: int, t4: int, life: list[tuple[int, int, dict[str, Any]]], method: str

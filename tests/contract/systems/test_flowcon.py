@@ -13,6 +13,7 @@ from radrm.core import events as ev
 from radrm.core.records import HostUse, Job, Node
 from radrm.planners.flowcon import FlowCon
 from radrm.planners.growth import COMPLETING, NEW, WATCHING, Growth
+from tests.examples import some
 from tests.world import World, default_planner, gpus
 
 CPUS = 8.0
@@ -280,7 +281,7 @@ LOSSES = st.one_of(st.none(), st.floats(-1e6, 1e6))
         max_size=12,
     ),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some(30), deadline=None)
 def test_no_job_is_below_its_floor(
     goal: str, beta: float, moves: list[tuple[str, int, float | None]]
 ) -> None:

@@ -21,6 +21,7 @@ from radrm.core.records import Device, Estimate, Job, Needs, Placement, Role, Sh
 from radrm.core.words import Collocation, DeviceKind, JobState, Quantity
 from radrm.policies.sharing import FirstFit, Magm
 from tests.core.placements import MPS, SLICE, WHOLE, on, propose, refused, server, start
+from tests.examples import some
 from tests.world import GIB, World, gpus
 
 PROFILE = "1g.10gb"
@@ -194,7 +195,7 @@ def placements(world: World, job: Job) -> Iterator[Placement]:
             yield Placement(shares, mode)
 
 
-@settings(max_examples=150)
+@settings(max_examples=some(150))
 @given(
     devices,
     some_roles,

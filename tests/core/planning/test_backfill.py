@@ -17,6 +17,7 @@ from radrm.planners.backfill import Backfill
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import Magm
+from tests.examples import some
 from tests.world import GIB, World, gpus
 
 EXACT = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=1.0)
@@ -298,7 +299,7 @@ def idle_world(policy: Policy, mps: bool = True) -> World:
     return here
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 @given(
     submitted=jobs,
     policy=st.sampled_from([Exclusive(), Packing()]),

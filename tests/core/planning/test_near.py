@@ -18,6 +18,7 @@ from radrm.core.words import Collocation
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import BestFit, FirstFit, Lug, Magm, Mug, RoundRobin
+from tests.examples import some
 from tests.world import GIB, World, gpus
 
 POLICIES: tuple[Policy, ...] = (
@@ -56,7 +57,7 @@ def start(devices: tuple[Device, ...], policy: Policy, busy: Sequence[int] = ())
     return world
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", POLICIES[::4], ids=lambda policy: policy.name)
 @pytest.mark.parametrize(
     ("nvlink", "numa", "busy", "gpus", "gets"),
     [
@@ -135,7 +136,7 @@ def meshed(pairs: dict[tuple[int, int], int], count: int = 8) -> tuple[Device, .
     )
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", POLICIES[::4], ids=lambda policy: policy.name)
 @pytest.mark.parametrize(
     ("busy", "gpus", "gets"),
     [
@@ -285,7 +286,7 @@ def test_without_groups_the_policy_chooses_once(
 group = st.one_of(st.none(), st.integers(0, 2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 @given(
     policy=st.sampled_from(POLICIES),
     groups=st.lists(st.tuples(group, group), min_size=6, max_size=6),

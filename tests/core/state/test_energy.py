@@ -12,6 +12,7 @@ from radrm.core.records import AttemptMemory, DeviceStatus, EnergyPart, Instant,
 from radrm.core.state.energy import ASSUMED_IDLE_W
 from radrm.core.state.ledger import DeviceLedger
 from tests.core.ledgers import admit, ledger, reading
+from tests.examples import some
 from tests.world import GIB, World, gpus
 
 IDLE_W = 60.0
@@ -136,7 +137,7 @@ lives = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=some(200))
 @given(lives)
 def test_the_parts_add_up_to_the_meter(
     life: list[tuple[str, float, float, list[float | None]]],

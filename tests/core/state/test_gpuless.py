@@ -19,6 +19,7 @@ from radrm.planners.deadline import Deadline
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
 from tests.core.placements import CORE
+from tests.examples import some
 from tests.world import GIB, ORDERS, World, default_planner, gpus
 
 STARTERS: tuple[Planner, ...] = (
@@ -114,7 +115,7 @@ Moves = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(st.integers(1, 3), st.sampled_from(STARTERS), st.sampled_from(ORDERS), Moves)
 def test_nobody_waits_for_the_jobs_of_others_alone(
     most: int, planner: Planner, order: Order, moves: list[tuple[str, int]]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from radrm.core.records import Instant, JobSpec, RuleState, Use
 from radrm.core.settings import CoreSettings
 from radrm.core.state.use import Uses
+from tests.examples import some
 from tests.world import GIB, World, gpus
 
 DAY_S = 86_400.0
@@ -123,7 +124,7 @@ def test_users_with_nearly_no_use_are_forgotten() -> None:
     assert len(world.scheduler.state.uses.recent().users) < 300
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=some(60), derandomize=True)
 @given(
     moves=st.lists(
         st.tuples(

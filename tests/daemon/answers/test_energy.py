@@ -28,6 +28,7 @@ from radrm.daemon.views.device_documents import device_documents
 from radrm.deadlines.costs import Costs, Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.store import Store
+from tests.examples import some
 from tests.host.storage.stores import submission_of
 from tests.world import GIB, World, gpus
 
@@ -213,7 +214,7 @@ uses = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 @given(life=uses)
 def test_all_rows_are_all_energy(tmp_path_factory: pytest.TempPathFactory, life: list[Any]) -> None:
     site = Site(Store(str(tmp_path_factory.mktemp("book") / "store")))

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.elastic import random_kills
+from proofs import elastic_kills
 from tests.daemon.harness import DaemonHome
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
-    found = random_kills.make_home(tmp_path)
+    found = elastic_kills.make_home(tmp_path)
     yield found
     found.close()
 
 
 def test_every_sample_once_whatever_is_killed(home: DaemonHome) -> None:
-    """`python -m tests.daemon.elastic.random_kills` does it fifty times."""
-    random_kills.one(home, seed=9)  # kills worker, `radrun` and daemon at once
+    """`python -m proofs.elastic_kills` does it fifty times."""
+    elastic_kills.one(home, seed=9)  # kills worker, `radrun` and daemon at once

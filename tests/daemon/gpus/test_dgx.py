@@ -81,6 +81,7 @@ def test_jobs_of_all_kinds_land_where_they_belong(dgx: Dgx) -> None:
     assert [dgx.wait_end(job)["state"] for job in clients] == ["CANCELLED"] * 2
 
 
+@pytest.mark.nightly
 def test_trouble_with_sharing_stays_where_it_is(dgx: Dgx) -> None:
     """DCGM, MPS and an Xid: each keeps new jobs from what it concerns."""
     dgx.begin()
@@ -131,6 +132,7 @@ def test_trouble_with_sharing_stays_where_it_is(dgx: Dgx) -> None:
     assert dgx.wait_end(new_job)["state"] == "CANCELLED"
 
 
+@pytest.mark.nightly
 def test_devices_that_go_and_come_harm_no_others(dgx: Dgx) -> None:
     """A new partition, a lost GPU, a driver that hangs."""
     dgx.begin()

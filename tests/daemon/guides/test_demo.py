@@ -55,14 +55,13 @@ def test_the_demo_succeeds_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: int) -> None:
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     demo = start_demo(tmp_path)
     try:
         wait_until(lambda: "RUNNING" in (tmp_path / "out").read_text(), "jobs that run")
         assert left_behind(tmp_path) != []
-        demo.send_signal(number)
-        assert demo.wait() == 128 + number
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait() == 128 + signal.SIGTERM
     finally:
         demo.kill()
     assert "stopped; the demo ends its jobs and daemons" in (tmp_path / "err").read_text()

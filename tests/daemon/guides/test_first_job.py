@@ -1,4 +1,4 @@
-"""README and docs/first-job.md are true: their commands are run, in order, as they stand there."""
+"""README and docs/index.md are true: their commands are run, in order, as they stand there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gone(home: DaemonHome) -> bool:
 
 
 @pytest.mark.daemon
-@pytest.mark.parametrize("page", ["README.md", "docs/first-job.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_the_commands_of_the_page_do_what_it_shows(home: DaemonHome, page: str) -> None:
     text = (REPOSITORY / page).read_text()
     shell = Shell(home.work, home.environment)

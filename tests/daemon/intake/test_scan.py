@@ -18,6 +18,7 @@ from radrm.host.storage.database import DamagedRow
 from radrm.host.storage.spool import Arrival
 from radrm.host.storage.tickets import new_ticket
 from tests.daemon.intake.place import Place, raising
+from tests.examples import some
 from tests.host.storage.envelopes import envelope
 
 # ------------------------------------------------------------------ what an envelope says
@@ -115,7 +116,9 @@ fields = st.sampled_from(list(json.loads(envelope().to_bytes())))
     command=st.none() | st.lists(texts, max_size=2),
 )
 @settings(
-    max_examples=80, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=some(80),
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_no_content_is_left_lying_or_raises(
     tmp_path_factory: pytest.TempPathFactory,

@@ -27,9 +27,9 @@ def start(home: DaemonHome, planners: str) -> None:
 @pytest.mark.parametrize(
     ("planners", "starter"),
     [
-        ("default+flowcon+slow-andreas", "default"),
+        pytest.param("default+flowcon+slow-andreas", "default", marks=pytest.mark.nightly),
         ("specon+elastic+slow-starter", "slow-starter"),
-        ("andreas+slow-andreas", "andreas"),
+        pytest.param("andreas+slow-andreas", "andreas", marks=pytest.mark.nightly),
     ],
 )
 def test_jobs_of_everybody_run(home: DaemonHome, planners: str, starter: str) -> None:
@@ -81,25 +81,16 @@ def test_a_slow_planner_preempts_and_the_job_says_so(home: DaemonHome) -> None:
     wait_until(lambda: home.job(patient)["state"] == "PENDING", "the patient job to wait")
 
 
-@pytest.mark.parametrize(
-    ("planners", "why"),
-    [
-        ("flowcon", 'planner = "flowcon": no planner starts waiting jobs; add one that does'),
-        ("default+andreas", "default and andreas both start waiting jobs; keep one of them"),
-        ("default,andreas", "commas separate variants of radrm compare"),
-    ],
-)
-def test_a_daemon_that_cannot_start_with_these_planners_says_why(
-    home: DaemonHome, planners: str, why: str
-) -> None:
+def test_a_daemon_that_cannot_start_with_these_planners_says_why(home: DaemonHome) -> None:
+    """tests/test_wiring.py has the other reasons."""
     install(home, TOYS)
     file = home.folder / "radrm.toml"
-    file.write_text(f'planner = "{planners}"\n')
+    file.write_text('planner = "flowcon"\n')
     for words in (["daemon", "--gpus", "sim:1xA100-40GB"], ["config", "check"]):
         done = home.radrm(*words, env={"RADRM_CONFIG": str(file)})
         assert done.returncode != 0
         (line,) = (done.stdout + done.stderr).splitlines()
-        assert why in line
+        assert "no planner starts waiting jobs" in line
 
 
 def test_simulations_compare_planners(home: DaemonHome) -> None:

@@ -162,6 +162,7 @@ def test_a_daemon_killed_while_the_save_is_open(home: DaemonHome, saves: bool) -
     assert devices_taken(home) == 1
 
 
+@pytest.mark.nightly
 def test_a_daemon_killed_anywhere_in_migrations(home: DaemonHome) -> None:
     chance = random.Random(15)
     job = begin(home)
@@ -182,8 +183,15 @@ def test_a_daemon_killed_anywhere_in_migrations(home: DaemonHome) -> None:
 # ------------------------------------------------------------------ the runner
 
 
-@pytest.mark.parametrize("step", ["asked-1", "ending-1"])
-@pytest.mark.parametrize("again", [True, False], ids=["--requeue", "once"])
+@pytest.mark.parametrize(
+    ("step", "again"),
+    [
+        ("ending-1", True),
+        pytest.param("asked-1", True, marks=pytest.mark.nightly),
+        pytest.param("asked-1", False, marks=pytest.mark.nightly),
+        pytest.param("ending-1", False, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_runner_killed_in_a_migration(home: DaemonHome, step: str, again: bool) -> None:
     job = begin(home, *(["--requeue"] if again else []))
     home.file("save", "")

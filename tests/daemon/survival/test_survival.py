@@ -1,4 +1,4 @@
-"""What a killed daemon or runner leaves, one case at a time (`tests/reliability/crash`: all)."""
+"""What a killed daemon or runner leaves, one case at a time (`proofs/crash`: all)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from tests.paths import REPOSITORY
+from tools.site_hooks import MADE, text_of
 
 SHELL = ("sh", "bash", "console")
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -20,8 +21,8 @@ _BETWEEN = (";", "&&", "||", "|", "&", "|&", ";;", "(", ")", "((", "))")
 
 
 def pages() -> list[Path]:
-    """All pages of the documentation."""
-    found = [*(REPOSITORY / "docs").rglob("*.md")]
+    """All pages of the documentation, those that are made from the code included."""
+    found = [*(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / path for path in MADE)]
     named = ("README.md", "systemd/README.md", "examples/README.md", "CONTRIBUTING.md")
     return sorted([*found, *(REPOSITORY / name for name in named)])
 
@@ -52,7 +53,7 @@ class Block:
 def blocks(page: Path) -> Iterator[Block]:
     """The code blocks of a page, also those that are only indented."""
     name = page.relative_to(REPOSITORY).as_posix()
-    for token in _MARKDOWN.parse(page.read_text("utf-8")):
+    for token in _MARKDOWN.parse(text_of(name)):
         if token.type in ("fence", "code_block"):
             kind, _, rest = token.info.partition(" ")
             line = (token.map or [0])[0] + 1
@@ -61,7 +62,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def spoken(page: Path) -> Iterator[tuple[str, str]]:
     """Each command of radrm in a sentence or table of a page, and where it stands."""
-    for token in _MARKDOWN.parse(page.read_text("utf-8")):
+    for token in _MARKDOWN.parse(text_of(page.relative_to(REPOSITORY).as_posix())):
         for child in token.children or ():
             if child.type == "code_inline" and child.content.startswith("radrm "):
                 where = f"{page.relative_to(REPOSITORY)}:{(token.map or [0])[0] + 1}"

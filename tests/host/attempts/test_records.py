@@ -18,6 +18,7 @@ from radrm.host.attempts.evidence import Ended, Lost, Running
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity
+from tests.examples import some
 from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of, remove_group, write_start
 from tests.waiting import wait_until
 
@@ -89,7 +90,7 @@ NUMBERS = [True, -1, 0, 2**31, 2**63, 10**400, -1e308, float("nan"), float("inf"
 ODD = st.sampled_from([None, "", "\0", "x", [], [None], {}, {"A": 1}, *NUMBERS])
 
 
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=some(100), derandomize=True)
 @given(
     damage=st.sampled_from([(n, key) for n, fields in RECORDS.items() for key in fields]),
     value=ODD,

@@ -22,6 +22,7 @@ from radrm.host.service.files import (
     under,
     unit,
 )
+from tests.examples import some
 
 RADRMD = "/opt/radrm/bin/radrmd"
 FIRST = Path(__file__).parent / "radrmd-0.1.0.service"
@@ -101,7 +102,7 @@ def test_a_text_that_is_no_utf8_is_an_edit(root: str) -> None:
 
 
 @given(at=st.integers(0, 10_000), character=st.characters(codec="utf-8"))
-@settings(max_examples=50)
+@settings(max_examples=some(50))
 def test_any_edit_is_noticed(at: int, character: str) -> None:
     """One character put in anywhere: the file is no longer proven ours."""
     text = unit(RADRMD)

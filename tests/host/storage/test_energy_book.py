@@ -17,6 +17,7 @@ from radrm.host.storage import energy
 from radrm.host.storage.database import Database
 from radrm.host.storage.energy import HOUR_S, EnergyBook
 from radrm.host.storage.store import Store
+from tests.examples import some
 from tests.host.storage.stores import submission_of
 from tests.world import GIB, World, gpus
 
@@ -125,7 +126,7 @@ pieces = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=some(50), deadline=None)
 @given(pieces)
 def test_nothing_is_lost_between_the_hours(life: list[tuple[int, float, int, bool]]) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as home:

@@ -14,6 +14,7 @@ from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Job
 from radrm.errors import StoreError
 from radrm.host.storage.store import Store
+from tests.examples import some
 from tests.host.storage.stores import submission_of
 from tests.world import GIB, World, gpus
 
@@ -125,7 +126,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 @given(moves, st.data())
 def test_a_kill_at_any_moment_costs_figures_only(
     life: list[tuple[str, int]], data: st.DataObject

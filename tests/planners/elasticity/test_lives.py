@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from radrm.core.records import Job
 from radrm.core.words import JobState
 from radrm.planners.elasticity.scaling import Scaling
+from tests.examples import some
 from tests.planners.elasticity.trainings import Trainings
 from tests.world import GIB
 
@@ -29,7 +30,7 @@ MOVES = st.lists(
 
 
 @given(MOVES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 def test_no_growth_keeps_a_job_waiting_that_could_start_without_it(
     moves: list[tuple[Any, ...]],
 ) -> None:

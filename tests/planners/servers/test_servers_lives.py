@@ -16,6 +16,7 @@ from radrm.planners.dlrover.rule import DLRover
 from radrm.planners.nearchus.rule import Nearchus
 from radrm.planners.servers.layout import Layout
 from radrm.planners.servers.placing import span_of
+from tests.examples import some
 from tests.planners.servers.cluster import POLICY, Cluster, Work, roles
 
 DEEDS = ("run", "train", "plain", "end", "restart", "fail", "mute", "obey")
@@ -101,7 +102,7 @@ def play(cluster: Life, deed: str, which: int, size: int) -> None:
 
 @pytest.mark.parametrize("rule", [DLRover, Nearchus])
 @given(script=deeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=some(15), deadline=None)
 def test_no_life_breaks_the_rules(rule: Any, script: list[tuple[str, int, int]]) -> None:
     cluster = Life(rule(POLICY, POLICY), model, 32.0, 16.0)
     cluster.train(roles=roles(4, 6, most=16.0))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from radrm.radrun.shards.book import MOST_FAILURES, Book, BookError, Terms, Worker
 from radrm.radrun.shards.positions import Ranges
+from tests.examples import some
 
 NAME = "train"
 
@@ -66,7 +67,7 @@ asynchronous = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=some(300), deadline=None)
 @given(terms, st.lists(asynchronous, max_size=60))
 def test_shards(terms: Terms, steps: list[tuple[Any, ...]]) -> None:
     model = Model(terms, 8)
@@ -118,7 +119,7 @@ synchronous = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=some(300), deadline=None)
 @given(terms, st.integers(1, 50), st.lists(synchronous, max_size=40))
 def test_rounds(terms: Terms, batch: int, steps: list[tuple[Any, ...]]) -> None:
     """`round`: all ranks train on one, and some have asked for more in advance."""

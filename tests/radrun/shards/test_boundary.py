@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from radrm.radrun.shards.book import Worker
 from radrm.radrun.shards.boundary import Boundary
+from tests.examples import some
 
 WORKERS: list[Worker] = [("main", i) for i in range(4)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 @given(st.integers(1, 4), st.lists(st.integers(0, 1000), min_size=90, max_size=90))
 def test_lockstep(count: int, choices: list[int]) -> None:
     """Workers, of which none ends a step before all have begun it, and messages under way.

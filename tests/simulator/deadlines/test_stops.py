@@ -20,6 +20,7 @@ from radrm.simulator.metrics import metrics
 from radrm.simulator.run import JobRun
 from radrm.simulator.scenario import Life, Scenario
 from radrm.simulator.traces.job import TraceJob
+from tests.examples import some
 from tests.simulator.engine.puppets import AT_ONCE, Puppet, played
 from tests.simulator.traces import job, scenario
 
@@ -92,7 +93,7 @@ times = st.lists(st.integers(1, 400), max_size=8, unique=True)
 costs = st.sampled_from((0.0, 3.0, 25.0))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 60), st.integers(5, 200), st.booleans()), min_size=1, max_size=4

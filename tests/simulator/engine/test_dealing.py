@@ -16,6 +16,7 @@ from radrm.simulator.scenario import Scenario
 from radrm.simulator.servers.dealing import simulate_many
 from radrm.simulator.servers.gpumem import MARGIN_MIB, Dealer, simulate_dealt
 from radrm.simulator.traces.job import TraceJob
+from tests.examples import some
 from tests.simulator.traces import PLAIN, drawn, job, scenario
 
 FOR_EVER = Config(slurm=SlurmConfig(local_wait_s=1e9))
@@ -34,7 +35,7 @@ def dealt(jobs: Sequence[TraceJob], setting: Scenario, servers: int) -> list[int
     return [found.attempts[0].devices[0] // size if found.attempts else None for found in run.jobs]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 @given(seed=st.integers(0, 10_000), servers=st.integers(1, 4), wait_s=st.sampled_from([60.0, 1e9]))
 def test_no_server_is_ever_promised_more_than_it_has(
     seed: int, servers: int, wait_s: float

@@ -26,6 +26,7 @@ from radrm.simulator.scenario import Scenario
 from radrm.simulator.servers.hashed import simulate_servers
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.world import World
+from tests.examples import some
 from tests.simulator.traces import PLAIN, POLICIES, drawn, job, scenario, traces
 
 FIDELITIES = ("radrm", "published")
@@ -72,7 +73,7 @@ def check(run: Run, jobs: list[TraceJob], setting: Scenario) -> None:
     assert len(run.decisions) == sum(len(found.attempts) for found in run.jobs)
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(
     jobs=traces(),
     policy=st.sampled_from(POLICIES),
@@ -128,7 +129,7 @@ def test_the_order_of_the_lines_changes_nothing() -> None:
     assert names == [(mixed[at].name, devices) for at, devices in other.decisions]
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 7))
 def test_speeds_are_those_of_the_model(seed: int, count: int) -> None:
     """The world looks at few devices; `running_speeds` looks at all of them each time."""

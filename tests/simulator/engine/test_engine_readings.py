@@ -17,11 +17,12 @@ from radrm.simulator.run import Run
 from radrm.simulator.scheduling import OwnLoop
 from radrm.simulator.window import PiecewiseWindow
 from radrm.simulator.world import Gpu, World
+from tests.examples import some
 from tests.simulator.engine.every_second import EverySecond
 from tests.simulator.traces import drawn, scenario
 
 
-@settings(max_examples=100)
+@settings(max_examples=some(100))
 @given(
     seed=st.integers(0, 10**6),
     changes=st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=12),

@@ -1,4 +1,4 @@
-"""What each letter of squeue's `--format` shows of a job. docs/slurm.md has them as a table.
+"""What each letter of squeue's `--format` shows of a job. docs/others.md has them as a table.
 
 Letters without a meaning on one server (`%a` account, `%q` QOS...) are unknown here.
 """

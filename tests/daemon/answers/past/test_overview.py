@@ -28,6 +28,7 @@ from tests.daemon.answers.past.pasts import (
     job,
 )
 from tests.daemon.answers.past.test_report import COUNTS, pasts
+from tests.examples import some
 
 
 def used(made: Attempt, *usage: Usage, reserved_mib: int = 0) -> Attempt:
@@ -200,7 +201,7 @@ def test_a_quantile_is_exact_to_two_percent(amounts: list[float], part: float) -
     assert found == pytest.approx(exact, rel=0.02) if exact >= 1 else found == 0.0
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(pasts())
 def test_the_sums_are_those_of_the_report(past: Past) -> None:
     past.costs = Costs(zone=BERLIN_LIKE)

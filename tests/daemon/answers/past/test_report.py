@@ -24,6 +24,7 @@ from tests.daemon.answers.past.pasts import (
     attempt,
     job,
 )
+from tests.examples import some
 
 COUNTS = ("jobs", "completed", "failed", "timeout", "cancelled", "oom_deaths")
 
@@ -194,7 +195,7 @@ def divided(past: Past, begin_s: float, end_s: float) -> dict[tuple[int, str], f
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(pasts(), TIMES, TIMES)
 def test_all_rows_add_up_to_the_same_total(past: Past, one_s: float, other_s: float) -> None:
     begin_s, end_s = min(one_s, other_s), max(one_s, other_s) + HOUR_S

@@ -1,0 +1,104 @@
+"""Fixtures for every folder of tests."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.daemon.harness import DaemonHome
+from tests.examples import some
+from tests.standins.nvml_library import (
+    nvml,
+    nvml_driver,
+    nvml_library,
+    old_nvml,
+    old_nvml_library,
+)
+
+__all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"]
+
+# How long an example takes is the machine's affair: speed is judged by benchmarks.
+settings.register_profile("untimed", deadline=None, max_examples=some(50))
+settings.load_profile("untimed")
+
+# Imports are most of what a daemon's start costs.
+DaemonHome.forked = True
+
+# Ten thousand collected tests are no garbage. Looking for it after every 700 objects takes a
+# fifth of the time that collecting them takes, and half of that in which sources are parsed.
+gc.set_threshold(20_000, 20, 50)
+
+# They take longest, up to a minute each. Begun late, they would be all that runs at the end.
+_LONGEST = (
+    *("test_a_short_matrix_loses", "test_the_demo_succeeds"),
+    *("test_a_days_work_goes", "test_the_commands_of_the_page"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.name.startswith(_LONGEST))
+
+
+def pytest_collection_finish() -> None:
+    """What is collected stays to the end: each look for garbage would take half a second in it."""
+    gc.freeze()
+
+
+# A shell ignores SIGINT in its background jobs, and programs under test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[DaemonHome]:
+    """A place for a daemon that is not started yet."""
+    place = DaemonHome(tmp_path)
+    yield place
+    place.close()
+
+
+@pytest.fixture(scope="module")
+def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonHome]:
+    """A running daemon for tests that leave it as it was, whatever they do to it: starting one
+    is most of what such a test costs."""
+    place = DaemonHome(tmp_path_factory.mktemp("shared"))
+    place.start()
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def guest(shared_daemon: DaemonHome, tmp_path: Path) -> Iterator[DaemonHome]:
+    """The module's daemon, with a working folder of one's own. Jobs that a test leaves are
+    cancelled after it. The ids of its jobs depend on the tests before."""
+    place = shared_daemon.for_guest(tmp_path / "work")
+    yield place
+    assert shared_daemon.process is not None and shared_daemon.process.poll() is None
+    place.clear()
+
+
+@pytest.fixture
+def daemon(home: DaemonHome) -> DaemonHome:
+    """A running daemon with two simulated GPUs."""
+    home.start()
+    return home
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MiB, for root on a system that lets it mount."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "radrm-test", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)

@@ -1,0 +1,304 @@
+"""The acceptance run's own machinery, tried with steps that need no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from proofs.acceptance import children, first, hardware, main, packages, report, thesis
+from proofs.acceptance.plan import PART_LIMIT_S, PLAN
+from proofs.acceptance.step import Failed, Step, lines_of, perform
+from proofs.acceptance.suites import _first_reason
+from tests.paths import REPOSITORY
+
+# A program that orphans a sleeper in a session of its own, as a daemon does, and ends.
+LEAVES = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("sleep", ["sleep", "600"])
+    os._exit(0)
+os.wait()
+print("left", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+# Whoever is the subreaper is it for good: so the runs are those of a process of their own.
+RUNS = """
+import json, os, sys
+from pathlib import Path
+from proofs.acceptance import children
+children.adopt_orphans()
+seconds, limit_s = sys.argv[2:]
+command = [sys.executable, "-c", Path(sys.argv[1]).read_text(), seconds]
+found = children.run(command, float(limit_s), Path(sys.argv[1] + ".log"), os.environ)
+left = [[each.pid, each.command] for each in found.left]
+print(json.dumps([found.code, left, len(children.settled(0))]))
+"""
+
+
+def run_child(tmp_path: Path, seconds: float, limit_s: float) -> tuple[Any, list[Any], int]:
+    program = tmp_path / "leaves.py"
+    program.write_text(LEAVES)
+    command = [sys.executable, "-c", RUNS, str(program), str(seconds), str(limit_s)]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True
+    )
+    code, left, still = json.loads(done.stdout)
+    return code, left, still
+
+
+# ------------------------------------------------------------------ processes
+
+
+def test_what_a_step_leaves_is_found_and_ended(tmp_path: Path) -> None:
+    code, left, still = run_child(tmp_path, 0, 30)
+    assert code == 0
+    assert [command for _, command in left] == ["sleep 600"]
+    assert still == 0
+    assert not os.path.exists(f"/proc/{left[0][0]}")
+
+
+def test_a_step_past_its_limit_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    code, left, still = run_child(tmp_path, 600, 0.6)
+    assert code is None
+    assert "sleep 600" in [command for _, command in left]
+    assert still == 0
+
+
+# ------------------------------------------------------------------ steps and parts
+
+
+def test_a_step_that_fails_says_why(tmp_path: Path) -> None:
+    def fails(step: Step) -> str:
+        step.record(seen=3)
+        raise Failed("three is too many")
+
+    def breaks(step: Step) -> str:
+        raise KeyError("smact")
+
+    assert not perform("a", fails, tmp_path)
+    assert not perform("b", breaks, tmp_path)
+    assert perform("c", lambda step: "well", tmp_path)
+    results = [json.loads((tmp_path / "results" / f"{n}.json").read_text()) for n in "abc"]
+    assert [r["line"] for r in results] == ["three is too many", "KeyError: 'smact'", "well"]
+    assert [r["passes"] for r in results] == [False, False, True]
+    assert results[0]["facts"] == {"seen": 3}
+
+
+def steps_of(monkeypatch: pytest.MonkeyPatch, results: dict[str, children.Ended]) -> None:
+    """Each step ends so; those that pass have written their result."""
+
+    def run(command: list[str], limit_s: float, log: Path, environment: Any) -> children.Ended:
+        name, out = command[-2:]
+        ended = results[name]
+        if ended.code == 0:
+            perform(name, lambda step: "well", Path(out))
+        return ended
+
+    monkeypatch.setattr(children, "run", run)
+    monkeypatch.setattr(children, "settled", lambda besides: [])
+    # It ends all children of this process, and other tests have some.
+    monkeypatch.setattr(children, "end_all", lambda processes: None)
+    monkeypatch.setattr(main, "gpu_state", lambda environment: {"GPU-1": "Default, Disabled, 5"})
+
+
+def test_a_part_counts_what_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeper = children.Process(77, 1, 5, "sleep 600")
+    steps_of(
+        monkeypatch,
+        {
+            "good": children.Ended(0, 1.0),
+            "late": children.Ended(None, 9.0),
+            "leaves": children.Ended(0, 1.0, (sleeper,)),
+            "dies": children.Ended(1, 1.0),
+        },
+    )
+    for name in ("logs", "results", "raw"):
+        (tmp_path / name).mkdir()
+    said: list[str] = []
+    steps = [SimpleNamespace(name=n, limit_s=9.0) for n in ("good", "late", "leaves", "dies")]
+    assert main.run_part(1, steps, tmp_path, {}, say=said.append) == 3
+    assert [line.split()[:2] for line in said] == [
+        ["good", "ok"],
+        ["late", "FAILED"],
+        ["leaves", "FAILED"],
+        ["dies", "FAILED"],
+        ["clean-1", "ok"],
+    ]
+    assert "took more than 9 s" in said[1]
+    assert "it left 1 processes: 77 (sleep 600)" in said[2]
+    assert "it wrote no result" in said[3]
+
+
+def test_a_part_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps_of(monkeypatch, {})
+    (tmp_path / "results").mkdir()
+    said: list[str] = []
+    steps = [SimpleNamespace(name="late", limit_s=9.0)]
+    assert main.run_part(1, steps, tmp_path, {}, limit_s=0, say=said.append) == 1
+    assert "not run: the part's time is over" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        ("Default, Disabled, 60", None),
+        ("Exclusive_Process, Disabled, 5", "was Default"),
+        ("Default, Enabled, 5", "was Default"),
+        ("Default, Disabled, 900", "had 5 MiB in use, and has 900"),
+        (None, "is None"),
+    ],
+)
+def test_what_has_changed_on_the_gpu(now: str | None, words: str | None) -> None:
+    found = main._changed({"GPU-1": "Default, Disabled, 5"}, {"GPU-1": now} if now else {})
+    assert (found is None) if words is None else (words in str(found))
+
+
+def test_the_plan() -> None:
+    names = [each.name for each in PLAN]
+    assert len(names) == len(set(names))
+    for part in (1, 2, 3, 4):
+        assert any(each.part == part for each in PLAN)
+    assert all(each.limit_s < PART_LIMIT_S < 600 for each in PLAN)
+
+
+# ------------------------------------------------------------------ packages
+
+
+def test_what_is_missing_and_not_in_the_wheels_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(packages.NEEDED, "no_such_module", "no-such-package")
+    with pytest.raises(packages.Lacking, match="lacks no_such_module") as caught:
+        packages.provide(tmp_path / "wheels", tmp_path / "site")
+    assert "make gpu-wheels GPU_VERSION=3." in str(caught.value)
+
+
+def test_where_nothing_is_missing_no_wheels_are_needed(tmp_path: Path) -> None:
+    assert packages.provide(tmp_path / "wheels", tmp_path / "site") is None
+
+
+def test_a_folder_that_others_can_change_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies beside other temporary files, and whoever makes it first would have root run code."""
+    site, mine = tmp_path / "site", tmp_path / "mine"
+    mine.mkdir()
+
+    def unpack(absent: list[str], wheels: Path, to: Path) -> None:
+        assert to.is_dir()  # nobody can put another one in its place any more
+        monkeypatch.setattr(packages, "missing", list)
+
+    monkeypatch.setattr(packages, "_unpack", unpack)
+    monkeypatch.setattr(packages, "missing", lambda: ["rich"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    site.symlink_to(mine)
+    with pytest.raises(packages.Lacking, match="another user's to change"):
+        packages.provide(tmp_path, site)
+    site.unlink()
+    site.mkdir()
+    site.chmod(0o777)
+    with pytest.raises(packages.Lacking, match="another user's to change"):
+        packages.provide(tmp_path, site)
+    site.rmdir()
+    assert packages.provide(tmp_path, site) == str(site)
+
+
+# ------------------------------------------------------------------ what is brought back
+
+POINT = {"blocks": 1, "threads": 1, "launch_s": 0.02, "utilization": 1.0, "graphics": 0.9}
+
+
+def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
+    for name in ("results", "raw", "logs"):
+        (tmp_path / name).mkdir()
+    fields = "driver_version, name\n580.1, NVIDIA H100 80GB HBM3\n"
+    point = {**POINT, "smact": 0.008, "occupancy": None}
+    run = {"epochs_s": [9.0, 2.0, 2.0], "cpu_s": 10.0, "memory_mib": 900.0}
+    costs = {"alone": [run], "read": [run], "daemon": {"cpu_share": 0.01, "memory_mib": 60.0}}
+    for name, passes, facts in (
+        ("facts", True, {"fields": fields, "cpus": 16}),
+        ("blocks", False, {"points": [point]}),
+        ("overhead", True, costs),
+    ):
+        result = {"name": name, "passes": passes, "line": "a|b", "seconds": 2.0, "facts": facts}
+        (tmp_path / "results" / f"{name}.json").write_text(json.dumps(result))
+    (tmp_path / "raw" / "nvidia-smi.txt").write_text("a GPU\n")
+    page = report.write([tmp_path], tmp_path / "out")
+    assert page.name.endswith("-nvidia-h100-80gb-hbm3.md")
+    assert time.strftime("%Y") in page.name
+    text = page.read_text()
+    assert "2 of 3 steps passed" in text
+    assert "| blocks | **failed** | 2 | a/b | Figure 3.1 of the thesis |" in text
+    assert "| 1 | 1 | 1.000 | 0.900 | 0.008 | - |" in text
+    assert "| none | 2.000 | 10.0 | 900 |" in text
+    assert "Not run: nvml-root, " in text
+    with tarfile.open(page.with_suffix(".tar.gz")) as archive:
+        assert f"{page.stem}/raw/nvidia-smi.txt" in archive.getnames()
+
+
+def test_a_rehearsal_passes_for_no_measurement(tmp_path: Path) -> None:
+    for name, rehearsed in (("a", False), ("b", True)):
+        (tmp_path / name / "results").mkdir(parents=True)
+        result = {"name": f"step-{name}", "passes": True, "line": "", "seconds": 1.0, "facts": {}}
+        result |= {"rehearsal": True} if rehearsed else {}
+        (tmp_path / name / "results" / "x.json").write_text(json.dumps(result))
+    page = report.write([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
+    assert page.name.startswith("rehearsal-")
+    assert "nothing on this page is a measurement" in page.read_text()
+
+
+def test_a_serial_number_is_not_kept() -> None:
+    assert first.masked("<gpu><serial>1562821083900</serial>") == "<gpu><serial>0</serial>"
+
+
+def test_why_a_test_has_failed() -> None:
+    text = "E                        [100%]\n==== ERRORS ====\nE   AssertionError: 3 is not 4\n"
+    assert _first_reason(text) == "AssertionError: 3 is not 4"
+
+
+def test_lines_of_json_among_others() -> None:
+    assert lines_of('step 1\n{"a": 1}\nwarning\n{"b": 2}\n') == [{"a": 1}, {"b": 2}]
+
+
+def test_the_table_of_a_figure() -> None:
+    assert thesis.table([{**POINT, "smact": 0.5, "occupancy": 0.25}])[-1] == (
+        "| 1 | 1 | 1.000 | 0.900 | 0.500 | 0.250 |"
+    )
+
+
+TOPOLOGY = """\
+\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\x1b[0m
+GPU0\t X \tNV12\tSYS\tPIX\t0-31
+GPU1\tNV12\t X \tSYS\tSYS\t0-31
+GPU2\tSYS\tSYS\t X \tSYS\t32-63
+NIC0\tPIX\tSYS\tSYS\t X
+"""
+
+
+@pytest.mark.parametrize(
+    ("near", "wrong"),
+    [
+        ({0: {"nvlink_group": 0}, 1: {"nvlink_group": 0}, 2: {"nvlink_group": None}}, []),
+        ({0: {"nvlinks": {"1": 12}}, 1: {"nvlinks": {"0": 12}}, 2: {}}, []),
+        ({0: {"nvlink_group": None}, 1: {"nvlink_group": None}, 2: {}}, ["GPU 0 and 1: NV12"]),
+        (
+            {0: {"nvlink_group": 0}, 1: {"nvlink_group": 1}, 2: {"nvlink_group": 0}},
+            ["GPU 0 and 1: NV12", "GPU 0 and 2: SYS"],
+        ),
+    ],
+)
+def test_nvlink_as_nvidia_smi_has_it(near: dict[int, Any], wrong: list[str]) -> None:
+    found = hardware.unlike(TOPOLOGY, near)
+    assert [each.partition(",")[0] for each in found] == wrong

@@ -1,0 +1,34 @@
+"""A runner whose fault points are watched: `python -I -S runner.py FOLDER [GROUP]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if not __package__:
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2)))
+
+from proofs.crash.watcher import DEFECT, SHADOW, Watcher, note_groups, set_boot
+from radrm.host import crossings
+from radrm.host.attempts import start_runner
+
+
+def main(folder: str, group: str | None) -> int:
+    attempts, serial = os.path.split(folder)
+    place = os.path.dirname(os.path.dirname(attempts))
+    crossings.watch(Watcher(place, "runner", serial))
+    note_groups(place)
+    set_boot(place)
+    if os.path.isdir(os.path.join(place, SHADOW)):
+        from proofs.crash.power.synced import keep_shadow
+
+        keep_shadow(place)
+    if os.path.exists(os.path.join(place, DEFECT)):
+        from proofs.crash.defects import put_in
+
+        put_in(place, "runner")
+    return start_runner.main(folder, group)
+
+
+if __name__ == "__main__":
+    os._exit(main(os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None))

@@ -1,0 +1,195 @@
+"""Requests: the arguments of the daemon's, the simulated driver's, and what planners answer.
+
+All requests of the daemon's socket go through a real daemon: see `hostile_daemon`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from proofs.fuzz.judging import Target
+from radrm.client.jupyter import JupyterHint
+from radrm.daemon.answers import requests
+from radrm.daemon.views import arguments
+from radrm.daemon.views.globs import Globs
+from radrm.errors import RadrmError
+from radrm.host.clock import Clock
+from radrm.host.planning.worker import thought_of
+from radrm.host.sessions.frames import (
+    INPUT,
+    INTERRUPT,
+    SIZE,
+    Frames,
+    frame,
+    size_frame,
+    size_of,
+)
+from radrm.host.simulated.requests import BadRequest, Service
+from radrm.host.sockets import Peer
+from radrm.host.storage.spool import kind_of
+from radrm.jobfile.parsing import typed
+from radrm.simulated.model import Model, Reader
+from radrm.simulated.spec import parse
+
+_JOBS = ["1", "2", "3_1", "held*", "01M80TA4D4JDCEV010A4H87B41"]
+REQUESTS: tuple[dict[str, Any], ...] = (
+    {"op": "ping"},
+    {"op": "status", "jobs": _JOBS, "user": "nobody", "state": "RUNNING,PENDING", "after": 0},
+    {"op": "status", "all": True, "after": 3},
+    {"op": "page", "offset": 0, "limit": 50, "all": False},
+    {"op": "explain", "jobs": ["1"]},
+    {"op": "logs", "jobs": ["1"], "attempt": 1},
+    {"op": "runs", "fingerprint": "ab:cd", "name": "train"},
+    {"op": "gpus"},
+    {"op": "health"},
+    {"op": "metrics"},
+    {"op": "mps"},
+    {"op": "shares"},
+    {"op": "energy", "by": "user", "since": 1.9e9, "until": 1.91e9},
+    {"op": "report", "by": "day", "since": 1.9e9, "until": 1.91e9},
+    {"op": "history", "name": "a*", "state": "failed", "gpu": "0", "since": 1.9e9, "until": 1.91e9},
+    {"op": "overview", "since": 1.9e9, "until": 1.91e9},
+    {"op": "check", "needs": [{"gpus": "2", "gpu-memory": "10G"}, {"role": ["a:1-2"]}]},
+    {"op": "intake", "jobs": ["01M80TA4D4JDCEV010A4H87B41"]},
+    {"op": "spool"},
+    {"op": "cancel", "jobs": ["held*", "7"], "user": None, "state": "PENDING"},
+    {"op": "hold", "jobs": _JOBS},
+    {"op": "release", "jobs": ["2"]},
+    {"op": "requeue", "jobs": ["1"]},
+    {"op": "checkpoint", "jobs": ["1"]},
+    {"op": "migrate", "jobs": ["1"], "to": ["GPU-1", "1"]},
+    {"op": "resize", "jobs": ["1"], "gpus": 2, "cpus": 1.5, "size": {"worker": 2}},
+    {
+        "op": "edit",
+        "jobs": ["2", "3_1"],
+        "options": {"priority": "7", "time": "60", "env": ["A=1"]},
+    },
+    {"op": "drain", "devices": ["0", "GPU-1"], "reason": "a fan"},
+    {"op": "resume", "devices": ["0", "GPU-1"]},
+    {"op": "mps-start"},
+    {"op": "mps-stop", "devices": ["0"]},
+    {"op": "adoptable", "pid": 4711, "start": 99, "memory": "10G"},
+    {"op": "limits"},
+    {
+        "op": "step",
+        "pid": 4711,
+        "start_ticks": 99,
+        "boot_id": "0b1c",
+        "id": "12",
+        "ticket": "01M80TA4D4JDCEV010A4H87B41",
+        "gone": "timeout",
+        "why": "x",
+        "since_s": 1.5,
+    },
+)
+_CHECKS: tuple[tuple[str, Callable[[arguments.Words], object]], ...] = (
+    ("jobs", arguments.references),
+    ("devices", arguments.device_words),
+    ("reason", arguments.reason_word),
+    ("options", arguments.raw_options),
+    ("state", arguments.states),
+    ("user", arguments.filters),
+    ("after", arguments.cursor),
+    ("limit", arguments.page),
+    ("options", lambda words: typed(words["options"])),
+)
+_DRIVER = (
+    {"op": "attach", "gpus": 1, "smact": 0.5, "visible": "0", "family": "cnn", "batch_size": 8},
+    {"op": "alloc", "mib": 2000},
+    {"op": "start"},
+    {"op": "read", "uuids": ["GPU-0"]},
+    {"op": "fail", "uuid": "GPU-0", "message": "Xid 79"},
+    {"op": "devices"},
+)
+_ANSWER = {
+    "proposals": [["Preempt", {"job_id": 7, "reason": "x"}]],
+    "state": {"a": 1},
+    "wake_at": 5.0,
+    "error": None,
+}
+
+
+def _request(data: bytes) -> None:
+    words = requests._words(data)
+    wrong: RadrmError | None = None
+    for key, check in _CHECKS:
+        try:
+            if key in words:
+                check(words)
+        except RadrmError as error:
+            wrong = max(wrong or error, error, key=lambda each: len(str(each)))
+    if wrong is not None:
+        raise wrong
+
+
+def _globs(text: str) -> None:
+    """As the shell's own matching says."""
+    patterns = [part[:256] for part in text.split("\n")][:20]
+    globs = Globs(patterns)
+    for name in ("train-7", "", "a[b", "é😀", "]", text[:40]):
+        wanted = {n for n, each in enumerate(patterns) if fnmatch.fnmatchcase(name, each)}
+        assert set(globs.matching(name)) == wanted, (patterns, name)
+
+
+def _driver(data: bytes) -> None:
+    service = Service(Model(parse("sim:1xA100-40GB"), 0.0), Clock(), "sim:1xA100-40GB")
+    reader, me = Reader(), Peer(pid=os.getpid(), uid=1, gid=1)
+    lines = [json.dumps(each).encode() for each in _DRIVER[:3]]
+    for line in (*lines[:1], data, *lines[1:], data):
+        with contextlib.suppress(BadRequest):
+            msgspec.json.encode(service.answer(1, me, reader, line))
+    service.forget(1)
+
+
+def _thought(text: str) -> None:
+    try:
+        fields = json.loads(text)
+        if isinstance(fields, dict) and isinstance(fields.get("proposals"), list):
+            fields["proposals"] = [
+                tuple(p) if isinstance(p, list) else p for p in fields["proposals"]
+            ]
+        data = msgspec.msgpack.encode(fields)
+    except (ValueError, RecursionError, OverflowError, UnicodeError):
+        data = text.encode("utf-8", "surrogatepass")
+    thought_of(data)
+
+
+_PRINTED = "Jupyter Server is running at:\n    http://localhost:8888/lab?token=c0ffee\n"
+
+
+def _address(data: bytes) -> None:
+    hint = JupyterHint({"SSH_CONNECTION": "10.0.0.7 51234 192.0.2.1 22"}, "ada")
+    hint.see(data[: len(data) // 2])
+    hint.see(data[len(data) // 2 :])
+
+
+def _frames(data: bytes) -> None:
+    """As a session reads them: in pieces, and the sizes among them."""
+    reader = Frames()
+    for at in range(0, len(data), 7):
+        for kind, content in reader.feed(data[at : at + 7]):
+            if kind == SIZE:
+                size_of(content)
+
+
+_TYPED = (size_frame(24, 80) + frame(INPUT, b"ls\r") + frame(INTERRUPT)).decode()
+
+
+TARGETS = (
+    Target("request", REQUESTS, _request, bytes=True, most=(512 << 10) + 64),
+    Target("globs", ("train-*\n[abc]?", "*[!a-z]*\n]", "a**b?\n[[]x"), _globs, most=1 << 14),
+    Target(
+        "spool-name", ("01M80TA4D4JDCEV010A4H87B41.job", ".01M80TA4D4JDCEV010A4H87B41"), kind_of
+    ),
+    Target("driver-request", _DRIVER, _driver, bytes=True, most=1 << 16),
+    Target("planner-answer", (_ANSWER,), _thought, (EOFError,)),
+    Target("session-frames", (_TYPED,), _frames, (ValueError,), bytes=True, most=1 << 15),
+    Target("jupyter-address", (_PRINTED,), _address, (), bytes=True, most=1 << 16),
+)

@@ -1,7 +1,0 @@
-"""`python -m tests.gpu.acceptance`."""
-
-import sys
-
-from tests.gpu.acceptance.main import main
-
-sys.exit(main())
