@@ -7,7 +7,6 @@ The files, in the order in which they may import one another:
     goals      the rules that `auto` means
     notify     checks of `[notify]`
     slurm      checks of `[slurm]`
-    old_names  names of an earlier release that still work
     checks     checks of tables, and of contradictory settings
     changing   changes one setting, for `--set`
     limits     whom the limits hold for

@@ -22,7 +22,6 @@ from radrm.config import (
 )
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, plain
-from radrm.wiring import make_rules
 from tools import config_reference as reference
 
 FULL = """
@@ -373,22 +372,6 @@ def test_a_setting_without_a_meaning_is_found() -> None:
 def test_a_document_without_markers_is_left_alone() -> None:
     with pytest.raises(LookupError, match="markers"):
         reference.placed("# The configuration\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("[orders.fifo]\nstrict = false\n", "orders.fifo.strict"),
-        ("[planners.default]\ndepth = 5\n", "planners.default.depth"),
-    ],
-)
-def test_a_removed_setting_is_ignored_with_one_line(text: str, name: str) -> None:
-    examined = examine_config(text, "x.toml")
-    assert not examined.errors
-    (notice,) = examined.notices
-    assert notice.startswith(f"x.toml: {name} is gone and has no effect: ")
-    make_rules(examined.config)
-    make_rules(with_set(Config(), f"{name}=1"))
 
 
 def test_a_wrong_choice_names_all_choices_once() -> None:
