@@ -259,7 +259,7 @@ class Attempt:
     fraction: str | None = None
     """The option that sets which part of the GPU's total memory it takes, if it died of that."""
     planner: str | None = None
-    """The planner that started it; None if an earlier release did."""
+    """The planner that started it; None: a user's migration, or one that waited for readings."""
     requested: PlannerRequest | None = None
     """The last change that a planner or user asked for while it ran; None without one."""
     checkpoint_asked: Instant | None = None
@@ -274,7 +274,7 @@ class Attempt:
     """Why this daemon could not set its CPU shares and will not be asked again; None: it can."""
     began: Progress | None = None
     """The progress from which it went on: `work_done` is 0 for the start, None for a save that did
-    not say how far it was. None: an earlier release launched it."""
+    not say how far it was. None: unknown."""
 
     reported: tuple[Progress, ...] = ()
     """The first progress that it reported, and after its end the last one, too."""
@@ -329,7 +329,7 @@ class Attempt:
 
     @property
     def used(self) -> dict[str, Usage]:
-        """Its usage by device. Earlier releases stored a device twice: the last entry counts."""
+        """Its usage by device."""
         return {u.device: u for u in self.usage}
 
     @property
@@ -359,10 +359,7 @@ class Attempt:
     def slowed(self) -> bool:
         """Whether it has shared one of several devices: it waits for that one on the others, too,
         and shows less there than alone."""
-        if len(self.usage) < 2:
-            return False
-        used = self.used.values()
-        return len(used) > 1 and any(usage.shared for usage in used)
+        return len(self.usage) > 1 and any(usage.shared for usage in self.usage)
 
     @property
     def alone_smact(self) -> float | None:

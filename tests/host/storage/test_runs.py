@@ -18,7 +18,7 @@ from tests.host.storage.pasts import at, attempt
 from tests.host.storage.stores import ended_attempt, saved_world, submission_of
 from tests.world import World, gpus
 
-SAID = Said({"horus": 1.5})
+SAID = Said({"horus": 1.5}, shown=Alone(0.5, seconds=60.0))
 
 
 @pytest.fixture
