@@ -21,7 +21,6 @@ from radrm.cli.toml_text import toml_value
 from radrm.config import (
     CheckpointConfig,
     Config,
-    DaemonConfig,
     DeadlinesConfig,
     EnergyConfig,
     EstimationConfig,
@@ -62,7 +61,6 @@ _TABLES: Mapping[str, type] = {
     "notify": NotifyConfig,
     "limits": LimitsConfig,
     "slurm": SlurmConfig,
-    "daemon": DaemonConfig,
 }
 
 

@@ -22,7 +22,6 @@ from radrm.config.reading import ConfigFile, config_path, find_config, load_conf
 from radrm.config.shapes import (
     CheckpointConfig,
     Config,
-    DaemonConfig,
     DeadlinesConfig,
     EnergyConfig,
     EstimationConfig,
@@ -50,7 +49,6 @@ __all__ = [
     "CheckpointConfig",
     "Config",
     "ConfigFile",
-    "DaemonConfig",
     "DeadlinesConfig",
     "EnergyConfig",
     "EstimationConfig",

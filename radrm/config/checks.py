@@ -17,7 +17,6 @@ from radrm.config.notify import NOTIFY
 from radrm.config.shapes import (
     CheckpointConfig,
     Config,
-    DaemonConfig,
     DeadlinesConfig,
     EnergyConfig,
     EstimationConfig,
@@ -226,10 +225,6 @@ def _slurm(value: Any, place: v.Place) -> SlurmConfig:
     return SlurmConfig(**v.known(v.table(value, place), SLURM, place))
 
 
-def _daemon(value: Any, place: v.Place) -> DaemonConfig:
-    return DaemonConfig(**v.known(v.table(value, place), {}, place))
-
-
 def _collocation(value: Any, place: v.Place) -> Collocation:
     return Collocation(_COLLOCATION(value, place))
 
@@ -348,5 +343,4 @@ _CHECKS: dict[str, v.Check] = {
     "notify": _notify,
     "limits": _limits,
     "slurm": _slurm,
-    "daemon": _daemon,
 }

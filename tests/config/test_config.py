@@ -116,8 +116,6 @@ WRONG = [
     ("[mps]\nenabled = 1", ("mps.enabled", "true or false")),
     ("[mps]\nenable = true", ("mps.enable", "did you mean 'enabled'")),
     ("mps = true", ("mps", "a table")),
-    ("daemon = 1", ("daemon", "a table")),
-    ("[daemon]\nreadings_s = 1", ("'daemon.readings_s'", "no settings")),
     ("[[policies.magm]]\nx = 1", ("policies.magm", "a table")),
     ("policy = ", ("not TOML",)),
     ("order = 'fifo'\npolicy = magm\n", ("not TOML", "line 2")),
@@ -263,7 +261,6 @@ def test_set_changes_one_thing_and_not_the_original() -> None:
         ("collocation=mpz", ("did you mean 'mps'",)),
         ("policy=\udcff", ("not UTF-8",)),
         ("mps.a\nb=1", ("unknown key 'mps.a\ufffdb'",)),
-        ("daemon.x=1", ("'daemon.x'", "no settings")),
         (f"energy{'.a' * 300}=1", ("nested too deeply",)),
     ],
 )

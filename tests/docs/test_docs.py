@@ -8,9 +8,10 @@ import pytest
 from typer.main import get_command
 
 from radrm.cli.app import make_app
-from radrm.core.transitions import diagram
+from radrm.core.transitions import TABLE
+from radrm.core.words import JobState
 from radrm.errors import RadrmError
-from radrm.jobfile.option_help import options_markdown
+from radrm.jobfile.option_help import meaning_of
 from radrm.jobfile.options import OPTIONS
 from radrm.wiring import REGISTRIES
 from tests.paths import REPOSITORY
@@ -19,11 +20,15 @@ DOCS = REPOSITORY / "docs"
 
 
 def test_the_diagram_is_the_table() -> None:
-    assert diagram() in (DOCS / "architecture.md").read_text()
+    lines = ["stateDiagram-v2", "    [*] --> PENDING: submit"]
+    lines += [f"    {a.value} --> {b.value}: {t.value}" for (a, t), b in TABLE.items()]
+    lines += [f"    {s.value} --> [*]" for s in JobState if s.final]
+    assert "\n".join(lines) in (DOCS / "architecture.md").read_text()
 
 
 def test_the_option_table_is_the_option_table() -> None:
-    assert options_markdown() in (DOCS / "job-file.md").read_text()
+    rows = [f"- `{option.usage}`: {meaning_of(option)}\n" for option in OPTIONS]
+    assert "".join(rows) in (DOCS / "job-file.md").read_text()
 
 
 @pytest.mark.parametrize("command", sorted(get_command(make_app()).commands))  # type: ignore[attr-defined]

@@ -207,16 +207,15 @@ class TaskUse:
 class HostUse:
     """What an attempt has used of its server until `at`, by its control groups; None: unknown.
 
-    `cpu_s` (CPU seconds), `block_bytes` (read and written) and `network_bytes` (both ways) are
-    sums since its start; `memory_mib` is what it holds. `tasks`: each task's part, if a launcher
-    reports it, as of `tasks_at` (None: `at`).
+    `cpu_s` (CPU seconds) and `block_bytes` (read and written) are sums since its start;
+    `memory_mib` is what it holds. `tasks`: each task's part, if a launcher reports it, as of
+    `tasks_at` (None: `at`).
     """
 
     at: Instant
     cpu_s: float | None = None
     memory_mib: int | None = None
     block_bytes: int | None = None
-    network_bytes: int | None = None
     tasks: tuple[TaskUse, ...] = ()
     tasks_at: Instant | None = None
 

@@ -169,9 +169,6 @@ x = 1
 grace = 3
 grace_s = "long"
 settle_s = true
-
-[daemon]
-x = 1
 """
 
 MISTAKES = [
@@ -187,7 +184,6 @@ MISTAKES = [
     ("grace'", "did you mean grace_s"),
     ("core.grace_s", "a number"),
     ("settle_s", "120.0"),
-    ("daemon.x", "no settings"),
     ("settings of 'magm' are not used", "set policy = 'magm'"),
     ("settings of 'mgam' are not used",),
 ]
