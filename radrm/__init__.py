@@ -14,7 +14,7 @@ The layers, from the ground up; imports go down, or to earlier files of a folder
     8  cli, __main__
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

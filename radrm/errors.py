@@ -12,7 +12,6 @@
     └── StoreError              the store or spool cannot be used       1
 
 An error's text names the thing, the cause and the next step, in one line.
-`transient` says whether the same request may succeed later.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ class RadrmError(Exception):
     """The root of every error that a user may see."""
 
     exit_code = 1
-    transient = False
 
     @property
     def lines(self) -> list[str]:
@@ -44,7 +42,6 @@ class CannotRun(UsageError):
 
 class Unreachable(RadrmError):
     exit_code = 3
-    transient = True
 
 
 class Refused(RadrmError):
@@ -60,7 +57,7 @@ class BadConfig(RadrmError):
 
 
 class DeviceError(RadrmError):
-    transient = True
+    pass
 
 
 class StoreError(RadrmError):

@@ -87,7 +87,6 @@ from radrm.core import events
 from radrm.core.constraints.kinds import Rank
 from radrm.core.proposals import (
     Cancel,
-    Hopeless,
     Migrate,
     Preempt,
     Proposal,
@@ -212,7 +211,6 @@ __all__ = [
     "Exit",
     "GiveUp",
     "Holder",
-    "Hopeless",
     "HostUse",
     "Instant",
     "Job",

@@ -19,7 +19,6 @@ from radrm.cli.toml_text import toml_value
 from radrm.config import (
     CheckpointConfig,
     Config,
-    DaemonConfig,
     DeadlinesConfig,
     EnergyConfig,
     EstimationConfig,
@@ -57,7 +56,6 @@ _TABLES: Mapping[str, type] = {
     "notify": NotifyConfig,
     "limits": LimitsConfig,
     "slurm": SlurmConfig,
-    "daemon": DaemonConfig,
 }
 
 

@@ -188,7 +188,7 @@ def _of_table(name: str, about: str) -> Command:
             *(each.metavar, meaning_of(each), each.repeatable),
         )
         for each in OPTIONS
-        if each.available and each.name not in _WITHOUT[name]
+        if each.name not in _WITHOUT[name]
     ]
     parameters += [
         Declared((f"--{flag}",), None, meaning)

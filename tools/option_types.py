@@ -37,7 +37,7 @@ _NUMBERS = ("N", "W", "X", "0..1[@TYPE]", "N[@TIME]", "PERCENT", "N|MIN-MAX")
 
 def text() -> str:
     """The file as it should be."""
-    return _HEAD + "".join(_field(option) for option in OPTIONS if option.available)
+    return _HEAD + "".join(_field(option) for option in OPTIONS)
 
 
 def _field(option: Option) -> str:
@@ -58,7 +58,7 @@ def _type(option: Option) -> str:
     if option.repeatable:
         return "str | Sequence[str]"
     if option.parse.__qualname__.startswith("choice."):
-        words = [word for word in option.metavar.split("|") if word not in option.later]
+        words = option.metavar.split("|")
         return f"Literal[{', '.join(map(repr, words))}]".replace("'", '"')
     if option.name in MOMENTS:
         return "str | datetime"

@@ -1,12 +1,10 @@
 """How often the ranges of `radrm replay` contain the truth, on simulated histories.
 
-    python -m benchmarks.simulation.replays [--histories 40] [--seeds 12] [--timeslice] [--old]
+    python -m benchmarks.simulation.replays [--histories 40] [--seeds 12] [--timeslice]
 
 Each history is a drawn trace, simulated under one policy, and what a daemon would have recorded of
 it. The truth is what the same jobs need under `exclusive` with their true figures. Half of the
 histories have typical kinds of jobs, half have SM activity, memory and batch size drawn apart.
-`--old`: the records have no readings of the times at which a sharing job was alone, as those of
-earlier releases.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ def drawn(seed: int, count: int) -> list[TraceJob]:
     return jobs
 
 
-def one(seed: int, seeds: int, mps: bool = True, alone: bool = True, count: int = 60) -> History:
+def one(seed: int, seeds: int, mps: bool = True, count: int = 60) -> History:
     """The history of this seed: its truth, and the replay's range."""
     policy, jobs = ("magm", "lug")[seed % 2], drawn(seed, count)
 
@@ -95,7 +93,7 @@ def one(seed: int, seeds: int, mps: bool = True, alone: bool = True, count: int 
     def mean_jct_s(run: Sequence[TraceJob], name: str, of_seed: int) -> float:
         return metrics(simulate(run, scenario(name, of_seed))).mean_jct_s or 0.0
 
-    past = as_past(simulate(jobs, scenario(policy, 1000 + seed)), alone=alone)
+    past = as_past(simulate(jobs, scenario(policy, 1000 + seed)))
     draws = [
         [replace(job, estimates=jobs[job.line - 1].estimates) for job in draw]
         for draw in replayed(past, BEGIN, seeds, seed).draws
@@ -116,11 +114,10 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--timeslice", action="store_true")
-    parser.add_argument("--old", action="store_true")
     asked = parser.parse_args()
     with ProcessPoolExecutor() as pool:
         waiting = [
-            pool.submit(one, seed, asked.seeds, not asked.timeslice, not asked.old)
+            pool.submit(one, seed, asked.seeds, not asked.timeslice)
             for seed in range(asked.histories)
         ]
         found = []

@@ -2,7 +2,7 @@
 
 Theory of operation. A client has one connection, which carries one request at a time. A daemon
 that restarts is found again by the next request. `wait`, `events` and `follow_logs` survive its
-absence once it has answered; all others raise `Unreachable`, which is `transient`. A submission
+absence once it has answered; all others raise `Unreachable`. A submission
 is on disk before `submit` returns, also without a daemon.
 """
 
@@ -96,7 +96,7 @@ class Client:
 
     Every error is a `radrm.errors.RadrmError` with one line of text: `UsageError` for what is
     asked wrongly, `BadFile` for a job file, `Refused` for what the daemon does not do, and
-    `Unreachable` (`transient`) without a daemon. Jobs are named by a number, a label (`12_3`), a
+    `Unreachable` without a daemon. Jobs are named by a number, a label (`12_3`), a
     ticket, a name, a glob (`sweep-*`) or by a record that a method returned.
     """
 

@@ -165,7 +165,7 @@ class RadrmExecutor(core.PicklingExecutor):
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        names = {option.name for option in OPTIONS if option.available} - _SET_HERE
+        names = {option.name for option in OPTIONS} - _SET_HERE
         return {name.replace("-", "_") for name in names} | _OWN
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:

@@ -160,8 +160,6 @@ def every_job(ask: Ask, **words: Any) -> list[dict[str, Any]]:
     pages = 0
     while after is not None:
         answer = ask("status", **words, after=after)
-        if isinstance(answer, list):
-            return answer  # an older daemon knows no pages and sends all at once
         found |= {job["id"]: job for job in answer["jobs"]}
         after, pages = answer["next"], pages + 1
     documents = list(found.values())

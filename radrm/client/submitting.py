@@ -206,9 +206,8 @@ def _refuse_hopeless(client: Client, results: list[Submission]) -> None:
         size = sum(
             len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment
         )
-        found = client.ask("check", needs=needs, environment=size, notes=True)
-        for result, each in zip(batch, found, strict=True):
-            why, notes = each if isinstance(each, list) else (each, ())  # of an older daemon
+        found = client.ask("check", needs=needs, environment=size)
+        for result, (why, notes) in zip(batch, found, strict=True):
             result["job_file"] = with_notes(result["job_file"], notes)
             if why is not None:
                 if not why.startswith(("limits.", "--")):

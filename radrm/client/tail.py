@@ -135,8 +135,8 @@ def text_lines(data: bytes) -> list[str]:
 
 
 def owner_of(place: Document) -> int:
-    """The user of a job, from the daemon's answer about its logs; an older daemon names none."""
-    return int(place.get("uid", os.geteuid()))
+    """The user of a job, from the daemon's answer about its logs."""
+    return int(place["uid"])
 
 
 def open_log(path: str, uid: int) -> int | None:

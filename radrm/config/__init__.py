@@ -7,7 +7,6 @@ The files, in the order in which they may import one another:
     goals      the rules that `auto` means
     notify     checks of `[notify]`
     slurm      checks of `[slurm]`
-    old_names  names of an earlier release that still work
     checks     checks of tables, and of contradictory settings
     changing   changes one setting, for `--set`
     limits     whom the limits hold for
@@ -23,7 +22,6 @@ from radrm.config.reading import ConfigFile, config_path, find_config, load_conf
 from radrm.config.shapes import (
     CheckpointConfig,
     Config,
-    DaemonConfig,
     DeadlinesConfig,
     EnergyConfig,
     EstimationConfig,
@@ -51,7 +49,6 @@ __all__ = [
     "CheckpointConfig",
     "Config",
     "ConfigFile",
-    "DaemonConfig",
     "DeadlinesConfig",
     "EnergyConfig",
     "EstimationConfig",

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 from radrm.config.checks import parse_table, toml_value
-from radrm.config.old_names import OLD_TABLES, notice
 from radrm.config.shapes import Config
 from radrm.config.values import in_short
 from radrm.errors import BadConfig
-
-log = logging.getLogger("radrm")
 
 
 def with_set(config: Config, setting: str) -> Config:
@@ -25,10 +20,6 @@ def with_set(config: Config, setting: str) -> Config:
         raise BadConfig(f"{source}: write KEY=VALUE, as in policies.magm.max_smact=0.9")
     if any(0xD800 <= ord(c) <= 0xDFFF for c in setting):
         raise BadConfig(f"{source}: not UTF-8 text; type it in a UTF-8 terminal")
-    if words[0] in OLD_TABLES:
-        # `parse_table` cannot do this: `to_table` has the present name already.
-        log.warning("%s", notice(words[0], source))
-        words[0] = OLD_TABLES[words[0]]
     whole = config.to_table()
     table = whole
     for depth, word in enumerate(words[:-1], start=1):

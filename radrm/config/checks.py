@@ -6,7 +6,6 @@ settings.
 
 from __future__ import annotations
 
-import logging
 import sys
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,11 +14,9 @@ from radrm.config import values as v
 from radrm.config.cluster import SlurmConfig
 from radrm.config.goals import AUTO, GOALS, resolved
 from radrm.config.notify import NOTIFY
-from radrm.config.old_names import with_present_names, without_removed
 from radrm.config.shapes import (
     CheckpointConfig,
     Config,
-    DaemonConfig,
     DeadlinesConfig,
     EnergyConfig,
     EstimationConfig,
@@ -46,21 +43,16 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
-log = logging.getLogger("radrm")
-
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The usable part of a configuration, and one line on each error and each warning."""
+    """The usable part of a configuration, and one line on each error."""
 
     config: Config
     errors: tuple[str, ...] = ()
-    notices: tuple[str, ...] = ()
 
     def accepted(self) -> Config:
-        """Log the warnings and return the configuration. Raises `BadConfig` for an error."""
-        for notice in self.notices:
-            log.warning("%s", notice)
+        """Return the configuration. Raises `BadConfig` for an error."""
         if self.errors:
             raise BadConfig(self.errors[0])
         return self.config
@@ -99,11 +91,9 @@ def toml_value(text: str) -> Any:
 def _examined(table: Table, source: str) -> Examined:
     if v.too_deep(table):
         raise BadConfig(f"{source}: nested too deeply")
-    present, gone = without_removed(table, source)
-    renamed, errors, notices = with_present_names(present, source)
-    place = v.Place(source, errors)
-    config = Config(**v.known(renamed, _CHECKS, place))
-    return Examined(config, tuple(place.errors), (*gone, *notices))
+    place = v.Place(source, [])
+    config = Config(**v.known(table, _CHECKS, place))
+    return Examined(config, tuple(place.errors))
 
 
 _CHOOSE_THEMSELVES = frozenset({"andreas", "deadline"})
@@ -235,10 +225,6 @@ def _slurm(value: Any, place: v.Place) -> SlurmConfig:
     return SlurmConfig(**v.known(v.table(value, place), SLURM, place))
 
 
-def _daemon(value: Any, place: v.Place) -> DaemonConfig:
-    return DaemonConfig(**v.known(v.table(value, place), {}, place))
-
-
 def _collocation(value: Any, place: v.Place) -> Collocation:
     return Collocation(_COLLOCATION(value, place))
 
@@ -357,5 +343,4 @@ _CHECKS: dict[str, v.Check] = {
     "notify": _notify,
     "limits": _limits,
     "slurm": _slurm,
-    "daemon": _daemon,
 }

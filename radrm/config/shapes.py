@@ -328,11 +328,6 @@ class LimitsConfig:
     More of them wait; one that would wait for more than 10 s is refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonConfig:
-    """This table has no settings yet."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole configuration of a site or a user."""
@@ -382,7 +377,6 @@ class Config:
     notify: NotifyConfig = NotifyConfig()
     limits: LimitsConfig = LimitsConfig()
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
-    daemon: DaemonConfig = DaemonConfig()
 
     @property
     def planners_joined(self) -> str:

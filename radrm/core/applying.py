@@ -24,7 +24,6 @@ from radrm.core.events import (
     SharesApplied,
 )
 from radrm.core.lifecycle.ending import give_up
-from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import moment, start
 from radrm.core.lifecycle.memory.caps import RAISE
 from radrm.core.lifecycle.memory.growing import GROWTH
@@ -39,7 +38,6 @@ from radrm.core.planning.planners import REQUESTS
 from radrm.core.planning.reserving import put_planned
 from radrm.core.proposals import (
     Cancel,
-    Hopeless,
     Migrate,
     Preempt,
     Proposal,
@@ -101,10 +99,6 @@ def _start(state: State, job: Job, proposal: Start) -> None:
     start(state, job, proposal.placement)
 
 
-def _fail(state: State, job: Job, proposal: Hopeless) -> None:
-    fail_waiting(state, job, proposal.reason)
-
-
 def _preempt(state: State, job: Job, proposal: Preempt) -> None:
     attempt = state.put_attempt(replace(state.attempts[job.id], goes_behind=proposal.behind))
     if job.spec.checkpoint.kind is CheckpointKind.NONE:
@@ -148,7 +142,6 @@ def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
 
 _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
     Start: _start,
-    Hopeless: _fail,
     Preempt: _preempt,
     Cancel: _cancel,
     Warn: _warn,

@@ -102,16 +102,8 @@ class Reserve(Proposal):
     end_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hopeless(Proposal):
-    """Fail a waiting job that can never run here, for this reason."""
-
-    reason: str
-
-
 NAMES: dict[type[Proposal], str] = {
     Start: "start",
-    Hopeless: "failure",
     Reserve: "reservation",
     Preempt: "preemption",
     Cancel: "cancellation",

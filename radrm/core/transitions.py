@@ -1,7 +1,7 @@
 """Every possible state change of a job, in one table.
 
 Nothing else in radrm sets `Job.state`. A pair (state, trigger) that the table lacks is a defect
-and raises. `diagram` draws the table; a test compares it with docs/architecture.md.
+and raises. A test compares the table with the drawing in docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -69,11 +69,3 @@ def after(state: JobState, trigger: Trigger) -> JobState:
         return TABLE[state, trigger]
     except KeyError:
         raise ImpossibleTransition(f"a {state.value} job cannot {trigger.value}") from None
-
-
-def diagram() -> str:
-    """Return the table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> PENDING: submit"]
-    lines += [f"    {a.value} --> {b.value}: {t.value}" for (a, t), b in TABLE.items()]
-    lines += [f"    {s.value} --> [*]" for s in JobState if s.final]
-    return "\n".join(lines) + "\n"

@@ -14,7 +14,6 @@ from math import inf
 
 from radrm.core.constraints.kinds import is_name_of
 
-DAY_MINUTES = 24 * 60
 _DAY_S = 86_400.0
 _HOUR_S = 3600.0
 _J_PER_KWH = 3.6e6

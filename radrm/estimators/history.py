@@ -57,7 +57,7 @@ class History:
             peak = float(max(peaks))
             upper, reading = peak + peak - median(peaks), _reading(job, runs)
             estimates.append(Estimate(Quantity.MEMORY, peak, upper, self.name, guesses=reading))
-        chip = _chip(job, runs or named)
+        chip = _chip(runs or named)
         predicted = (
             (Quantity.SMACT, _smacts(job, runs, chip), _smacts(job, named, chip)),
             (Quantity.DURATION, _durations(job, runs), _durations(job, named)),
@@ -137,21 +137,17 @@ def _smacts(job: Description, runs: Sequence[PastRun], chip: Chip | None) -> _Fi
             most = (
                 run.smact if run.smact_most is None or run.own_smact is not None else run.smact_most
             )
-            said = Estimate(Quantity.SMACT, run.smact, most, "", chip=_chip(job, [run]))
+            said = Estimate(Quantity.SMACT, run.smact, most, "", chip=_chip([run]))
             here = said.on(chip)
             (shared if run.own_smact is None else alone).append((here.value, here.upper))
     return _Figures(tuple(alone), tuple(shared))
 
 
-def _chip(job: Description, runs: Sequence[PastRun]) -> Chip | None:
+def _chip(runs: Sequence[PastRun]) -> Chip | None:
     """Return the kind of GPU of the latest run of which it is known."""
     for run in runs:
         if run.sm_rate:
             return Chip(run.device_kind, run.sm_rate)
-        # Earlier releases noted only the name.
-        for chip in job.chips:
-            if chip.name == run.device_kind:
-                return chip
     return None
 
 

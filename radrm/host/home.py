@@ -80,8 +80,6 @@ class Home:
             with contextlib.suppress(OSError):  # a read-only disk is told of elsewhere
                 remove_drafts(f"{paths.state}/{name}")  # of killed daemons
         known = self._read_marker()
-        self.had_store = os.path.isfile(paths.database)
-        """Whether a store existed here before this daemon started."""
         self._folders = self._check_folders(known, system)
         self._held = Held()
         self.hold(paths.state, *(each.path for each in _places(paths, system)))
@@ -112,8 +110,6 @@ class Home:
         state_device = os.stat(self._paths.state).st_dev
         recorded = known.get("folders")
         recorded = recorded if isinstance(recorded, dict) else {}
-        # Earlier releases wrote no marker. If they kept a store here, they made the folders.
-        adopt = not known and self.had_store
         found = {}
         for place in _places(self._paths, system):
             try:
@@ -125,7 +121,7 @@ class Home:
                 ) from error
             with folder:
                 status = os.fstat(folder.fd)
-                if not adopt and not _is_recorded(recorded.get(place.name), status, state_device):
+                if not _is_recorded(recorded.get(place.name), status, state_device):
                     self._adopt(place, folder, status)
             found[place.name] = {
                 "uid": status.st_uid,
@@ -194,11 +190,10 @@ class Home:
     def _has_replaced_store(self, jobs: int, serials: int) -> bool:
         """Whether this store is another one than the marker's, or an older copy of it.
 
-        `jobs` and `serials` are the numbers that it would use next. Without a marker, an
-        existing store of an earlier release counts as the right one.
+        `jobs` and `serials` are the numbers that it would use next. Without a marker nobody knows.
         """
         if self._marked is None:
-            return not self.had_store
+            return True
         behind = jobs < self._jobs.seen or serials < self._serials.seen
         return self._marked != self._store_id or behind
 

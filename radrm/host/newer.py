@@ -4,9 +4,7 @@ Theory of operation. A rollback must not half-read what it does not know: a job 
 runner has recorded would count as lost, and run again. So the daemon looks at three versions
 first, and only reads: that of the store, in the header of SQLite's file; that of the home's
 marker; those of the attempts' records. A release that changes one of these shapes counts its
-version up. (A daemon that is killed right after it has moved the tables leaves their version in
-SQLite's log; then the refusal comes when the store is opened. `Database` moves the log into the
-file at once.)
+version up.
 """
 
 from __future__ import annotations

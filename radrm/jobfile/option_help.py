@@ -17,9 +17,6 @@ LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 def meaning_of(option: Option) -> str:
     """Return an option's help, with what is to be known of its values."""
     notes = ["repeatable"] if option.repeatable else []
-    if not option.available:
-        notes.append("not in this release")
-    notes += [f"{value} not in this release" for value in option.later]
     return option.help + (f" ({'; '.join(notes)})" if notes else "")
 
 
@@ -74,9 +71,3 @@ def _with_options(lines: list[str], more: Mapping[str, str], without: Collection
         else:
             lines.append(f"  {usage:<30}  {meaning}")
     return "\n".join(lines) + "\n"
-
-
-def options_markdown() -> str:
-    """Return the list of options for the documentation."""
-    rows = [f"- `{option.usage}`: {meaning_of(option)}\n" for option in OPTIONS if option.available]
-    return "".join(rows)

@@ -29,7 +29,6 @@ class Option(Record):
 
     A flag has the `metavar` None. `unit` is the suffix of the option's field in `Options`.
     The ends of a `range` are in two fields. `bare` is the value of an option without `=`.
-    An option that is not `available`, and each value in `later`, is parsed and then refused.
     """
 
     name: str
@@ -38,8 +37,6 @@ class Option(Record):
     help: str
     unit: str = ""
     repeatable: bool = False
-    available: bool = True
-    later: tuple[str, ...] = ()
     range: bool = False
     bare: str | None = None
 
@@ -67,15 +64,11 @@ class Option(Record):
             if len(text) > v.MAX_TEXT or "\0" in text:
                 raise ValueError(f"{v.shown(text)} is too long or holds a NUL")
             text.encode()
-            value = self.parse(text)
+            return self.parse(text)
         except UnicodeEncodeError:
             raise UsageError(f"{where}: --{self.name}: {v.shown(text)} is not UTF-8") from None
         except ValueError as cause:
             raise UsageError(f"{where}: --{self.name}: {cause}") from None
-        if not self.available or text in self.later:
-            what = f"--{self.name}" + ("" if not self.available else f"={text}")
-            raise UsageError(f"{where}: {what} is not available in this release; leave it out")
-        return value
 
 
 def _smact(given: str) -> float:

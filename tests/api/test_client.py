@@ -183,9 +183,8 @@ def test_without_a_daemon_then_with_one_that_dies(home: DaemonHome, tmp_path: Pa
     with Client(tmp_path / "home") as client:
         early = client.submit(["true"], gpus=0, chdir=home.work)
         assert early.id is None and early.ticket
-        with pytest.raises(Unreachable) as caught:
+        with pytest.raises(Unreachable):
             client.wait(early)
-        assert caught.value.transient
         home.start()
         long = client.submit(["sleep", "1000"], gpus=0, chdir=home.work)
         seen = []

@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -205,7 +206,7 @@ def test_in_a_pipe_they_import_little(words: list[str], tmp_path: Path) -> None:
         "explain": {"job": ended, "attempts": [], "summary": None, "now": 0.0},
         "gpus": [gpu(notes=["hot"])],
         "shares": {"half_life_s": 60.0, "users": [], "groups": []},
-        "logs": {"stdout": str(log), "stderr": str(log), "live": False},
+        "logs": {"stdout": str(log), "stderr": str(log), "live": False, "uid": os.getuid()},
         **{command: [] for command in ("cancel", "hold", "drain")},
     }
     done = subprocess.run(
@@ -228,7 +229,8 @@ before = set(sys.modules)
 from radrm.cli import main
 from radrm.client.connection import Client
 
-Client.ask = lambda self, op, **words: answers[op]
+answers["pages"] = {"jobs": answers["status"], "next": None}
+Client.ask = lambda self, op, **words: answers["pages" if "after" in words else op]
 leave = os._exit
 
 def tell_and_leave(code):

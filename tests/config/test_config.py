@@ -22,7 +22,6 @@ from radrm.config import (
 )
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, plain
-from radrm.wiring import make_rules
 from tools import config_reference as reference
 
 FULL = """
@@ -117,8 +116,6 @@ WRONG = [
     ("[mps]\nenabled = 1", ("mps.enabled", "true or false")),
     ("[mps]\nenable = true", ("mps.enable", "did you mean 'enabled'")),
     ("mps = true", ("mps", "a table")),
-    ("daemon = 1", ("daemon", "a table")),
-    ("[daemon]\nreadings_s = 1", ("'daemon.readings_s'", "no settings")),
     ("[[policies.magm]]\nx = 1", ("policies.magm", "a table")),
     ("policy = ", ("not TOML",)),
     ("order = 'fifo'\npolicy = magm\n", ("not TOML", "line 2")),
@@ -264,7 +261,6 @@ def test_set_changes_one_thing_and_not_the_original() -> None:
         ("collocation=mpz", ("did you mean 'mps'",)),
         ("policy=\udcff", ("not UTF-8",)),
         ("mps.a\nb=1", ("unknown key 'mps.a\ufffdb'",)),
-        ("daemon.x=1", ("'daemon.x'", "no settings")),
         (f"energy{'.a' * 300}=1", ("nested too deeply",)),
     ],
 )
@@ -364,20 +360,6 @@ def test_a_setting_without_a_meaning_is_found() -> None:
         reference.meaning(Rule, "silent")
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("[orders.fifo]\nstrict = false\n", "orders.fifo.strict"),
-        ("[planners.default]\ndepth = 5\n", "planners.default.depth"),
-    ],
-)
-def test_a_removed_setting_is_ignored_with_one_line(text: str, name: str) -> None:
-    examined = examine_config(text, "x.toml")
-    assert not examined.errors
-    (notice,) = examined.notices
-    assert notice.startswith(f"x.toml: {name} is gone and has no effect: ")
-    make_rules(examined.config)
-    make_rules(with_set(Config(), f"{name}=1"))
 
 
 def test_a_wrong_choice_names_all_choices_once() -> None:

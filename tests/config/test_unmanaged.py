@@ -8,7 +8,6 @@ from radrm.config import (
     Config,
     UnmanagedConfig,
     contradictions,
-    examine_config,
     parse_config,
     with_set,
 )
@@ -72,56 +71,3 @@ def test_drain_is_the_cores_business() -> None:
     assert not make_settings(both).yield_to_unmanaged
     assert any("unmanaged.action = 'drain'" in cause for cause in contradictions(both))
     assert contradictions(Config(unmanaged=drain)) == []
-
-
-# ------------------------------------------------------------------ its old name
-
-
-def test_the_old_table_name_is_accepted_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    old = parse_config(WHOLE.replace("[unmanaged]", "[strangers]"), "x.toml")
-    assert old == parse_config(WHOLE, "x.toml")
-    (warning,) = caplog.messages
-    assert warning == (
-        "x.toml: the table [strangers] is now called [unmanaged]; this release accepts both "
-        "names, the next one does not; rename the table"
-    )
-
-
-def test_set_accepts_the_old_name(caplog: pytest.LogCaptureFixture) -> None:
-    changed = with_set(Config(), "strangers.action=warn")
-    assert changed.unmanaged == UnmanagedConfig("warn")
-    (warning,) = caplog.messages
-    assert warning == (
-        "--set strangers.action=warn: the table [strangers] is now called [unmanaged]; this "
-        "release accepts both names, the next one does not; rename the table"
-    )
-    with_set(Config(), "unmanaged.action=warn")
-    assert len(caplog.messages) == 1
-
-
-def test_both_names_are_an_error() -> None:
-    text = '[strangers]\naction = "warn"\n[unmanaged]\naction = "drain"\n'
-    examined = examine_config(text, "x.toml")
-    assert examined.errors == (
-        "x.toml: [strangers] and [unmanaged] are two names of one table; keep [unmanaged]",
-    )
-    assert examined.notices == ()
-    with pytest.raises(BadConfig, match="two names of one table"):
-        parse_config(text, "x.toml")
-
-
-def test_an_examined_file_has_its_notices_and_logs_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    examined = examine_config('[strangers]\naction = "warn"\n', "x.toml")
-    assert examined.errors == ()
-    assert examined.config.unmanaged.action == "warn"
-    (notice,) = examined.notices
-    assert "[strangers] is now called [unmanaged]" in notice
-    assert caplog.messages == []
-
-
-def test_an_error_in_the_old_table_is_still_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(BadConfig, match=r"unmanaged\.grace_s must be seconds"):
-        parse_config("[strangers]\ngrace_s = -1\n", "x")
-    assert "is now called [unmanaged]" in caplog.messages[0]

@@ -13,7 +13,7 @@ from radrm.core import events as ev
 from radrm.core.planning.asking import MOST_PROPOSALS
 from radrm.core.planning.shapes import MOST_STATE_CHARACTERS
 from radrm.core.proposals import (
-    Hopeless,
+    Cancel,
     Preempt,
     Proposal,
     SetShares,
@@ -38,7 +38,7 @@ class Unspeakable(Exception):
 
 
 def failing_half_way() -> Iterator[Proposal]:
-    yield Hopeless(job_id=99, reason="x")
+    yield Cancel(job_id=99, reason="x")
     raise RuntimeError("half way")
 
 
@@ -78,8 +78,8 @@ PLANS: dict[str, Callable[[], Any]] = {
     "a host memory of words": lambda: Plan([start(memory_mib="4G")]),
     "memory below zero": lambda: Plan([start(reserved_mib=-GIB)]),
     "shares of words": lambda: Plan([SetShares(job_id=1, shares=("a",))]),  # type: ignore[arg-type]
-    "a reason of numbers": lambda: Plan([Hopeless(job_id=1, reason=5)]),  # type: ignore[arg-type]
-    "never ends": lambda: Plan(Hopeless(job_id=n, reason="x") for n in count(10**6)),
+    "a reason of numbers": lambda: Plan([Cancel(job_id=1, reason=5)]),  # type: ignore[arg-type]
+    "never ends": lambda: Plan(Cancel(job_id=n, reason="x") for n in count(10**6)),
     "keeps a set": lambda: Plan(state={"a": {1, 2}}),
     "keeps a number as a key": lambda: Plan(state={1: 2}),
     "keeps NaN": lambda: Plan(state=[float("nan")]),
@@ -195,7 +195,7 @@ def test_the_number_of_proposals_in_one_answer_is_bounded() -> None:
         nonlocal drawn
         while True:
             drawn += 1
-            yield Hopeless(job_id=10**6, reason="x")
+            yield Cancel(job_id=10**6, reason="x")
 
     world = world_of(default_planner(), Broken(make=lambda: Plan(endless())))
     world.submit(GIB)

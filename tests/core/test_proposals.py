@@ -10,7 +10,6 @@ import pytest
 from radrm.core import events as ev
 from radrm.core.constraints.proposal import check
 from radrm.core.proposals import (
-    Hopeless,
     Migrate,
     Preempt,
     Proposal,
@@ -70,7 +69,6 @@ RUNNING: list[tuple[dict[str, Any], type[Proposal], dict[str, Any], str | None]]
     ({}, SetShares, {"shares": (Share("GPU-1", GIB),)}, "shares"),
     ({}, SetShares, {"shares": ()}, "shares"),
     ({}, Start, {"placement": AWAY}, "job"),
-    ({}, Hopeless, {"reason": "no"}, "job"),
 ]
 
 

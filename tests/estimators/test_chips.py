@@ -108,9 +108,8 @@ def test_common_chips(name: str, sms: int | None) -> None:
 # ------------------------------------------------------------------ what earlier runs have shown
 
 
-def run(value: float, chip: Chip, known: bool = True) -> PastRun:
-    rate = chip.sm_rate if known else None
-    return PastRun(1000, chip.name, smact=value, alone=True, sm_rate=rate)
+def run(value: float, chip: Chip) -> PastRun:
+    return PastRun(1000, chip.name, smact=value, alone=True, sm_rate=chip.sm_rate)
 
 
 def history(*runs: PastRun, chips: tuple[Chip, ...] = (), kind: str | None = None) -> Estimate:
@@ -129,12 +128,6 @@ def test_runs_on_several_chips_are_scaled_to_the_latest() -> None:
     found = history(run(same, H200), run(0.8, A100), run(0.8, A100))
     assert found.value == pytest.approx(same) and found.chip == H200
     assert found.upper <= 0.8
-
-
-def test_a_run_of_an_earlier_release_is_on_a_chip_that_is_here() -> None:
-    assert history(run(0.8, A100, known=False), chips=(H200, A100)).chip == A100
-    unknown = history(run(0.8, A100, known=False), chips=(H200,))
-    assert (unknown.value, unknown.chip) == (0.8, None)
 
 
 def test_an_error_is_that_on_the_chip_of_the_run() -> None:

@@ -146,20 +146,6 @@ def test_another_folder_in_the_place_of_a_recorded_one_is_looked_at(paths: Paths
         Home(paths, False)
 
 
-def test_a_home_of_the_last_release_goes_on(paths: Paths) -> None:
-    """It has a store and no marker, and perhaps modes and files of its owner's choice."""
-    prepare(paths, False)
-    store = Store(paths.database)
-    (last,) = make_jobs(store, 1)
-    store.close()
-    os.chmod(paths.spool, 0o750)
-    (Path(paths.store) / "yesterday.copy").touch()
-    store = Home(paths, False).open_store()
-    assert store.next_job_id() == last + 1
-    store.close()
-    start(paths)
-
-
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version": 99}', b"\xff", b"[" * 100_000])
 def test_a_marker_that_cannot_be_read_is_written_anew(
     paths: Paths, data: bytes, caplog: pytest.LogCaptureFixture

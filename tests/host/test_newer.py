@@ -107,14 +107,10 @@ def test_what_is_no_store_has_no_version(tmp_path: Path) -> None:
     assert store_version(str(path)) is None, "and no reader hangs"
 
 
-def test_a_moved_store_has_its_version_in_the_file_at_once(paths: Paths) -> None:
-    """An older daemon looks there, also after a kill of this one."""
-    with sqlite3.connect(paths.database) as db:
-        db.executescript(
-            "DROP TABLE removed; DROP TABLE learned; DROP TABLE stored; DROP TABLE marks;"
-            "PRAGMA user_version = 8"
-        )
-    db.close()
+def test_a_new_store_has_its_version_in_the_file_at_once(tmp_path: Path) -> None:
+    """Another radrm's daemon looks there, also after a kill of this one."""
+    paths = Paths(str(tmp_path / "home"), str(tmp_path / "home/run"))
+    prepare(paths, False)
     store = Home(paths, False).open_store()
     assert store_version(paths.database) == SCHEMA_VERSION
     store.close()

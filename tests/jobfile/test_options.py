@@ -10,16 +10,16 @@ import pytest
 
 from radrm.core.words import Collocation
 from radrm.errors import UsageError
-from radrm.jobfile.option_help import options_markdown, submit_help
+from radrm.jobfile.option_help import submit_help
 from radrm.jobfile.options import OPTIONS, Options
-from radrm.jobfile.parsing import parse_words, typed, typed_whole
+from radrm.jobfile.parsing import parse_words, typed_whole
 from radrm.jobfile.relations import AdoptOption, AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.values import RoleOption, SignalOption, Span
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 BY_NAME = {option.name: option for option in OPTIONS}
 
-AVAILABLE = [
+NAMES = [
     *("name", "gpus", "gpu-memory", "sm-share", "smact", "duration", "collocation"),
     *("mig-profile", "gpu-type", "prefer-gpus", "avoid-gpus", "max-slowdown", "time", "priority"),
     *("hold", "after", "array", "at-once", "max-fails", "param", "params", "output", "error"),
@@ -30,7 +30,6 @@ AVAILABLE = [
     *("cpu-bind", "due", "begin", "silent-limit", "expect-idle", "retry-on", "weight"),
     "adopt",
 ]
-LATER: list[str] = []
 
 GOOD = [
     ("name", "resnet 50", "resnet 50"),
@@ -291,8 +290,7 @@ BAD = [
 def test_the_table_is_the_list_of_fields() -> None:
     ends = [[o.field, o.field_max] if o.range else [o.field] for o in OPTIONS]
     assert [name for names in ends for name in names] == [field.name for field in fields(Options)]
-    assert {o.name for o in OPTIONS if o.available} == set(AVAILABLE)
-    assert {o.name for o in OPTIONS if not o.available} == set(LATER)
+    assert {o.name for o in OPTIONS} == set(NAMES)
     assert BY_NAME["collocation"].metavar == "|".join(mode.value for mode in Collocation)
 
 
@@ -314,16 +312,6 @@ def test_bad_values_name_the_option_and_the_place(name: str, text: str) -> None:
     assert message.isprintable() and len(message) < 250
 
 
-@pytest.mark.parametrize(("name", "text", "value"), [row for row in GOOD if row[0] in LATER])
-def test_what_is_not_available_is_refused(name: str, text: str, value: object) -> None:
-    for attempt in (
-        lambda: parse_words([f"--{name}={text}"], "here"),
-        lambda: typed({name: [text] if BY_NAME[name].repeatable else text}),
-    ):
-        with pytest.raises(UsageError, match=f"--{name} is not available in this release"):
-            attempt()
-
-
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
@@ -342,15 +330,10 @@ def test_options_about_saving_must_go_together(raw: dict[str, str], why: str) ->
 # ------------------------------------------------------------------ documents
 
 
-def test_help_and_documents_hold_every_option() -> None:
-    markdown = options_markdown()
+def test_the_help_holds_every_option() -> None:
     for option in OPTIONS:
         assert option.usage in submit_help()
-        assert f"`--{option.name}" in markdown
-    assert markdown.count("\n- `--") + 1 == sum(option.available for option in OPTIONS)
-    assert all(row.startswith("- ") for row in markdown.splitlines())
     assert all(len(line) <= 100 for line in submit_help().splitlines())
-    assert submit_help().count("not in this release") == len(LATER)
 
 
 def test_the_table_imports_nothing_heavy() -> None:

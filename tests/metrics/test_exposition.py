@@ -40,7 +40,7 @@ class Daemon(Script):
 def counted(**changed: Any) -> dict[str, Any]:
     """The answer of a daemon that has just started."""
     rest = {
-        "version": "0.2.0",
+        "version": "0.3.0",
         "jobs": {state.value: 0 for state in JobState if not state.final},
         "queued": 0,
         "writable": True,

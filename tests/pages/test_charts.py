@@ -26,7 +26,7 @@ from radrm.pages.charts import (
     numbers,
     sizes,
 )
-from radrm.pages.charts.kinds import COLOURS, PATTERNS
+from radrm.pages.charts.kinds import COLOURS
 from radrm.pages.charts.scales import clock_ticks
 from radrm.pages.charts.text import cells, safe, shortened
 from radrm.pages.charts.thin import thinned
@@ -202,6 +202,7 @@ names = st.text(max_size=20) | st.just(HOSTILE)
 values = st.none() | st.floats(width=64) | st.integers(-(10**20), 10**20).map(float)
 points = st.lists(st.tuples(st.floats(width=64), values), max_size=12)
 places = st.floats(width=64) | st.floats(0, 1e10)
+PATTERNS = ("solid", "right", "left", "across", "down", "grid", "dots", "open")
 KINDS = [Kind("", *look) for look in zip(COLOURS, PATTERNS, strict=True)]
 axes = st.sampled_from([counts, numbers, sizes])
 

@@ -75,11 +75,11 @@ def used(
     return Usage(device, mib, smact, **more)
 
 
-def as_past(run: Run, told: bool = False, alone: bool = True) -> list[Past]:
+def as_past(run: Run, told: bool = False) -> list[Past]:
     """What a daemon would have kept of a run: mean readings of its devices, peaks, and times.
 
-    `told`: nothing reads the SM activity, but the jobs declare it. Without `alone` the record has
-    no readings of the times at which a job that shared was alone, as in earlier releases."""
+    `told`: nothing reads the SM activity, but the jobs declare it.
+    """
     lives = [(each, a) for each in run.jobs for a in each.attempts]
     found = []
     for number, each in enumerate(run.jobs, 1):
@@ -88,7 +88,7 @@ def as_past(run: Run, told: bool = False, alone: bool = True) -> list[Past]:
                 number,
                 a.started_s,
                 a.ended_s,
-                *(_usage(run, lives, a, d, each.job.memory_mib, told, alone) for d in a.devices),
+                *(_usage(run, lives, a, d, each.job.memory_mib, told) for d in a.devices),
                 outcome=a.outcome,
                 mode=Collocation(a.collocation),
             )
@@ -108,7 +108,6 @@ def _usage(
     device: int,
     memory_mib: float,
     told: bool,
-    alone: bool,
 ) -> Usage:
     beside = [
         a
@@ -129,7 +128,7 @@ def _usage(
             begin_s = max(begin_s, a.ended_s + _WARM_S)
         else:
             end_s = min(end_s, a.started_s)
-    if alone and end_s > begin_s:
+    if end_s > begin_s:
         mean = mean_smact(gpu, begin_s, end_s)
         found = replace(found, alone_smact=mean, alone_count=math.ceil(end_s - begin_s))
     return found

@@ -24,12 +24,6 @@ MUTANTS = (
         "",
     ),
     Mutant(
-        "an attempt that is stopped is asked to resize again after a restart",
-        "lifecycle/pending.py",
-        "attempt.target is not None and attempt.stop is None),",
-        "attempt.target is not None),",
-    ),
-    Mutant(
         "a resize has the limit of other actions",
         "lifecycle/pending.py",
         "        return settings.resize_limit_s\n",

@@ -34,7 +34,7 @@ _LAUNCH: dict[str, Any] = {
     "version": 1, "job_id": 7, "attempt": 1, "token": "0123456789abcdef", "argv": ["true"],
     "script": None, "interpreter": None, "cwd": "/", "environment": {"PATH": "/bin"},
     "stdout": "a.out", "stderr": "a.err", "umask": 18, "uid": 1000, "gid": 1000, "user": "ann",
-    "kill_grace_s": 2.0, "cgroup": None,
+    "grace_s": 30.0, "kill_grace_s": 2.0, "cgroup": None,
     "limits": {"cpu": "/sys/fs/cgroup/cpu/radrm-7-ab", "cpus": 2.0, "memory_mib": 100},
 }  # fmt: skip
 _CLAIM = {"version": 1, "by": "runner", "pid": 4711, "start_ticks": 99, "boot_id": boot_id()}

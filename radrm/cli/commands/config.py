@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +18,6 @@ from radrm.client.text import print_json
 from radrm.config import (
     Config,
     ConfigFile,
-    examine_config,
     find_config,
     of_goal,
     parse_config,
@@ -170,14 +168,10 @@ def check(
         found = _in_force() if file is None else _named(file)
         text, source = found.text, str(found.path)
         errors = [] if text is None else find_errors(text, source)
-        examined = None if text is None else examine_config(text, source)
-        notices = () if examined is None else examined.notices
-        if examined is not None and not errors:
-            errors = limit_errors(examined.config.energy.power_limit_w)
+        if text is not None and not errors:
+            errors = limit_errors(parse_config(text, source).energy.power_limit_w)
     except BadConfig as error:
-        found, errors, notices = ConfigFile(file, None), [str(error)], ()
-    for notice in notices:
-        print(plain(notice), file=sys.stderr)
+        found, errors = ConfigFile(file, None), [str(error)]
     if as_json:
         path = None if found.path is None else str(found.path)
         print_json({"file": path, "found": found.text is not None, "errors": errors})

@@ -73,7 +73,7 @@ def edit_help() -> str:
         "Options:",
     ]
     for option in OPTIONS:
-        if not option.available or option.name in FIXED:
+        if option.name in FIXED:
             continue
         mark = "*" if option.name in _OF_LIVE_JOBS else " "
         if len(option.usage) > 28:

@@ -22,8 +22,6 @@ SQUEUE_FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 """squeue's own."""
 _LONG_FORMAT = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 _MOST_ELEMENTS = 10_000
-_SHOWN_ALIKE = ("sort", "partition", "account", "qos", "clusters")
-"""Options of squeue that change nothing that one server shows, or its order only."""
 _STATES = {
     "PD": "pending", "PENDING": "pending", "R": "running", "RUNNING": "running",
     "CD": "completed", "COMPLETED": "completed", "F": "failed", "FAILED": "failed",

@@ -16,7 +16,6 @@ from radrm.core.constraints.reserve import check_reserve
 from radrm.core.constraints.sharing import refuse_more
 from radrm.core.proposals import (
     Cancel,
-    Hopeless,
     Migrate,
     Preempt,
     Proposal,
@@ -40,7 +39,7 @@ def check(state: State, proposal: Proposal) -> Refusal | None:
     job = state.jobs.get(proposal.job_id)
     if job is None:
         return Refusal("job", f"job {proposal.job_id} does not exist or has ended")
-    if isinstance(proposal, (Start, Hopeless)):
+    if isinstance(proposal, Start):
         return _check_waiting(state, job, proposal)
     attempt = state.attempts.get(job.id)
     if attempt is None or job.state is not JobState.RUNNING:
@@ -48,13 +47,11 @@ def check(state: State, proposal: Proposal) -> Refusal | None:
     return _check_running(state, job, attempt, proposal)
 
 
-def _check_waiting(state: State, job: Job, proposal: Start | Hopeless) -> Refusal | None:
+def _check_waiting(state: State, job: Job, proposal: Start) -> Refusal | None:
     # In the queue, or aside because no device in service could run it.
     if job.id not in state.waiting and state.waiting.why_aside(job.id) is None:
         beyond = state.users.refuse(job, job.gpus)
         return beyond or Refusal("job", f"job {job.id} is not waiting to start")
-    if isinstance(proposal, Hopeless):
-        return None
     return refuse_start(state, job) or check_placement(state, job, proposal.placement)
 
 

@@ -34,7 +34,7 @@ The host acts only when a decision is stored. After a store that could not be wr
 
 What a restart sees: the records. An action may not have reached the host before its daemon was
 killed, and each one says what is to be, so `renew` asks for it again. Its deadline stays, unless it
-is of an earlier boot; `renew` adds those that earlier releases did not have.
+is of an earlier boot.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from radrm.core.records import Attempt, Caps, Job, Pending, Share, changed
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import State
 from radrm.core.state.timers import DEADLINE, KILL, Timer
-from radrm.core.words import ActionKind, JobState
+from radrm.core.words import ActionKind
 
 _SAVES = 3.0
 """A checkpoint may take this multiple of the job's stated cost."""
@@ -139,16 +139,9 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
     """Set the timers of a live attempt's deadlines after a restart.
 
     No deadline is later than it would be if the action were asked for now: one of an earlier boot
-    means nothing. A record of an earlier release may lack the pending action.
+    means nothing.
     """
-    for kind, wanted in (
-        (ActionKind.LAUNCH, job.state is JobState.LAUNCHING),
-        (ActionKind.RESIZE, attempt.target is not None and attempt.stop is None),
-        (ActionKind.CHECKPOINT, job.target is not None and job.state is JobState.RUNNING),
-    ):
-        if wanted and attempt.asked(kind) is None:
-            expect(state, job, state.attempts[job.id], kind)
-    attempt, now_s = state.attempts[job.id], state.step.now.boot_s
+    now_s = state.step.now.boot_s
     if attempt.shares_refused is not None:  # this daemon may have more rights
         attempt = state.put_attempt(changed(attempt, shares_refused=None))
     kept = tuple(

@@ -11,7 +11,6 @@ from typing import Any
 
 from radrm.core.proposals import (
     Cancel,
-    Hopeless,
     Migrate,
     Preempt,
     Proposal,
@@ -39,7 +38,7 @@ MOST_NAME = 100
 """Characters of a maintenance's name."""
 
 _KINDS = (
-    *(Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Hopeless, Reserve),
+    *(Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Reserve),
     *(Cancel, Warn),
 )
 
@@ -59,7 +58,7 @@ def checked_proposal(proposal: object) -> Proposal:
         wrong = "placement"
     elif isinstance(proposal, SetShares) and not _are_shares(proposal.shares):
         wrong = "shares"
-    elif isinstance(proposal, (Hopeless, Preempt, Cancel)) and type(proposal.reason) is not str:
+    elif isinstance(proposal, (Preempt, Cancel)) and type(proposal.reason) is not str:
         wrong = "reason"
     elif isinstance(proposal, Warn):
         wrong = _wrong_in_warn(proposal)

@@ -207,16 +207,15 @@ class TaskUse:
 class HostUse:
     """What an attempt has used of its server until `at`, by its control groups; None: unknown.
 
-    `cpu_s` (CPU seconds), `block_bytes` (read and written) and `network_bytes` (both ways) are
-    sums since its start; `memory_mib` is what it holds. `tasks`: each task's part, if a launcher
-    reports it, as of `tasks_at` (None: `at`).
+    `cpu_s` (CPU seconds) and `block_bytes` (read and written) are sums since its start;
+    `memory_mib` is what it holds. `tasks`: each task's part, if a launcher reports it, as of
+    `tasks_at` (None: `at`).
     """
 
     at: Instant
     cpu_s: float | None = None
     memory_mib: int | None = None
     block_bytes: int | None = None
-    network_bytes: int | None = None
     tasks: tuple[TaskUse, ...] = ()
     tasks_at: Instant | None = None
 
@@ -259,7 +258,7 @@ class Attempt:
     fraction: str | None = None
     """The option that sets which part of the GPU's total memory it takes, if it died of that."""
     planner: str | None = None
-    """The planner that started it; None if an earlier release did."""
+    """The planner that started it; None: a user's migration, or one that waited for readings."""
     requested: PlannerRequest | None = None
     """The last change that a planner or user asked for while it ran; None without one."""
     checkpoint_asked: Instant | None = None
@@ -274,7 +273,7 @@ class Attempt:
     """Why this daemon could not set its CPU shares and will not be asked again; None: it can."""
     began: Progress | None = None
     """The progress from which it went on: `work_done` is 0 for the start, None for a save that did
-    not say how far it was. None: an earlier release launched it."""
+    not say how far it was. None: unknown."""
 
     reported: tuple[Progress, ...] = ()
     """The first progress that it reported, and after its end the last one, too."""
@@ -329,7 +328,7 @@ class Attempt:
 
     @property
     def used(self) -> dict[str, Usage]:
-        """Its usage by device. Earlier releases stored a device twice: the last entry counts."""
+        """Its usage by device."""
         return {u.device: u for u in self.usage}
 
     @property
@@ -359,10 +358,7 @@ class Attempt:
     def slowed(self) -> bool:
         """Whether it has shared one of several devices: it waits for that one on the others, too,
         and shows less there than alone."""
-        if len(self.usage) < 2:
-            return False
-        used = self.used.values()
-        return len(used) > 1 and any(usage.shared for usage in used)
+        return len(self.usage) > 1 and any(usage.shared for usage in self.usage)
 
     @property
     def alone_smact(self) -> float | None:

@@ -96,7 +96,7 @@ class JobSpec:
     avoid_gpus: tuple[str, ...] = ()
     """The types, indices or UUIDs of the GPUs that it uses only if no others will do."""
     group: str | None = None
-    """The submitter's Unix group; None in records of earlier releases."""
+    """The submitter's Unix group; None: unknown."""
     max_slowdown: float | None = None
     """The largest run time that it accepts beside others, as a multiple (>= 1) of that alone."""
     resizing: Resizing = Resizing.NONE

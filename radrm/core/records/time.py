@@ -15,7 +15,7 @@ class Instant:
     `boot_s` (seconds since boot, with suspend) measures durations and deadlines: setting the
     clock does not change it. `wall_s` (seconds since the epoch) is for users, and stays valid
     after a reboot. `boot` identifies the boot, or the scaled clock, that `boot_s` counts from.
-    It is None if there is only one, and in records of earlier releases.
+    It is None if there is only one.
     """
 
     boot_s: float

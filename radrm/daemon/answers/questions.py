@@ -260,9 +260,9 @@ def which_process(loop: Loop, words: Words, uid: int) -> Document:
 
 def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
     """Why each of these jobs can never run here, or exceeds a limit of its user; null if neither.
+    With it, a list of lines for the submitter.
 
-    `environment`: the bytes of the environment that all of them have. With `notes`, each answer is
-    that and a list of lines for the submitter.
+    `environment`: the bytes of the environment that all of them have.
     """
     needs, environment = words.get("needs"), words.get("environment", 0)
     if not isinstance(needs, list) or len(needs) > MAX_REFERENCES or type(environment) is not int:
@@ -282,7 +282,7 @@ def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
             or refuse_more(mine, queued, more)
         )
         notes = [*unmet, *not_notified(loop, asked)]
-        found.append([why, notes] if words.get("notes") is True else why)
+        found.append([why, notes])
         if pace.spent:
             yield from pace.rest()
     return found

@@ -34,7 +34,7 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[Document] | Document
         if left or len(lines) > MOST_ROWS:
             raise Refused(
                 f"these are {len(lines)} jobs, more than one answer holds ({MOST_ROWS}); "
-                "name fewer, or use the radrm of the daemon's version, which asks in pages"
+                "name fewer, or ask for a page"
             )
         return documents
     if after == 0 and len(lines) <= ROWS:

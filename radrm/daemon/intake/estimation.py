@@ -121,7 +121,6 @@ class Estimation:
             return
         submission = self._store.submissions.of_job(job.id)
         envelope, job_file = submission.envelope, submission.job_file()
-        # Computed again, because an earlier release may have made the stored fingerprint.
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, submission.uid)
         description = replace(description, contexts=self.contexts(submission.uid))

@@ -87,8 +87,6 @@ class Tables:
         self._shown: dict[tuple[int, int | None, int], Document] = {}
         self._shown_at = (-1, 0.0)
         """The version of the jobs, and the time, of the oldest document in `_shown`."""
-        self.built = 0
-        """The number of tables gathered so far."""
 
     def note_command(self, scheduler: Scheduler, uid: int) -> None:
         """Note that a user has given a command or submitted a job."""
@@ -129,7 +127,6 @@ class Tables:
             return table
         coming = self._coming.get(key)
         if coming is None or not coming.is_good(version, self._commanded.get(uid, 0)):
-            self.built += 1
             gathering = _Gathering(scheduler, store, keep, wanted)
             work = gathering.all(jobs, uid, bool(words.get("all")))
             coming = _Coming(version, gathering.table, self._kept(version, key, gathering, work))

@@ -92,9 +92,6 @@ class CachingAllocator:
                     self.reserved -= block.size
             self._free[small] = [each for each in blocks if not each[2].whole_segment]
 
-    def reset_peaks(self) -> None:
-        self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
-
     def reset_allocated_peak(self) -> None:
         """Reset the peak of allocated bytes only."""
         self.peak_allocated = self.allocated

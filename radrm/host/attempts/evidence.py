@@ -305,7 +305,7 @@ def read_saved(attempts_by_serial: Mapping[int, Evidence]) -> dict[int, Saved]:
 
 def _cpu_list(start: Mapping[str, Any]) -> str | None:
     """The CPUs in a start record, as the kernel lists them; None: none, or not of radrm."""
-    found = start.get("cpu_list")  # earlier releases wrote none
+    found = start.get("cpu_list")
     if not isinstance(found, list) or not 0 < len(found) <= MOST_CPUS:
         return None
     sound = all(type(cpu) is int and 0 <= cpu < MOST_CPUS for cpu in found)

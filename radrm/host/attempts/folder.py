@@ -99,6 +99,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "uid": _NUMBER,
         "gid": _NUMBER,
         "user": (str,),
+        "grace_s": (int, float),
         "kill_grace_s": (int, float),
         "cgroup": _WORD,
     },
@@ -135,7 +136,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
 ended badly, as far as its user can read them. `passing`, where it is there and true, says
 that what kept the attempt from starting lies with the server and may be over soon; `shell_code` is
 then the exit code of the job's process: 127 or 126, as of a shell, for a program that does not
-exist or cannot be run. Earlier releases wrote no `grace_s`, `limits` (`processes/limits.py`),
+exist or cannot be run. Who reads the others checks them: `limits` (`processes/limits.py`),
 `progress` (what `log_watcher.py` reads), `silent_s` (the real seconds of `--silent-limit`),
 `grouped` (no process of the job may run outside its group), `not_limited` (why a limit is not set),
 `cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were set), `exceeded_mib`

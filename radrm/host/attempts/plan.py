@@ -146,7 +146,7 @@ def step_fields(step: Identity) -> Fields:
 
 def step_of(launch: Fields) -> Identity | None:
     """The process that runs an attempt, from its launch record; None: the launcher started it."""
-    fields = launch.get("step")  # earlier releases wrote none
+    fields = launch.get("step")
     return None if fields is None else Identity(**fields)
 
 

@@ -175,7 +175,7 @@ class Runner:
             os.close(self._lock)  # it says that the runner lives
             job_process.become_job(self._launch, script, go, tell)
         crossed("job forked")
-        bound = self._launch.get("cpu_list")  # earlier releases wrote none
+        bound = self._launch.get("cpu_list")
         if not self._launch.get("binds_tasks"):
             bound = affinity.bind(self._job, bound)
         os.close(go)
@@ -343,8 +343,7 @@ class Runner:
 
     def _obey(self, number: int | None) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
-            # Earlier releases wrote no `grace_s`.
-            self._begin_stop(self._launch.get("grace_s") or self._launch["kill_grace_s"])
+            self._begin_stop(self._launch["grace_s"])
             crossed("stop begun")
         elif number == signal.SIGUSR2:
             self._killing = True

@@ -293,6 +293,4 @@ def configuration(
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         return fail(name, errors[0] + more, next_step)
-    if examined.notices:
-        return warn(name, examined.notices[0], next_step)
     return ok(name, f"{file.path}: no errors")

@@ -252,12 +252,10 @@ def store(database: str, uid: int) -> Finding:
         return fail(name, f"{database} is damaged: {error}", aside)
     if verdict != "ok":
         return fail(name, f"{database} is damaged: {verdict}", aside)
-    if version > SCHEMA_VERSION:
+    if version not in (0, SCHEMA_VERSION):
         return fail(
             name,
             f"{database} has version {version} and this radrm reads version {SCHEMA_VERSION}",
             "run the radrm that wrote it",
         )
-    older = f"; version {version} becomes {SCHEMA_VERSION} when the daemon starts"
-    size = f"{database}, {found.st_size / (1 << 20):.1f} MiB, intact"
-    return ok(name, size + (older if 0 < version < SCHEMA_VERSION else ""))
+    return ok(name, f"{database}, {found.st_size / (1 << 20):.1f} MiB, intact")

@@ -31,7 +31,7 @@ def remove(launch: dict[str, Any], find: Callable[[], Iterable[int]], *, kill: b
     `launch` is the launch record. `find` returns the pids of the processes; it is called only for a
     job that is a client.
     """
-    command: list[str] = launch.get("ends_clients") or []  # earlier releases wrote none
+    command: list[str] = launch.get("ends_clients") or []
     listed = sorted(find())[:_MOST_PIDS] if command else []
     if not listed:
         return

@@ -15,9 +15,6 @@ daemon is in it, or if the daemon was put into `OWN` below it. systemd 254 does 
 not do so again while a job's group below has a limit: a restart would fail. There, nothing is
 limited.
 
-What a restart sees: old runners may be in the delegated group, started by a release before this
-layout. They are moved, too.
-
 Source: the kernel's admin-guide/cgroup-v2.rst ("No Internal Process Constraint") and systemd's
 CGROUP_DELEGATION.md.
 """

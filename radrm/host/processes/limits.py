@@ -87,7 +87,7 @@ class Limits:
         """The limits in a launch record. What radrm would not have written there is left out."""
         found = (record or {}).get("limits")
         if not isinstance(found, dict):
-            return cls()  # of an earlier release
+            return cls()
         paths = [found.get(key) for key in ("cpu", "memory", "account")]
         own = [p if isinstance(p, str) and is_of(p, serial) else None for p in paths]
         amounts = (_amount(found.get(key)) for key in ("memory_mib", "memory_most_mib"))

@@ -30,13 +30,6 @@ _OWN_MARK = (
     "# Written by radrm install-service --user. To change it: systemctl --user edit radrmd. sha256:"
 )
 _MARKED = re.compile(f"(?:{re.escape(_MARK)}|{re.escape(_OWN_MARK)})([0-9a-f]{{64}})\n")
-_EARLIER = frozenset(
-    {
-        "232211cd6f52dfa07c3f650ec588eeed120191b4a7d3fe692f46645082bb54cc",
-        "9a8e80717d94c965a3b60c1312305b8366f4d1786cf93aae1205e7b13505e02b",
-    }
-)
-"""Digests of units without a mark, which were copied by hand: root's of release 0.1.0, a user's."""
 _SIMULATED = re.compile(r"sim:[A-Za-z0-9:.,+x-]+")
 """Simulated GPUs that a unit file holds as they are."""
 
@@ -135,9 +128,7 @@ def _no_link(path: str, flags: int) -> int:
 def is_unchanged(text: str) -> bool:
     """True for a text that radrm has written and nobody has changed."""
     mark = _MARKED.match(text)
-    if mark is None:
-        return _digest(text) in _EARLIER
-    return _digest(text[mark.end() :]) == mark[1]
+    return mark is not None and _digest(text[mark.end() :]) == mark[1]
 
 
 def under(root: str, path: str) -> str:

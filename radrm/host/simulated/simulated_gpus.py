@@ -101,8 +101,7 @@ def _reading(
     held: dict[tuple[int, int], int] = {}
     others: dict[int, int | None] = {}
     shown: dict[tuple[int, int], float] = {}
-    # A driver that an earlier release has started gives no activities.
-    activities = dict(found.get("activities") or ())
+    activities = dict(found["activities"])
     for pid, mib in found["processes"]:
         owner = owner_of(pid)
         if owner is not None:

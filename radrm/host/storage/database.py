@@ -21,7 +21,7 @@ import msgspec
 
 from radrm.errors import StoreError, message_of, plain
 from radrm.host.crossings import crossed
-from radrm.host.storage.schema import SCHEMA_VERSION, UnknownVersion, bring_up_to_date
+from radrm.host.storage.schema import SCHEMA_VERSION, UnknownVersion, make_tables
 
 LOG_RESERVE = 8 * 2**20
 """Bytes for SQLite's log: it is written back after 4 MiB, the rest is for a full disk."""
@@ -29,9 +29,6 @@ _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
 FILE_DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a file that a disk has changed: its own messages may not be UTF-8."""
-SHRUNK_AT_START = 256 * 2**20
-"""Bytes in use up to which a store of an earlier release is written anew at a start (a second or
-two), so that free pages can go back to the disk from then on."""
 _STEPS = 100_000
 """Instructions of SQLite between two calls of `alive`: some milliseconds."""
 DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
@@ -51,8 +48,7 @@ class Database:
     """One open file. Used by one thread only. Raises `StoreError`, with the next step."""
 
     def __init__(self, path: str, alive: Callable[[], None] | None = None) -> None:
-        """`alive` is called again and again during a long statement, as in a migration. It must
-        not raise."""
+        """`alive` is called again and again during a long statement. It must not raise."""
         self.path = path
         try:
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
@@ -82,16 +78,13 @@ class Database:
         self.execute("PRAGMA foreign_keys = ON")
         self.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         try:
-            bring_up_to_date(self.connection)
+            make_tables(self.connection)
         except UnknownVersion as unknown:
             raise StoreError(
                 f"the store {self.path} has version {unknown} and this radrm reads version "
                 f"{SCHEMA_VERSION}; run the radrm that wrote it, or go back as docs/dgx.md says "
                 "under Upgrades"
             ) from None
-        if not self.gives_back and self.bytes_in_use <= SHRUNK_AT_START:
-            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: another start may
-                self.execute("VACUUM")
 
     def _keep_room(self) -> None:
         """Allocate space for the log of transactions now: on a full disk they still fit in.
@@ -116,11 +109,6 @@ class Database:
 
     def _pragma(self, name: str) -> int:
         return int(self.execute(f"PRAGMA {name}").fetchone()[0])
-
-    @property
-    def gives_back(self) -> bool:
-        """True for a file whose free pages can go back to the disk."""
-        return self._pragma("auto_vacuum") == 2
 
     @property
     def bytes_in_use(self) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from radrm.core.records import DeviceEnergy
-from radrm.deadlines.costs import UTC, Costs, Zone
+from radrm.deadlines.costs import UTC, Zone
 from radrm.host.storage.database import Database
 
 HOUR_S = 3600
@@ -143,10 +143,3 @@ class EnergyBook:
             f"GROUP BY hour, device, job_id = 0, {by}"
         )
         return [EnergyRow(*row) for row in self._db.execute(query, (begin_s, end_s))]
-
-    def cost_of(self, job_id: int, costs: Costs) -> float | None:
-        """Return what the energy of a job has cost so far; None if none of it is known."""
-        query = "SELECT hour, sum(joules) FROM energy WHERE job_id = ? GROUP BY hour"
-        rows = self._db.execute(query, (job_id,)).fetchall()
-        parts = [costs.energy_cost(joules, hour, hour + HOUR_S) for hour, joules in rows]
-        return sum(parts) if parts else None

@@ -40,11 +40,9 @@ def read_past(path: str, since_s: float) -> list[tuple[Job, tuple[Attempt, ...]]
         db.execute("BEGIN")  # one state of it, whatever the daemon writes meanwhile
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version != SCHEMA_VERSION:
-            older = version < SCHEMA_VERSION
-            next_step = "start this radrm's daemon on it once" if older else "use the newer radrm"
             raise StoreError(
                 f"the store {path} has version {version} and this radrm reads version "
-                f"{SCHEMA_VERSION}; {next_step}"
+                f"{SCHEMA_VERSION}; use the radrm that wrote it"
             )
         rows = db.execute(_JOBS, (since_s, MOST_JOBS)).fetchall()
         found = {job_id: msgspec.json.decode(text, type=Job) for job_id, text in rows[::-1]}

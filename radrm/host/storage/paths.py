@@ -169,12 +169,11 @@ def refuse_second(
     """Raise `UsageError` for a daemon that a user starts beside the server's, unless `private` or
     RADRM_HOME says so: the two would use the same GPUs, and the user's commands would change.
 
-    `way`: the command that starts it. A daemon of a service manager is what its user has installed:
-    units of earlier releases do not say `--private`.
+    `way`: the command that starts it.
     """
     if servers_own() is None or uid == 0 or private:
         return
-    if environ.get("RADRM_HOME") or "NOTIFY_SOCKET" in environ:
+    if environ.get("RADRM_HOME"):
         return
     raise UsageError(
         "this server has a radrm for all users, and your commands use it; to start one of your "

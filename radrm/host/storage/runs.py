@@ -40,7 +40,7 @@ class Said:
     """What was said before the attempt: the estimators' figures by name (MiB, SM activity 0..1,
     seconds), the version of the GPUs' driver, and the CUDA that the program was built with.
 
-    `shown`: the attempt as if alone on its GPUs; None in runs of earlier releases. `resumed`: it
+    `shown`: the attempt as if alone on its GPUs. `resumed`: it
     continued from a checkpoint, so it did only a part of the job's work. `sm_rate`: that of its
     kind of GPU (`Chip`); None: unknown.
     """
@@ -50,7 +50,7 @@ class Said:
     cuda: str | None = None
     told_smact: dict[str, float] = field(default_factory=dict)
     told_duration: dict[str, float] = field(default_factory=dict)
-    shown: Alone | None = None
+    shown: Alone = field(default_factory=Alone)
     length: str | None = None
     resumed: bool = False
     sm_rate: float | None = None
@@ -200,9 +200,6 @@ def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
         return None
     shared = any(usage.shared for usage in attempt.used.values())
     found = said.shown
-    if found is None:
-        # Releases before 0.2 did not correct shared runs.
-        found = Alone() if shared else Alone(attempt.smact_mean, seconds=attempt.ran_s)
     part = _part(said, attempt)
     duration_s, most_s = pace_s, pace_s
     if found.seconds is not None and part is not None and not resized:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-VERSION, WITH_OUTER = 1, 2
-"""Of an envelope; the second one names a job of Slurm. An earlier daemon sets that aside."""
+VERSION = 1
+"""Of an envelope."""
 MAX_BYTES = 8 * 1024 * 1024
 MAX_SUMMARY = 1024 * 1024
 MAX_SOURCES = 8192
@@ -91,8 +91,7 @@ class Envelope(Record):
     """The fields of the job of Slurm in which it runs (`OUTER`)."""
 
     def to_bytes(self) -> bytes:
-        version = VERSION if self.outer is None else WITH_OUTER
-        document = {"radrm_envelope": version, **self.as_dict()}
+        document = {"radrm_envelope": VERSION, **self.as_dict()}
         return json.dumps(document).encode("ascii")
 
     @property
@@ -111,11 +110,9 @@ class Envelope(Record):
         except (ValueError, RecursionError) as error:
             raise BadFile(f"it is not an envelope: {error}") from None
         version = document.pop("radrm_envelope", None) if isinstance(document, dict) else None
-        if version not in (VERSION, WITH_OUTER):
+        if version != VERSION:
             raise BadFile("it is not an envelope of this version of radrm")
         envelope = Envelope.from_document(document)
-        if (envelope.outer is None) != (version == VERSION):
-            raise BadFile("its field 'outer' is missing or of the wrong kind")
         if not is_ticket(envelope.ticket):
             raise BadFile("its field 'ticket' is missing or of the wrong kind")
         return envelope

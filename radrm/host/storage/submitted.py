@@ -5,9 +5,8 @@ trusts nothing that the client says. The typed result is stored in the same tran
 job's row. From then on it rules: launch, estimates, `logs`, `requeue` and `edit` use it, so a
 later release that reads options in another way changes no job that was taken in before. An edit
 is stored as raw options beside it, once for all jobs of which the same was edited, and is
-applied to the typed result; the script is not read again. Only a submission that was stored by
-an earlier release, or that could not be read as a job, has no typed result: it is read
-from its envelope each time.
+applied to the typed result; the script is not read again. Only a submission that could not be read
+as a job has no typed result: it is read from its envelope each time.
 """
 
 from __future__ import annotations
@@ -28,9 +27,6 @@ from radrm.host.storage.submission import here
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import NOTIFY_VARIABLE, JobFile, read_job_file, wrap_command
 from radrm.jobfile.sweeps import with_table, with_values
-
-JOB_FILE_VERSION = 1
-"""Of the stored form of a job file. One of another version is read from its envelope."""
 
 Edits: TypeAlias = Iterable["tuple[int, dict[str, Any]]"]
 """Ids of jobs, and all raw options that were changed since their submission."""
@@ -168,7 +164,7 @@ class Submissions:
 
 def _encoded(job_file: JobFile, envelope: Envelope) -> str | None:
     """A job file as JSON, without what its envelope holds already."""
-    document = {"version": JOB_FILE_VERSION, **job_file.as_dict()}
+    document = job_file.as_dict()
     del document["summary"], document["table"]
     if job_file.script == envelope.script:
         del document["script"]
@@ -180,11 +176,9 @@ def _encoded(job_file: JobFile, envelope: Envelope) -> str | None:
         return None  # no such text passes the parser; if one did, the envelope is read instead
 
 
-def _decoded(text: str, envelope: Envelope) -> JobFile | None:
-    """A stored job file; None for one of another version."""
+def _decoded(text: str, envelope: Envelope) -> JobFile:
+    """A stored job file."""
     document = msgspec.json.decode(text)
-    if document.pop("version") != JOB_FILE_VERSION:
-        return None
     document.setdefault("script", envelope.script)
     document.setdefault("argv", list(envelope.command or ()))
     return msgspec.convert(

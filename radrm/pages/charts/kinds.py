@@ -11,7 +11,6 @@ from radrm.pages.charts.text import safe
 
 COLOURS = ("blue", "orange", "green", "purple", "yellow", "sky", "grey", "ink")
 """Each is a custom property of `style` (`--blue`), and a class for fills and lines."""
-PATTERNS = ("solid", "right", "left", "across", "down", "grid", "dots", "open")
 MOST_SERIES = len(COLOURS)
 
 _TILES = {
@@ -26,7 +25,7 @@ _TILES = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of bar: its name in the legend, one of `COLOURS` and one of `PATTERNS`."""
+    """A kind of bar: its name in the legend, its colour, and `solid`, `open` or one of `_TILES`."""
 
     name: str
     colour: str = "blue"

@@ -114,11 +114,6 @@ class TrainingJobRun:
         """The time from its submission to its end."""
         return None if self.ended_s is None else self.ended_s - self.job.submit_s
 
-    @property
-    def best_steps_s(self) -> float:
-        """The highest speed that it had."""
-        return max((span.steps_s for span in self.spans), default=0.0)
-
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
@@ -135,10 +130,6 @@ class TrainingRun:
     def mean_queue_s(self) -> float | None:
         """Return the mean time until the first start, over the jobs that have ended."""
         return _mean([each.queue_s for each in self.jobs if each.ended_s is not None])
-
-    def mean_run_s(self) -> float | None:
-        """Return the mean time from start to end, over the jobs that have ended."""
-        return _mean([each.run_s for each in self.jobs])
 
     def mean_jct_s(self) -> float | None:
         """Return the mean time from submission to end, over the jobs that have ended."""

@@ -271,7 +271,7 @@ class Pilot:
                 limit, left = options.time_s, max(0.0, self._until_s - now_s)
                 has = show_seconds(left)
                 return f"its time limit is {show_seconds(limit)}, and the pilot has {has} left", 0
-            (why,) = self._server.ask("check", needs=[needs_of(job_file)], environment=0)
+            ((why, _),) = self._server.ask("check", needs=[needs_of(job_file)], environment=0)
         except Unreachable:
             raise
         except RadrmError as error:

@@ -82,11 +82,6 @@ def start(folder: str) -> Runner:
     return Runner(folder, pid)
 
 
-def how_it_ended(folder: str) -> dict[str, Any] | None:
-    """The exit record of an attempt that has ended; None: there is none."""
-    return attempts.read_record(folder, attempts.EXIT)[0]
-
-
 def close(folder: str, gone: Gone | None) -> None:
     """Say the last word on an attempt. The daemon may be down, and the folder gone."""
     said = {"gone": None, "why": None} if gone is None else {"gone": gone.reason, "why": gone.why}

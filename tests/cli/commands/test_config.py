@@ -169,9 +169,6 @@ x = 1
 grace = 3
 grace_s = "long"
 settle_s = true
-
-[daemon]
-x = 1
 """
 
 MISTAKES = [
@@ -187,7 +184,6 @@ MISTAKES = [
     ("grace'", "did you mean grace_s"),
     ("core.grace_s", "a number"),
     ("settle_s", "120.0"),
-    ("daemon.x", "no settings"),
     ("settings of 'magm' are not used", "set policy = 'magm'"),
     ("settings of 'mgam' are not used",),
 ]
@@ -258,22 +254,6 @@ def test_show(place: Path) -> None:
     document = json.loads(shown)
     assert (document["file"], document["found"]) == (str(place), True)
     assert document["config"]["policy"] == "exclusive"
-
-
-def test_check_warns_once_of_an_old_name(place: Path) -> None:
-    place.write_text('[strangers]\naction = "warn"\n')
-    done = CliRunner().invoke(config, ["check"], catch_exceptions=False)
-    assert (done.exit_code, done.stdout) == (0, f"{place}: fine\n")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"{place}: the table [strangers] is now called [unmanaged]")
-
-
-def test_show_prints_the_present_name(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    place.write_text('[strangers]\naction = "warn"\n')
-    code, shown = run("show")
-    assert code == 0 and "[unmanaged]" in shown and "strangers" not in shown
-    (line,) = caplog.messages
-    assert "is now called [unmanaged]" in line
 
 
 def test_show_without_a_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

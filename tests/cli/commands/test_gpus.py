@@ -50,7 +50,6 @@ def test_near_gpus_are_shown_if_there_are_several_groups() -> None:
     title, *rows = lines(first, second, none)
     assert "NEAR" in title
     assert ["NVLink 0, NUMA 3" in rows[0], "  NUMA 1 " in rows[1]] == [True, True]
-    assert "NEAR" not in lines({}, {})[0]  # of an older daemon
     mesh: Any = {**none, "nvlinks": {"1": 1, "3": 2}, "pcie_switch": 0}
     _, *rows = lines({**none, "pcie_switch": 2}, mesh)
     assert ["PCIe 2" in rows[0], "NVLink to 1 3x2 " in rows[1]] == [True, True]

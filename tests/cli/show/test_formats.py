@@ -94,7 +94,6 @@ def test_an_unknown_field_is_named() -> None:
         read_format("{colour}")  # also without a row
     with pytest.raises(UsageError, match=r"no field reserved; did you mean reserved_mib\?"):
         read_format("%i {reserved}")
-    assert laid("{prefer_gpus}") == "-", "an older daemon may not know it"
 
 
 # ------------------------------------------------------------------ the command

@@ -14,7 +14,7 @@ from radrm.core import events as ev
 from radrm.core.planning.thinking import think_in_place
 from radrm.core.planning.thoughts import deadline_s
 from radrm.core.proposals import (
-    Hopeless,
+    Cancel,
     Migrate,
     Preempt,
     Proposal,
@@ -34,7 +34,7 @@ from tests.world import GIB, default_planner
 
 CAUSES = ("KeyError: 'raise'", "job_id of its Preempt has the wrong", "it gave no plan in its time")
 EVENTS = EVERYTHING | {ev.PlanReady, ev.ProgressReported}
-KINDS = ("start", "preempt", "checkpoint", "migrate", "caps", "hopeless", "raise", "nonsense")
+KINDS = ("start", "preempt", "checkpoint", "migrate", "caps", "cancel", "raise", "nonsense")
 wishes = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(0, 20), st.integers(0, 5)), max_size=12
 )
@@ -51,8 +51,8 @@ def wish(kind: str, job_id: int, device: str, attempt: Attempt | None) -> Propos
     if kind == "caps":
         shares = attempt.placement.shares if attempt is not None else (share,)
         return SetShares(job_id=job_id, shares=tuple(replace(s, cpus=2.0) for s in shares))
-    if kind == "hopeless":
-        return Hopeless(job_id=job_id, reason="a planner says so")
+    if kind == "cancel":
+        return Cancel(job_id=job_id, reason="a planner says so")
     if kind == "raise":
         raise KeyError(kind)
     if kind == "nonsense":

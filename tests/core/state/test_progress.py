@@ -168,5 +168,5 @@ def test_an_attempt_begins_with_what_was_saved_then() -> None:
     world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=attempt.serial))
     assert world.jobs[job.id].saved == saved
     assert again() == Progress(at=world.jobs[job.id].saved_at or world.now), "nobody said how far"
-    old = replace(attempt, began=None)  # of an earlier release
+    old = replace(attempt, began=None)  # as of a forecast
     assert old.work_begun is None and replace(old, number=1).work_begun == 0.0

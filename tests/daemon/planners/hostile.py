@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from radrm.rules import Collocation, Hopeless, Placement, Plan, Share, Start, events
+from radrm.rules import Cancel, Collocation, Placement, Plan, Share, Start, events
 
 
 class Base:
@@ -95,7 +95,7 @@ class SlowEndless(Base):
     name = "slow-endless"
 
     def think(self, snapshot: Any, state: Any) -> Any:
-        return Plan(Hopeless(job_id=10**6, reason="x") for _ in iter(int, 1))
+        return Plan(Cancel(job_id=10**6, reason="x") for _ in iter(int, 1))
 
 
 class SlowMeddles(Base):

@@ -292,4 +292,3 @@ def test_a_client_puts_the_pages_together_in_order_of_service() -> None:
 
     assert [job["id"] for job in every_job(ask, all=False)] == [3, 5, 1, 4, 2]
     assert [job["id"] for job in every_job(ask, all=True)] == [1, 2, 3, 4, 5]
-    assert every_job(lambda op, **words: jobs) == jobs, "an older daemon gives all at once"

@@ -73,6 +73,7 @@ RECORDS: dict[str, dict[str, Any]] = {
         "uid": None,
         "gid": None,
         "user": "ann",
+        "grace_s": 30.0,
         "kill_grace_s": 2.0,
         "cgroup": None,
     },

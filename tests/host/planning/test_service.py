@@ -19,7 +19,7 @@ from radrm.config import Config
 from radrm.core import proposals
 from radrm.core.actions import Think
 from radrm.core.planning.thinking import Thought
-from radrm.core.proposals import Hopeless, Preempt, Proposal, Start
+from radrm.core.proposals import Cancel, Preempt, Proposal, Start
 from radrm.core.records import Placement, Share
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import Collocation
@@ -35,7 +35,7 @@ from tests.world import GIB, World, gpus
 
 MINE = """
 import os, time
-from radrm.rules import Hopeless, Plan
+from radrm.rules import Cancel, Plan
 
 class Mine:
     name, version, starts_jobs, listens = "mine", 1, False, frozenset()
@@ -57,7 +57,7 @@ class Mine:
         if do == "write a file":
             os.write(os.memfd_create("x"), b"x")
         waiting = [job.id for job in snapshot.lines[0]]
-        return Plan((Hopeless(job_id=i, reason="no") for i in waiting), state={"saw": waiting})
+        return Plan((Cancel(job_id=i, reason="no") for i in waiting), state={"saw": waiting})
 """
 
 
@@ -101,7 +101,7 @@ def snapshot() -> Snapshot:
 @pytest.mark.usefixtures("mine")
 def test_a_plan_comes_back_with_its_version_and_the_process_stays(ask: Ask) -> None:
     found = ask()
-    assert found.thought.proposals == tuple(Hopeless(job_id=i, reason="no") for i in (2, 3))
+    assert found.thought.proposals == tuple(Cancel(job_id=i, reason="no") for i in (2, 3))
     assert found.thought.state == {"saw": [2, 3]} and found.thought.error is None
     assert found.version == snapshot().version and found.action.number == 1
 
@@ -173,7 +173,7 @@ def test_a_thought_survives_the_way() -> None:
     placement = Placement((share,), Collocation.TIMESLICE)
     thought = Thought((Start(job_id=1, placement=placement), Preempt(job_id=2)), {"a": [1]}, 2.5)
     assert thought_of(answer_of(thought)[LENGTH:]) == thought
-    for unsound in (Preempt(job_id=2**70), Hopeless(job_id=1, reason="\udcff")):
+    for unsound in (Preempt(job_id=2**70), Cancel(job_id=1, reason="\udcff")):
         said = thought_of(answer_of(Thought((unsound,)))[LENGTH:])
         assert said.proposals == () and "cannot be sent" in str(said.error)
 

@@ -112,7 +112,7 @@ def test_the_launch_record_names_it() -> None:
     me = identify(os.getpid())
     assert me is not None
     assert adopted_by({"adopts": Watched(me, 3.0).as_fields()}) == me
-    assert adopted_by({"adopts": None}) is None and adopted_by({}) is None, "of an earlier release"
+    assert adopted_by({"adopts": None}) is None and adopted_by({}) is None
 
 
 def test_the_core_knows_the_watchers_exit_codes() -> None:

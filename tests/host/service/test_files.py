@@ -25,7 +25,6 @@ from radrm.host.service.files import (
 from tests.examples import some
 
 RADRMD = "/opt/radrm/bin/radrmd"
-FIRST = Path(__file__).parent / "radrmd-0.1.0.service"
 UNIT = files_of(RADRMD)[0]
 
 
@@ -109,9 +108,3 @@ def test_any_edit_is_noticed(at: int, character: str) -> None:
     at = at % (len(text) + 1)
     assert is_unchanged(text)
     assert not is_unchanged(text[:at] + character + text[at:])
-
-
-def test_the_unit_of_the_first_release_is_known() -> None:
-    """It had no mark, and was copied by hand."""
-    assert not is_unchanged(unit(RADRMD).partition("\n")[2])
-    assert is_unchanged(FIRST.read_text())

@@ -11,9 +11,7 @@ from typer.testing import CliRunner, Result
 from radrm.cli.app import make_app
 from radrm.errors import Refused, UsageError
 from radrm.host.service import steps
-from radrm.host.service.files import UNIT, own_unit
-
-FIRST = Path(__file__).parents[3] / "systemd" / "radrmd-user.service"
+from radrm.host.service.files import UNIT
 
 
 class Desk:
@@ -107,29 +105,6 @@ def test_a_unit_that_was_changed_stays(desk: Desk) -> None:
     assert desk.unit.read_text().endswith("/mine\n") and not desk.ran
     assert desk.radrm("install-service", "--user", "--replace").exit_code == 0
     assert "/mine" not in desk.unit.read_text()
-
-
-def test_the_unit_that_was_copied_by_hand_is_replaced(desk: Desk) -> None:
-    """Its text is that of the present copy, but for the mark, the first lines, the reload and
-    --private."""
-    text = own_unit("%h/.local/bin/radrmd", "").text
-    assert text == FIRST.read_text()
-    _, _, _, *rest = text.splitlines(keepends=True)
-    reload = next(at for at, line in enumerate(rest) if line.startswith("ExecReload"))
-    by_hand = "".join([HEAD, *rest[: reload - 1], *rest[reload + 1 :]]).replace(" --private", "")
-    desk.unit.parent.mkdir(parents=True)
-    desk.unit.write_text(by_hand)
-    assert f"update  {desk.unit}" in desk.radrm("install-service", "--user").stdout
-
-
-HEAD = """\
-# radrm for one user, on a machine where root runs no radrm. To install it:
-#
-#   cp radrmd-user.service ~/.config/systemd/user/radrmd.service
-#   systemctl --user daemon-reload && systemctl --user enable --now radrmd
-#   loginctl enable-linger        # else all jobs end when you log out
-#
-"""
 
 
 def test_a_command_that_fails_names_the_user_s_own_journal(desk: Desk) -> None:

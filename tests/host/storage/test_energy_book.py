@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core.records import DeviceEnergy, EnergyPart, Instant
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines.costs import Zone
 from radrm.errors import StoreError
 from radrm.host.storage import energy
 from radrm.host.storage.database import Database
@@ -103,10 +103,6 @@ def test_a_transaction_that_fails_loses_nothing(path: str, monkeypatch: pytest.M
     rows = store.energy.sums(0, 2**40, "job_id")
     assert {row.job_id: row.joules for row in rows} == {job.id: 6000.0, None: 0.0}
     assert sum(row.seconds for row in rows) == 60.0
-    assert store.energy.cost_of(job.id, Costs(prices=((0, 1.0),), pue=2.0)) == pytest.approx(
-        6000 / 3.6e6 * 2
-    )
-    assert store.energy.cost_of(99, Costs()) is None
 
 
 def test_the_oldest_hours_go_first(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

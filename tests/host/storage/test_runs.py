@@ -18,7 +18,7 @@ from tests.host.storage.pasts import at, attempt
 from tests.host.storage.stores import ended_attempt, saved_world, submission_of
 from tests.world import World, gpus
 
-SAID = Said({"horus": 1.5})
+SAID = Said({"horus": 1.5}, shown=Alone(0.5, seconds=60.0))
 
 
 @pytest.fixture
@@ -48,31 +48,6 @@ def test_past_runs_are_found_by_what_ran_and_on_what(path: str) -> None:
     assert store.runs.same("other", 1000, 10) == ()
     assert store.runs.recent("A100", 2) == (d, c)
     assert store.runs.recent(None, 10) == (d, c, b, a)
-
-
-def test_a_store_of_version_5_is_taken_over(path: str) -> None:
-    """Its job files are read from their envelopes; figures of its runs stood there twice."""
-    store = Store(path)
-    world = World(gpus(1))
-    job = world.submit(1000)
-    sent = submission_of(job, script="#!/bin/sh\n#RAD --time=60\ntrue\n")
-    store.save(world.decisions, [sent], edits=[(job.id, {"gpus": "2"})])
-    store.save([replace(world.decisions[-2], changed=(ended_attempt(9, 1000),))])
-    before = store.kept()
-    store.close()
-    with sqlite3.connect(path) as db:
-        db.executescript(
-            "DROP TABLE energy; ALTER TABLE submissions DROP COLUMN job_file;"
-            "PRAGMA user_version = 5;"
-            "INSERT INTO runs VALUES (9, 1000, 'f', 'A100', '{\"peak_mib\": 7, \"device_kind\":"
-            ' "A100", "alone": false, "told": {"horus": 1.5}}\');'
-        )
-    store = Store(path)
-    assert store.kept() == before
-    found = store.submissions.of_job(job.id)
-    assert found.parsed is None
-    assert (found.job_file().options.time_s, found.job_file().options.gpus) == (60, 2)
-    assert store.runs.same("f", 1000, 5) == (past(1000, "A100"),)
 
 
 def test_a_run_that_shows_its_pace_is_found_only_as_one(path: str) -> None:

@@ -315,13 +315,6 @@ def test_every_field_may_be_missing() -> None:
                 Envelope.from_bytes(rest)
 
 
-def test_an_envelope_without_a_summary_is_one_still() -> None:
-    """Such lie in the spools of earlier releases."""
-    document = json.loads(envelope().to_bytes())
-    del document["summary"]
-    assert Envelope.from_bytes(json.dumps(document).encode()).summary is None
-
-
 @given(st.binary(max_size=300))
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     with pytest.raises(BadFile):

@@ -88,16 +88,6 @@ def test_an_edit_is_checked_with_all_else_that_was_asked_for() -> None:
     assert parsed.edited({"priority": "1"}).name == parsed.name
 
 
-def test_a_job_file_of_another_version_is_read_from_its_envelope(tmp_path: Path) -> None:
-    sent = envelope(script=EVERYTHING)
-    stored(tmp_path, Submission(1000, 1000, sent, parse_envelope(sent)))
-    path = tmp_path / "radrm.sqlite"
-    with sqlite3.connect(path) as db:
-        db.execute("UPDATE submissions SET job_file = json_set(job_file, '$.version', 99)")
-    found = Store(str(path)).submissions.of_job(1)
-    assert found.parsed is None and found.job_file() == parse_envelope(sent)
-
-
 def test_the_script_is_stored_once(tmp_path: Path) -> None:
     sent = envelope(script=f"#!/bin/sh\n: {'x' * 9000}\n")
     stored(tmp_path, Submission(1000, 1000, sent, parse_envelope(sent)))

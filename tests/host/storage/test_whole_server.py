@@ -71,8 +71,6 @@ def test_a_second_daemon_is_started_only_by_who_means_it(home: dict[str, str]) -
     refuse_second(home, ANN, private=True)
     refuse_second({**home, "RADRM_HOME": "/elsewhere"}, ANN, private=False)
     refuse_second({}, 0, private=False)  # this is the server's own
-    # A unit of an earlier release has no --private: its user has installed a daemon of his own.
-    refuse_second({**home, "NOTIFY_SOCKET": "/run/user/1000/systemd/notify"}, ANN, private=False)
 
 
 @pytest.mark.usefixtures("installed")

@@ -279,7 +279,7 @@ class Daemon(Server):
             for each in self.states.values():
                 if str(each["id"]) in words["jobs"]:
                     each["state"] = "CANCELLED"
-        return [self.hopeless]
+        return [[self.hopeless, []]]
 
 
 def pilot_of(shared: Shared, daemon: Daemon, left_s: float | None = 3600.0) -> Pilot:

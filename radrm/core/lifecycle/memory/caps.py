@@ -136,7 +136,7 @@ def _raise(state: State, job: Job, attempt: Attempt, ledger: DeviceLedger, prese
 
 def is_capped(job: Job, attempt: Attempt, uuid: str) -> bool:
     """Return whether a cap of an attempt is enforced on a device."""
-    # A record of an earlier release has no caps, but its clients of MPS had some.
+    # Its record has no cap of a device that a resize has given it, but MPS enforces one there.
     mps = attempt.placement.collocation is Collocation.MPS
     known = job.need_mib is not None and not job.recovers_idle
     return uuid in dict(attempt.caps) or (mps and known)

@@ -29,7 +29,7 @@ MOST_BYTES = 256 << 10
 MOST_TASKS = 256
 """Tasks that one file may name."""
 LONGEST_ROLE = 64
-RADRM, RADRUN = "radrm", "radrun"
+RADRM = "radrm"
 
 
 def placement(generation: int) -> str:

@@ -286,7 +286,7 @@ class Rows:
 
     def give_back(self, pages: int, keep: int) -> bool:
         """Give free pages back to the disk, all but `keep`; False when there are no more."""
-        some = min(pages, self._db.free_pages - keep) if self._db.gives_back else 0
+        some = min(pages, self._db.free_pages - keep)
         if some > 0:
             with self._db.not_synced():
                 self._db.give_back(some)

@@ -33,6 +33,7 @@ def launch_record(token: str, cwd: Path, /, **changes: Any) -> dict[str, Any]:
         "uid": None,
         "gid": None,
         "user": "me",
+        "grace_s": changes.get("kill_grace_s", 0.2),
         "kill_grace_s": 0.2,
         "cgroup": None,
     }

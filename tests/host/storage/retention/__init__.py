@@ -1,1 +1,1 @@
-"""Tests of what goes when it is old, and of what earlier releases have written."""
+"""Tests of what goes when it is old."""

@@ -347,13 +347,6 @@ def test_the_log_keeps_its_size_and_the_file_shrinks(
     assert os.path.getsize(site.paths.database) < before - 100 * 4096
 
 
-def test_a_store_of_the_last_release_can_shrink_after_a_start(tmp_path: Path) -> None:
-    path = str(tmp_path / "store")
-    with sqlite3.connect(path) as db:
-        db.executescript("CREATE TABLE t (x); PRAGMA user_version = 0;")
-    assert Store(path)._db.gives_back
-
-
 def test_old_hours_of_energy_go(site: Site) -> None:
     old, young = int(NOW_S - 1200 * DAY_S), int(NOW_S - 900 * DAY_S)
     rows = [(hour + i, "GPU-0", 0, None, None, 1.0, 0.0, 1.0) for hour in (old, young)

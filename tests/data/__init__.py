@@ -1,1 +1,0 @@
-"""What earlier releases have written, for the tests of upgrades."""
