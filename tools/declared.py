@@ -16,8 +16,8 @@ from radrm.cli.listing import COMMANDS
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.core.words import JobState
-from radrm.jobfile.command_line import HOSTS, LINES, RUN_FLAGS, SUBMIT_FLAGS
-from radrm.jobfile.option_help import HOSTS_HELP, LINES_HELP, meaning_of
+from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
+from radrm.jobfile.option_help import LINES_HELP, meaning_of
 from radrm.jobfile.options import OPTIONS
 from radrm.jobfile.relations import OF_ARRAYS
 from radrm.wiring import REGISTRIES
@@ -163,7 +163,6 @@ _WITHOUT = {"submit": frozenset(), "run": OF_ARRAYS | {"interactive"}, "edit": O
 _ARGUMENTS = {
     "submit": (
         Declared((f"--{LINES}",), "FILE", LINES_HELP),
-        Declared((f"--{HOSTS}",), "HOST,...", HOSTS_HELP),
         Declared((), "FILE...", "job files", True),
         _COMMAND,
     ),

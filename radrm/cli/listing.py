@@ -11,8 +11,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "top": "Show GPUs and jobs live, and give commands by key.",
         "serve": "Show GPUs, jobs, logs and the history as a live web page.",
         "explain": "Say why a job waits, or where and how it ran.",
-        "logs": "Print a job's log.",
-        "attach": "Show a job's output as it runs; end with the job's exit code.",
+        "logs": "Print a job's log; -f as it runs.",
         "wait": "Wait for jobs to end.",
         "cancel": "Cancel jobs, waiting or running.",
         "hold": "Keep waiting jobs from starting, until they are released.",
@@ -81,7 +80,6 @@ EVERYDAY = frozenset(
     {
         *(
             "adopt",
-            "attach",
             "cancel",
             "checkpoint",
             "completion",
@@ -129,7 +127,6 @@ def overview() -> str:
         "",
         "  radrm COMMAND --help    the options of a command",
         "  radrm ps, ls, queue     status; kill is cancel",
-        "  radrm -H USER@BOX ...   the same on another server, by ssh",
         "  radrm --version         the version",
     ]
     return "\n".join(lines)
@@ -140,7 +137,7 @@ def unknown(word: str) -> str:
     from radrm.spellings import command_hint, option_hint  # only a mistake needs it
 
     if word.startswith("-"):
-        hint = option_hint(word, ("help", "version", "host"))
+        hint = option_hint(word, ("help", "version"))
         return f"radrm: unknown option {word}; {hint or 'see radrm --help'}"
     hint = command_hint(word, {**COMMANDS, **ALIASES})
     return f"radrm: unknown command {word}; {hint or 'see radrm --help'}"

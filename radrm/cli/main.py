@@ -29,8 +29,6 @@ def _command() -> int:
         sys.argv[1:] = words = [*words[1:2], "--help"]
     if words and words[0] in ALIASES:
         sys.argv[1] = words[0] = ALIASES[words[0]]
-    if words[:1] in (["-H"], ["--host"]):
-        _on_host()
     if words[:1] in (["submit"], ["run"]):
         _of_the_option_table()
     if words[:1] == ["slurm-step"] and len(words) > 1 and not words[1].startswith("-"):
@@ -46,12 +44,6 @@ def daemon() -> None:
         end(_no_command)
     sys.argv[1:1] = ["daemon"]
     end(_everyday)
-
-
-def _on_host() -> NoReturn:
-    from radrm.cli.remote.ssh import on_host
-
-    _leave(on_host(sys.argv[2:]))
 
 
 def _of_the_option_table() -> NoReturn:

@@ -32,8 +32,6 @@ RUN_FLAGS = {
 }
 LINES = "lines"
 """The option that names a file of command lines. It is the command line's only: it is the job."""
-HOSTS = "hosts"
-"""The option that names several servers. The command takes it away before it reads the others."""
 
 
 class SubmitRequest(Record):

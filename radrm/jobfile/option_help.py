@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from radrm.jobfile.command_line import HOSTS, LINES, RUN_FLAGS, SUBMIT_FLAGS
+from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
 from radrm.jobfile.options import OPTIONS, Option
 from radrm.jobfile.relations import OF_ARRAYS
 
@@ -10,7 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-HOSTS_HELP = "submit where it is expected to start first, by ssh"
 LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 
 
@@ -35,8 +34,7 @@ def submit_help() -> str:
         "",
         "Options:",
     ]
-    more = {f"--{LINES}=FILE": LINES_HELP, f"--{HOSTS}=HOST,...": HOSTS_HELP}
-    rows = {**more, **_flags(SUBMIT_FLAGS)}
+    rows = {f"--{LINES}=FILE": LINES_HELP, **_flags(SUBMIT_FLAGS)}
     return _with_options(lines, rows, frozenset())
 
 

@@ -5,7 +5,6 @@ The files, in the order in which they may import one another:
     completion  `radrm completion`
     run         `radrm run`
     logs        `radrm logs`
-    attach      `radrm attach`
     status      `radrm status`
     top         `radrm top`
     serve       `radrm serve`

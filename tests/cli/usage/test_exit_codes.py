@@ -82,7 +82,6 @@ logs --lines=x 3
 logs 3 --attempt=0
 explain
 explain 1 2
-attach
 wait
 wait --frob 3
 cancel
@@ -175,11 +174,6 @@ completion tcsh
 install-service --frob
 uninstall-service --frob
 install-slurm-names
--H
---host
--H -x status
-status --hosts=-x
-submit --hosts=-x -- true
 """
 
 OTHERS = {

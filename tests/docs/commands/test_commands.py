@@ -159,7 +159,7 @@ ASKED = (
     *("reserve", "spool", "doctor", "config", "migrate", "checkpoint", "resize"),
 )
 """Commands that answer at once. The others last, change the system, or need a terminal."""
-LASTING = {"--wait", "--hosts", "--follow", "-f", "<", "--slurm"}
+LASTING = {"--wait", "--follow", "-f", "<", "--slurm"}
 """Options with which they last, or ask the servers of a site."""
 
 
