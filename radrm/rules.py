@@ -101,7 +101,6 @@ from radrm.core.proposals import (
 from radrm.core.records import (
     DECLARED,
     LOCAL_NODE,
-    Adopted,
     ArrayElement,
     Attempt,
     AttemptMemory,
@@ -184,7 +183,6 @@ __all__ = [
     "DECLARED",
     "LOCAL_NODE",
     "ActionKind",
-    "Adopted",
     "Again",
     "ArrayElement",
     "Ask",

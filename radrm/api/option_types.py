@@ -124,5 +124,3 @@ class JobOptions(TypedDict, total=False):
     """Run in a copy of DIR (default: the submit directory)."""
     interactive: bool | None
     """Somebody works in it (set by `radrm run`)."""
-    adopt: str | None
-    """Books a process (set by `radrm adopt`)."""

@@ -38,7 +38,7 @@ _STATES = {"LAUNCHING": "RUNNING", "STOPPING": "COMPLETING", "RECOVERING": "REQU
 """Words of submitit for states that it does not know."""
 _ASKED = 1000
 _OWN = frozenset({"setup", "array_parallelism", "signal_delay_s", "python"})
-_SET_HERE = OF_ARRAYS | {"output", "error", "signal", "adopt", "interactive"}
+_SET_HERE = OF_ARRAYS | {"output", "error", "signal", "interactive"}
 """Options that this plugin sets itself."""
 _DEFAULT_MIN = 5
 """submitit's time limit without `timeout_min`."""

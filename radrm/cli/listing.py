@@ -22,11 +22,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "resize": "Give a running job another number of GPUs, or of tasks.",
         "progress": "Report a job's progress, from its own script.",
         "edit": "Change options of jobs: priority, time limit, memory...",
-        "adopt": "Book a process that runs on a GPU already as a job.",
     },
     "Job files in folders": {
         "spool": "Print your spool folder, whose .rad files become jobs.",
-        "watch": "Submit the .rad files that are put into a folder.",
     },
     "GPUs": {
         "gpus": "Show the GPUs: memory, SM activity, power, jobs.",
@@ -34,10 +32,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "resume": "Let drained GPUs take jobs again.",
         "reserve": "Reserve GPUs for yourself, for others, or for maintenance.",
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
-        "shares": "Show the recent GPU time of users, and whose job is next.",
-        "limits": "Show your limits, and what counts for them now.",
+        "limits": "Show your limits with their use, and whose job is next.",
         "report": "Show what users, jobs or GPUs have used: GPU-hours, energy, cost.",
-        "usage": "Show what users have used, your own row first.",
         "history": "List past jobs, with their sums.",
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
@@ -61,14 +57,12 @@ GROUPS: dict[str, dict[str, str]] = {
         "replay": "Run the daemon's own past jobs under other policies.",
     },
     "The daemon": {
-        "init": "Set radrm up on your own machine: four questions at most.",
         "daemon": "Run the daemon until Ctrl-C or TERM; jobs go on without it.",
         "doctor": "Check this machine, the configuration and the daemon.",
         "config": "Show, check or reload the configuration.",
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
         "completion": "Print the completion of your shell: bash, zsh or fish.",
-        "install-service": "Make the daemon a service of systemd.",
-        "uninstall-service": "Stop the service and remove its files; jobs stay.",
+        "service": "Make the daemon a service of systemd, show it, remove it.",
         "install-slurm-names": "Write commands named sbatch, squeue, scancel...",
     },
 }
@@ -79,7 +73,6 @@ _LONG = 12
 EVERYDAY = frozenset(
     {
         *(
-            "adopt",
             "cancel",
             "checkpoint",
             "completion",
@@ -100,12 +93,11 @@ EVERYDAY = frozenset(
             "reserve",
             "resize",
             "resume",
-            "shares",
             "slurm-step",
             "status",
             "top",
         ),
-        *("history", "mcp", "usage", "wait"),
+        *("history", "mcp", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

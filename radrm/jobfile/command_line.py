@@ -167,6 +167,6 @@ def check_edit(raw: RawOptions, where: str) -> None:
         raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
     if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: an array stays as it was submitted; submit another")
-    for name in raw.keys() & {"adopt", "interactive", "snapshot"}:
+    for name in raw.keys() & {"interactive", "snapshot"}:
         raise UsageError(f"{where}: --{name} is for jobs that are submitted; leave it out")
     typed(raw, where)

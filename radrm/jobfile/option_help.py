@@ -55,7 +55,7 @@ def run_help() -> str:
         "",
         "Options:",
     ]
-    return _with_options(lines, _flags(RUN_FLAGS), OF_ARRAYS | {"adopt", "interactive"})
+    return _with_options(lines, _flags(RUN_FLAGS), OF_ARRAYS | {"interactive"})
 
 
 def _flags(flags: Mapping[str, str]) -> dict[str, str]:

@@ -248,7 +248,6 @@ OPTIONS: tuple[Option, ...] = (
         "snapshot", "DIR", v.path, "run in a copy of DIR (default: the submit directory)", bare="."
     ),
     Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
-    Option("adopt", "PROCESS", r.adopt_option, "books a process (set by `radrm adopt`)"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
@@ -323,7 +322,6 @@ class Options(Record):
     cpu_bind: str | None = None
     snapshot: str | None = None
     interactive: bool | None = None
-    adopt: r.AdoptOption | None = None
 
     @property
     def least_gpus(self) -> int:

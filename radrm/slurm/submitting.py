@@ -40,7 +40,6 @@ REFUSED = {
     "params": "a sweep is one job for each row; make it an array, with --array",
     "max-fails": "Slurm stops no array after failures; leave it out",
     "snapshot": "copies of the code lie on one server; leave it out",
-    "adopt": "a process that runs already is no job of Slurm's; radrm adopt books it on its server",
     "interactive": "it is for radrm run",
 }
 """Options that cannot go to a cluster, and why."""

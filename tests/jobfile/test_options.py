@@ -13,7 +13,7 @@ from radrm.errors import UsageError
 from radrm.jobfile.option_help import options_markdown, submit_help
 from radrm.jobfile.options import OPTIONS, Options
 from radrm.jobfile.parsing import parse_words, typed, typed_whole
-from radrm.jobfile.relations import AdoptOption, AfterOption, ArrayOption, MaxFailsOption
+from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.values import RoleOption, SignalOption, Span
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -28,7 +28,6 @@ AVAILABLE = [
     *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
     *("optimizer", "precision", "notify", "comment", "cpus", "memory", "role", "device-ids"),
     *("cpu-bind", "due", "begin", "silent-limit", "expect-idle", "retry-on", "weight"),
-    "adopt",
 ]
 LATER: list[str] = []
 
@@ -133,7 +132,6 @@ GOOD = [
     ("weight", "1000000", 1e6),
     ("max-slowdown", "1.5", 1.5),
     ("sm-share", "30", 30),
-    ("adopt", f"7:99:{'a' * 36}:60", AdoptOption(7, 99, "a" * 36, 60.0)),
 ]
 
 BAD = [

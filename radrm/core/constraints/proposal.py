@@ -60,8 +60,6 @@ def _check_waiting(state: State, job: Job, proposal: Start | Hopeless) -> Refusa
 
 def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal) -> Refusal | None:
     can_save = job.spec.checkpoint.kind is not CheckpointKind.NONE
-    if job.adopted is not None:
-        return _NOT_OURS
     if isinstance(proposal, (Cancel, Warn)):
         return None
     if isinstance(proposal, Preempt):
@@ -129,9 +127,6 @@ _FIXED = (
     "radrun or have it save its work (--checkpoint=signal)"
 )
 SAME_SIZE = Refusal("resize", "it has this size now")
-_NOT_OURS = Refusal(
-    "adopted", "radrm did not start its process; only its user can end it (radrm cancel)"
-)
 _UNSAVED = Refusal("checkpoint", "it has no way to save its work")
 
 

@@ -77,7 +77,7 @@ class Counts:
             self.rejected += job.state is JobState.FAILED
         elif isinstance(event, ev.AttemptStarted) and event.job_id == job.id:
             # A requeued job keeps the time of its first start.
-            first = job.attempts == 1 and job.requeued is None and job.adopted is None
+            first = job.attempts == 1 and job.requeued is None
             waited_s = job.started.since(job.submitted) if first and job.started else None
             if waited_s is not None:
                 self.wait_s.add(waited_s)

@@ -168,7 +168,7 @@ def test_edits_help_has_every_option_that_can_be_edited(run: Any) -> None:
     lines = [line.lstrip(" *") for line in edit_help().splitlines()]
     named = {line[2:].replace("=", " ").split()[0] for line in lines if line.startswith("--")}
     fixed = {"array", "at-once", "max-fails", "param", "params"}
-    fixed |= {"adopt", "hold", "interactive", "snapshot"}
+    fixed |= {"hold", "interactive", "snapshot"}
     editable = {option.name for option in OPTIONS if option.available} - fixed
     assert named == editable | {"json"}
     assert max(map(len, edit_help().splitlines())) <= 100

@@ -97,9 +97,6 @@ resize 3
 resize 3 --gpus=x
 progress --frob
 progress
-adopt
-adopt x
-adopt 1 --for=x
 gpus extra
 drain --frob
 resume --frob
@@ -171,8 +168,10 @@ config show --set=x
 demo --frob
 completion
 completion tcsh
-install-service --frob
-uninstall-service --frob
+service
+service install --frob
+service remove --frob
+service status --frob
 install-slurm-names
 """
 

@@ -154,7 +154,7 @@ def test_every_program_is_python() -> None:
 # ------------------------------------------------------------------ asked of a daemon
 
 ASKED = (
-    *("status", "explain", "logs", "gpus", "history", "report", "usage", "limits", "shares"),
+    *("status", "explain", "logs", "gpus", "history", "report", "limits"),
     *("estimate", "submit", "edit", "hold", "release", "cancel", "requeue", "drain", "resume"),
     *("reserve", "spool", "doctor", "config", "migrate", "checkpoint", "resize"),
 )
