@@ -25,6 +25,8 @@ def _command() -> int:
     from radrm.cli.listing import ALIASES, COMMANDS, EVERYDAY
 
     words = sys.argv[1:]
+    if words == ["help", "--all"]:
+        return _no_command()
     if words[:1] == ["help"]:
         sys.argv[1:] = words = [*words[1:2], "--help"]
     if words and words[0] in ALIASES:
@@ -84,8 +86,8 @@ def _no_command() -> int:
     word = sys.argv[1] if len(sys.argv) > 1 else None
     if word == "--version":
         print(f"radrm {__version__}")
-    elif word in (None, "--help", "-h"):
-        print(overview())
+    elif word in (None, "--help", "-h", "help"):
+        print(overview(whole=word == "help"))
     else:
         print(plain(unknown(word)), file=sys.stderr)
         return EXIT_USAGE

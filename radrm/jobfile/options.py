@@ -29,7 +29,7 @@ class Option(Record):
 
     A flag has the `metavar` None. `unit` is the suffix of the option's field in `Options`.
     The ends of a `range` are in two fields. `bare` is the value of an option without `=`.
-    An option that is not `available`, and each value in `later`, is parsed and then refused.
+    A `hidden` option is for programs of radrm, and no help shows it.
     """
 
     name: str
@@ -38,8 +38,7 @@ class Option(Record):
     help: str
     unit: str = ""
     repeatable: bool = False
-    available: bool = True
-    later: tuple[str, ...] = ()
+    hidden: bool = False
     range: bool = False
     bare: str | None = None
 
@@ -72,9 +71,6 @@ class Option(Record):
             raise UsageError(f"{where}: --{self.name}: {v.shown(text)} is not UTF-8") from None
         except ValueError as cause:
             raise UsageError(f"{where}: --{self.name}: {cause}") from None
-        if not self.available or text in self.later:
-            what = f"--{self.name}" + ("" if not self.available else f"={text}")
-            raise UsageError(f"{where}: {what} is not available in this release; leave it out")
         return value
 
 
@@ -131,7 +127,9 @@ OPTIONS: tuple[Option, ...] = (
         **_many,
     ),
     Option("array", "0-9[%N]", r.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
-    Option("at-once", "N", v.whole(1, r.MAX_ARRAY), "elements of an array at once, as 0-9%N"),
+    Option(
+        "at-once", "N", v.whole(1, r.MAX_ARRAY), "elements of a sweep at once (of an array: 0-9%N)"
+    ),
     Option(
         "max-fails",
         "N[@TIME]",
@@ -247,8 +245,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "snapshot", "DIR", v.path, "run in a copy of DIR (default: the submit directory)", bare="."
     ),
-    Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
+    Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)", hidden=True),
 )
+SHOWN = tuple(option for option in OPTIONS if not option.hidden)
+"""Those that users set."""
 BY_NAME = {option.name: option for option in OPTIONS}
 MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
 """The options whose values are moments."""

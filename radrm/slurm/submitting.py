@@ -33,7 +33,7 @@ from radrm.slurm.wrapped import unwrap, wrap
 
 _SBATCH_S = 60.0
 
-TO_SLURM = frozenset({"array", "at-once", "after", "begin", "hold", "output", "error"})
+TO_SLURM = frozenset({"array", "after", "begin", "hold", "output", "error"})
 """Options that Slurm sees to. All others are the daemon's on the node."""
 REFUSED = {
     "param": "a sweep is one job for each value; make it an array, with --array",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -10,9 +11,9 @@ import pytest
 
 from radrm.core.words import Collocation
 from radrm.errors import UsageError
-from radrm.jobfile.option_help import options_markdown, submit_help
-from radrm.jobfile.options import OPTIONS, Options
-from radrm.jobfile.parsing import parse_words, typed, typed_whole
+from radrm.jobfile.option_help import GROUPS, options_markdown, run_help, submit_help
+from radrm.jobfile.options import OPTIONS, SHOWN, Options
+from radrm.jobfile.parsing import parse_words, typed_whole
 from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.values import RoleOption, SignalOption, Span
 
@@ -29,7 +30,6 @@ AVAILABLE = [
     *("optimizer", "precision", "notify", "comment", "cpus", "memory", "role", "device-ids"),
     *("cpu-bind", "due", "begin", "silent-limit", "expect-idle", "retry-on", "weight"),
 ]
-LATER: list[str] = []
 
 GOOD = [
     ("name", "resnet 50", "resnet 50"),
@@ -289,8 +289,7 @@ BAD = [
 def test_the_table_is_the_list_of_fields() -> None:
     ends = [[o.field, o.field_max] if o.range else [o.field] for o in OPTIONS]
     assert [name for names in ends for name in names] == [field.name for field in fields(Options)]
-    assert {o.name for o in OPTIONS if o.available} == set(AVAILABLE)
-    assert {o.name for o in OPTIONS if not o.available} == set(LATER)
+    assert {o.name for o in OPTIONS} == set(AVAILABLE)
     assert BY_NAME["collocation"].metavar == "|".join(mode.value for mode in Collocation)
 
 
@@ -312,16 +311,6 @@ def test_bad_values_name_the_option_and_the_place(name: str, text: str) -> None:
     assert message.isprintable() and len(message) < 250
 
 
-@pytest.mark.parametrize(("name", "text", "value"), [row for row in GOOD if row[0] in LATER])
-def test_what_is_not_available_is_refused(name: str, text: str, value: object) -> None:
-    for attempt in (
-        lambda: parse_words([f"--{name}={text}"], "here"),
-        lambda: typed({name: [text] if BY_NAME[name].repeatable else text}),
-    ):
-        with pytest.raises(UsageError, match=f"--{name} is not available in this release"):
-            attempt()
-
-
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
@@ -341,14 +330,26 @@ def test_options_about_saving_must_go_together(raw: dict[str, str], why: str) ->
 
 
 def test_help_and_documents_hold_every_option() -> None:
-    markdown = options_markdown()
-    for option in OPTIONS:
-        assert option.usage in submit_help()
+    markdown, text = options_markdown(), submit_help(whole=True)
+    for option in SHOWN:
+        assert option.usage in text
         assert f"`--{option.name}" in markdown
-    assert markdown.count("\n- `--") + 1 == sum(option.available for option in OPTIONS)
+    assert markdown.count("\n- `--") + 1 == len(SHOWN)
     assert all(row.startswith("- ") for row in markdown.splitlines())
-    assert all(len(line) <= 100 for line in submit_help().splitlines())
-    assert submit_help().count("not in this release") == len(LATER)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "--interactive" not in text + markdown
+
+
+def test_each_option_is_in_one_group_of_the_whole_help() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(option.name for option in SHOWN)
+
+
+@pytest.mark.parametrize(("text", "most"), [(submit_help(), 15), (run_help(), 15)])
+def test_the_first_help_has_what_most_jobs_need(text: str, most: int) -> None:
+    assert len(re.findall(r"^  --", text, re.M)) <= most
+    assert len(re.findall(r"^  radrm ", text, re.M)) == 3 and len(text.splitlines()) <= 40
+    assert re.search(r"radrm (submit|run) --help-all$", text)
 
 
 def test_the_table_imports_nothing_heavy() -> None:

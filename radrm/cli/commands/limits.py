@@ -15,7 +15,7 @@ PARAMETERS = (
 
 
 def limits(user: str, as_json: bool) -> None:
-    """Show your limits with their use, then the recent GPU time of all users.
+    """Show your limits with their use, and whose job is next.
 
     The administrator sets the limits in the table [limits] of the configuration. Each job counts
     its GPUs: one that two jobs share counts twice, and a MIG instance counts as one.

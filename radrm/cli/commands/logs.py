@@ -34,7 +34,7 @@ PARAMETERS = (
 def logs(
     job: str, follow: bool, stderr: bool, attempt: int | None, lines: int | None, cluster: bool
 ) -> int:
-    """Print a job's log.
+    """Print a job's log; -f as it runs.
 
     -f waits for a job that has not started, and goes on through recoveries and retries. It shows
     standard error too, and ends with the job's exit code. Ctrl-C ends only the command: the job

@@ -41,7 +41,7 @@ def carry_out(request: SubmitRequest) -> int:
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
 
-        print(submit_help())
+        print(submit_help(request.help_all), end="")
         return 0
     if request.cluster:
         from radrm.cli.slurm.cluster import submit  # few jobs go to a cluster

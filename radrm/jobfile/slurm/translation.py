@@ -104,8 +104,6 @@ class _Translation:
 
     def put(self, name: str, value: str | bool | list[str]) -> None:
         """Set an option of ours."""
-        if name not in BY_NAME or not BY_NAME[name].available:
-            raise ValueError("not available in this release; leave it out")
         if isinstance(value, str):
             _check(name, value)
         self.raw[name] = [value] if isinstance(value, str) and BY_NAME[name].repeatable else value
