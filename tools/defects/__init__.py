@@ -9,7 +9,7 @@ The files, in the order in which they may import one another:
     planners  defects of the planners that change running jobs
     deadline  defects of `deadline`
     durations  defects of run times
-    due_times  defects of due times, of other limits of time, and of a reload
+    due_times  defects of due times, and of other limits of time
     energy  defects of energy
     capacity  defects of `andreas` and its optimizer
     elasticity  defects of the planner `elastic`

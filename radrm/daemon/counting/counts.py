@@ -2,7 +2,7 @@
 
 Theory of operation. `note` is called with each round of decisions once it is on disk, so nothing
 counts that a later daemon does not know. The next daemon begins at 0, as counters of Prometheus
-do. A reload keeps them. All amounts are bounded: no count is kept by job or by user.
+do. All amounts are bounded: no count is kept by job or by user.
 """
 
 from __future__ import annotations

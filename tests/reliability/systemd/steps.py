@@ -70,6 +70,10 @@ def fact(name: str) -> str:
     return run("systemctl", "show", "radrmd", "-p", name, "--value").stdout.strip()
 
 
+def log_of_daemon() -> str:
+    return run("journalctl", "-u", "radrmd", "-o", "cat", "--no-pager").stdout
+
+
 def job_process() -> str:
     """The pid of the job's program; empty if it does not run."""
     return run("pgrep", "-x", "sleep").stdout.strip()
@@ -119,12 +123,20 @@ def main(repository: Path) -> None:
     Path("/run/hang").touch()
     step("the watchdog restarts a loop that hangs", soon(lambda: fact("NRestarts") == "1"))
     step("it re-adopts the job", soon(lambda: "1 running" in fact("StatusText")))
-    log = run("journalctl", "-u", "radrmd", "-o", "cat", "--no-pager").stdout
+    log = log_of_daemon()
     step("the log shows where it hung", "in hanging" in log, log)
     os.kill(int(fact("MainPID")), signal.SIGKILL)
     step("systemd restarts a killed daemon", soon(lambda: fact("NRestarts") == "2"))
     step("it re-adopts the job", soon(lambda: "1 running" in fact("StatusText")))
     step("systemctl restart works", not run("systemctl", "restart", "radrmd").returncode)
+    before = fact("MainPID"), fact("NRestarts"), job_process()
+    ups = log_of_daemon().count(" is up: ")
+    step("systemctl reload works", not run("systemctl", "reload", "radrmd").returncode)
+    step("a reload starts the daemon anew, and it serves", soon(
+        lambda: log_of_daemon().count(" is up: ") > ups and fact("ActiveState") == "active"
+        and "1 running" in fact("StatusText")))  # fmt: skip
+    after = fact("MainPID"), fact("NRestarts"), job_process()
+    step("as the same process, and the job goes on", after == before, f"{before} {after}")
     found = run(RADRM, "doctor").stdout
     for check in ("systemd", "service files", "service code"):
         step(f"radrm doctor: {check}", f"ok    {check}: " in found, found)
