@@ -106,7 +106,7 @@ _COMMANDS: dict[str, str] = {
     **dict.fromkeys(("sinfo", "nvidia-smi", "nodes", "devices", "gpustat", "pestat"), "gpus"),
     **dict.fromkeys(("nvtop", "htop", "monitor", "tui", "smi"), "top"),
     **dict.fromkeys(("web", "dashboard", "ui", "gui", "http"), "serve"),
-    **dict.fromkeys(("log", "tail", "cat", "output", "peek"), "logs"),
+    **dict.fromkeys(("log", "tail", "cat", "output", "peek", "attach"), "logs"),
     **dict.fromkeys(("why", "describe", "inspect", "scontrol"), "explain"),
     **dict.fromkeys(("sacct", "seff", "past"), "history"),
     **dict.fromkeys(("sreport", "stats", "statistics", "accounting"), "report"),

@@ -160,8 +160,7 @@ class Loop:
         self._count_at = 0.0
         self._emptied = False
         self.stopping = False
-        self.again = False
-        """True once the daemon ends to start anew in this process."""
+        self._is_ended = self._renews = False
         self._reload = False
         self.connections_of: Callable[[int], int] = lambda uid: 0
         """Returns the number of a user's open connections; `main` sets it."""
@@ -175,7 +174,7 @@ class Loop:
 
     def stop(self) -> None:
         """End after the current round; jobs run on. Safe in a signal handler."""
-        self.stopping, self.again = True, False
+        self._is_ended = self.stopping = True
         self._wakeups.wake()
 
     def reload_soon(self) -> None:
@@ -200,6 +199,11 @@ class Loop:
     def save_volatile(self) -> None:
         """Write now what waits for the next transaction, unless the store cannot be written."""
         self._decisions.save_volatile()
+
+    @property
+    def again(self) -> bool:
+        """True if the daemon ends to start anew in this process, and nobody has ended it."""
+        return self._renews and not self._is_ended
 
     @property
     def unsaved(self) -> bool:
@@ -228,8 +232,7 @@ class Loop:
             log.error("not reloaded, the old configuration stays in force: %s", error)
             return
         log.info("starts anew with the configuration as it is now")
-        if not self.stopping:
-            self.stopping = self.again = True
+        self._renews = self.stopping = True
 
     def scan_again(self) -> None:
         """Look into the spool again in the next round."""
