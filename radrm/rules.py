@@ -100,7 +100,6 @@ from radrm.core.proposals import (
 from radrm.core.records import (
     DECLARED,
     LOCAL_NODE,
-    Adopted,
     ArrayElement,
     Attempt,
     AttemptMemory,
@@ -183,7 +182,6 @@ __all__ = [
     "DECLARED",
     "LOCAL_NODE",
     "ActionKind",
-    "Adopted",
     "Again",
     "ArrayElement",
     "Ask",

@@ -106,11 +106,11 @@ _COMMANDS: dict[str, str] = {
     **dict.fromkeys(("sinfo", "nvidia-smi", "nodes", "devices", "gpustat", "pestat"), "gpus"),
     **dict.fromkeys(("nvtop", "htop", "monitor", "tui", "smi"), "top"),
     **dict.fromkeys(("web", "dashboard", "ui", "gui", "http"), "serve"),
-    **dict.fromkeys(("log", "tail", "cat", "output", "peek"), "logs"),
+    **dict.fromkeys(("log", "tail", "cat", "output", "peek", "attach"), "logs"),
     **dict.fromkeys(("why", "describe", "inspect", "scontrol"), "explain"),
     **dict.fromkeys(("sacct", "seff", "past"), "history"),
     **dict.fromkeys(("sreport", "stats", "statistics", "accounting"), "report"),
-    **dict.fromkeys(("sshare", "sprio", "fairshare"), "shares"),
+    **dict.fromkeys(("sshare", "sprio", "fairshare"), "limits"),
     **dict.fromkeys(("suspend", "pause", "qhold"), "hold"),
     **dict.fromkeys(("unhold", "qrls", "unpause"), "release"),
     **dict.fromkeys(("restart", "retry", "rerun", "resubmit"), "requeue"),
@@ -121,7 +121,7 @@ _COMMANDS: dict[str, str] = {
     **dict.fromkeys(("server", "up", "serve-daemon", "radrmd", "slurmd"), "daemon"),
     **dict.fromkeys(("settings", "configuration"), "config"),
     **dict.fromkeys(("check", "diag", "diagnose", "health"), "doctor"),
-    **dict.fromkeys(("setup",), "init"),
+    **dict.fromkeys(("setup", "init", "systemd"), "service"),
     **dict.fromkeys(("version",), "--version"),
 }
 """By the name of other tools: the command here."""

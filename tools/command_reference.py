@@ -22,10 +22,9 @@ The same text as `radrm COMMAND --help` and the manual pages (`man radrm-status`
 submission (`@~1`: the one before).
 
 Other names: {aliases}.
-`radrm -H USER@BOX COMMAND` runs a command [on another server](others.md#slurm).
 
-**Exit codes:** 0 success, 1 the request failed, 2 usage, 3 no daemon answers. `radrm wait`, `radrm
-attach` and `radrm submit --wait` end with the job's exit code: 124 at its time limit, 125 if it was
+**Exit codes:** 0 success, 1 the request failed, 2 usage, 3 no daemon answers. `wait`,
+`logs -f` and `submit --wait` end with the job's exit code: 124 at its time limit, 125 if it was
 lost or never started, 127 if its program does not exist and 126 if that cannot be run (`submit` and
 `run` end so at once), 128+n after signal n.
 """

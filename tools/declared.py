@@ -16,9 +16,9 @@ from radrm.cli.listing import COMMANDS
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.core.words import JobState
-from radrm.jobfile.command_line import HOSTS, LINES, RUN_FLAGS, SUBMIT_FLAGS
-from radrm.jobfile.option_help import HOSTS_HELP, LINES_HELP, meaning_of
-from radrm.jobfile.options import OPTIONS
+from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
+from radrm.jobfile.option_help import LINES_HELP, meaning_of
+from radrm.jobfile.options import SHOWN
 from radrm.jobfile.relations import OF_ARRAYS
 from radrm.wiring import REGISTRIES
 
@@ -159,11 +159,10 @@ _SHORT = {"gpus": ("-g",)}
 _JSON = "one JSON document on standard output"
 _COMMAND = Declared((), "COMMAND...", "a command and its arguments", True)
 _FLAGS = {"submit": SUBMIT_FLAGS, "run": RUN_FLAGS, "edit": {"json": _JSON}}
-_WITHOUT = {"submit": frozenset(), "run": OF_ARRAYS | {"interactive"}, "edit": OF_ARRAYS | {"hold"}}
+_WITHOUT = {"submit": frozenset(), "run": OF_ARRAYS, "edit": OF_ARRAYS | {"hold"}}
 _ARGUMENTS = {
     "submit": (
         Declared((f"--{LINES}",), "FILE", LINES_HELP),
-        Declared((f"--{HOSTS}",), "HOST,...", HOSTS_HELP),
         Declared((), "FILE...", "job files", True),
         _COMMAND,
     ),
@@ -187,7 +186,7 @@ def _of_table(name: str, about: str) -> Command:
             (f"--{each.name}", *_SHORT.get(each.name, ())),
             *(each.metavar, meaning_of(each), each.repeatable),
         )
-        for each in OPTIONS
+        for each in SHOWN
         if each.name not in _WITHOUT[name]
     ]
     parameters += [

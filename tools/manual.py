@@ -29,7 +29,7 @@ _SPOKEN = re.compile(r"`([^`]*)`")
 
 _EXIT = """\
 0: fine. 1: the request failed. 2: the command line or the configuration is wrong. 3: no daemon
-answers. `radrm wait`, `submit --wait` and `attach` end with the job's exit code: 124 at its time
+answers. `radrm wait`, `submit --wait` and `logs -f` end with the job's exit code: 124 at its time
 limit, 125 if it was lost or never started, 127 if its program does not exist and 126 if that cannot
 be run (`submit` and `run` end so at once), 128+n after signal n."""
 _FILES = (

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 TESTS = (
     *("tests/core", "tests/policies", "tests/orders", "tests/planners", "tests/jobfile"),
     *("tests/daemon/due/test_lateness.py", "tests/daemon/due/test_expected_end.py"),
-    *("tests/contract/times", "tests/daemon/reload/test_changes.py"),
+    "tests/contract/times",
     *("tests/deadlines", "tests/estimators/test_profile.py"),
     *("tests/estimators/test_chips.py", "tests/contract/mps/test_passing.py"),
     *("tests/host/storage/test_energy_book.py", "tests/daemon/answers/test_energy.py"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from radrm.jobfile import values
-from radrm.jobfile.options import MOMENTS, OPTIONS, Option
+from radrm.jobfile.options import MOMENTS, SHOWN, Option
 
 PLACE = Path(__file__).parents[1] / "radrm" / "api" / "option_types.py"
 
@@ -37,7 +37,7 @@ _NUMBERS = ("N", "W", "X", "0..1[@TYPE]", "N[@TIME]", "PERCENT", "N|MIN-MAX")
 
 def text() -> str:
     """The file as it should be."""
-    return _HEAD + "".join(_field(option) for option in OPTIONS)
+    return _HEAD + "".join(_field(option) for option in SHOWN)
 
 
 def _field(option: Option) -> str:
@@ -58,8 +58,7 @@ def _type(option: Option) -> str:
     if option.repeatable:
         return "str | Sequence[str]"
     if option.parse.__qualname__.startswith("choice."):
-        words = option.metavar.split("|")
-        return f"Literal[{', '.join(map(repr, words))}]".replace("'", '"')
+        return f"Literal[{', '.join(map(repr, option.metavar.split('|')))}]".replace("'", '"')
     if option.name in MOMENTS:
         return "str | datetime"
     if option.parse in (values.seconds, values.silent_limit):

@@ -1,4 +1,4 @@
-"""Write systemd/: what `radrm install-service` installs, for radrm in /opt/radrm or ~/.local.
+"""Write systemd/: what `radrm service install` installs, for radrm in /opt/radrm or ~/.local.
 
 python -m tools.units
 """

@@ -12,7 +12,7 @@ suites      the steps that are tests of tests/gpu
 first       steps of part 1: the driver and its readings
 sharing     steps of part 2: MPS, without radrm
 daemon      steps of parts 2 to 4: radrm's daemon
-guards      what keeps jobs apart: devices, caps, faults of neighbours, adopted processes
+guards      what keeps jobs apart: devices, caps, faults of neighbours
 hardware    steps of part 4: what only some machines have
 thesis      the experiments of chapter 3 of the thesis of RAD-RM
 report      the page for docs/lab, and the raw outputs

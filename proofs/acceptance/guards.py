@@ -7,10 +7,9 @@ the step says so and settles nothing (`NotHere`).
 from __future__ import annotations
 
 import json
-import subprocess
 
 from proofs.acceptance.daemon import running, with_mps
-from proofs.acceptance.step import NotHere, Step, said
+from proofs.acceptance.step import NotHere, Step
 from tests.gpu.server import PROGRAMS, RealServer
 
 _CLOSED = r"""
@@ -148,96 +147,6 @@ def fault_jobs(step: Step) -> str:
         step.check(ends[bad]["state"] == "FAILED", f"the bad one ended {ends[bad]['state']}")
         attempts = [ends[job]["attempts"] for job in others]
         return f"bystanders completed at attempts {attempts}; the bad one FAILED"
-
-
-def adopt(step: Step) -> str:
-    """A process that was started by hand becomes a job, and is left alone when its time is over."""
-    with running(step) as server:
-        stray = subprocess.Popen(
-            [server.python, str(PROGRAMS / "matmul.py"), "--seconds", "45", "--memory", "2048"],
-            env={**server.environment, "CUDA_VISIBLE_DEVICES": step.uuid},
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            seen = server.until(
-                lambda: stray.pid in [each["pid"] for each in server.device()["unmanaged"]],
-                "the process among the unmanaged ones",
-            )
-            step.record(seen=seen, before=server.device())
-            done = server.radrm("adopt", str(stray.pid), "--for", "10s", "--gpu-memory=8G")
-            step.check(done.returncode == 0, said(done))
-            server.until(lambda: server.device()["jobs"], "the job on the GPU")
-            server.until(lambda: not server.device()["unmanaged"], "its memory to be the job's")
-            step.record(adopted=server.device())
-            server.until(lambda: server.device()["unmanaged"], "the end of its time")
-            step.check(stray.poll() is None, "the process ended with its time as a job")
-        finally:
-            stray.terminate()
-            stray.wait()
-        return "an adopted process counts as a job, and is unmanaged again after --for"
-
-
-def adopt_launcher(step: Step) -> str:
-    """A launcher is adopted: its child on the GPU counts as the job's, and a cancel ends both."""
-    with running(step) as server:
-        matmul = [server.python, str(PROGRAMS / "matmul.py"), "--seconds", "50", "--memory", "2048"]
-        launcher = subprocess.Popen(
-            ["bash", "-c", '"$@"; true', "launcher", *matmul],
-            env={**server.environment, "CUDA_VISIBLE_DEVICES": step.uuid},
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            seen = server.until(lambda: server.device()["unmanaged"], "the process on the GPU")
-            step.record(launcher=launcher.pid, seen=seen)
-            step.check(launcher.pid not in [each["pid"] for each in seen], "it has no child")
-            done = server.radrm("adopt", str(launcher.pid), "--gpu-memory=8G")
-            step.check(done.returncode == 0, said(done))
-            (job,) = server.until(lambda: server.device()["jobs"], "the job on the GPU")
-            server.until(lambda: not server.device()["unmanaged"], "the child to be the job's")
-            step.record(adopted=server.device())
-            server.radrm("cancel", str(job))
-            ended = server.wait_end(job)
-            step.check(ended["state"] == "CANCELLED", f"the job ended {ended['state']}")
-            launcher.wait(10)
-            server.until(lambda: not server.device()["unmanaged"], "an empty GPU")
-        finally:
-            launcher.kill()
-            launcher.wait()
-        return "the child of an adopted launcher is the job's; a cancel ended both"
-
-
-def adopt_client(step: Step) -> str:
-    """A client that was started by hand on radrm's MPS server: whose process the driver lists."""
-    with with_mps(step) as server:
-        server.until(lambda: server.device()["mps"], "the GPU to be served by MPS")
-        (row,) = server.ask("mps")
-        stray = subprocess.Popen(
-            [server.python, str(PROGRAMS / "client.py"), "--seconds", "20"],
-            env={
-                **server.environment,
-                "CUDA_VISIBLE_DEVICES": step.uuid,
-                "CUDA_MPS_PIPE_DIRECTORY": row["pipes"],
-            },
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            listed = server.until(lambda: server.device()["unmanaged"], "a process on the GPU")
-            pids = [each["pid"] for each in listed]
-            done = server.radrm("adopt", str(stray.pid), "--gpu-memory=8G")
-            step.record(client=stray.pid, listed=listed, rows=server.ask("mps"), said=said(done))
-            known = stray.pid in pids
-            if known:
-                step.check(done.returncode == 0, f"a client that is listed: {said(done)}")
-                server.until(lambda: server.device()["jobs"], "the job on the GPU")
-            else:
-                refused = "on no GPU that radrm watches" in done.stderr
-                step.check(done.returncode != 0 and refused, f"a client that is not: {said(done)}")
-            step.check(stray.wait(30) == 0, f"the client ended with {stray.returncode}")
-            server.until(lambda: not server.device()["jobs"], "the job's end")
-        finally:
-            stray.kill()
-            stray.wait()
-        return f"the driver lists {'the client, and it is adopted' if known else 'not the client'}"
 
 
 def _need_isolation(step: Step) -> None:

@@ -41,8 +41,8 @@ def main() -> None:
 
     found = run("radrm", "doctor").stdout
     step("radrm doctor: systemd", "ok    systemd: " in found, found)
-    refused = run("radrm", "install-service").stdout
-    step("install-service writes no second unit", "from a package" in refused, refused)
+    refused = run("radrm", "service", "install").stdout
+    step("service install writes no second unit", "from a package" in refused, refused)
 
     run("systemctl", "disable", "radrmd")
     again = run("dpkg", "-i", package)

@@ -70,6 +70,10 @@ def fact(name: str) -> str:
     return run("systemctl", "show", "radrmd", "-p", name, "--value").stdout.strip()
 
 
+def log_of_daemon() -> str:
+    return run("journalctl", "-u", "radrmd", "-o", "cat", "--no-pager").stdout
+
+
 def job_process() -> str:
     """The pid of the job's program; empty if it does not run."""
     return run("pgrep", "-x", "sleep").stdout.strip()
@@ -102,12 +106,12 @@ def main(repository: Path) -> None:
         f"[Service]\nExecStart=\nExecStart={HOME}/bin/python3 {HOME}/slow.py\n"
         "WatchdogSec=3s\nTimeoutStartSec=4s\n"
     )
-    done = run(RADRM, "install-service")
-    step("install-service starts a daemon that takes 8 s, with 4 s to start", not done.returncode,
+    done = run(RADRM, "service", "install")
+    step("service install starts a daemon that takes 8 s, with 4 s to start", not done.returncode,
          done.stdout)  # fmt: skip
     step("Type=notify, and it serves", (fact("Type"), fact("ActiveState")) == ("notify", "active"))
     step("systemctl status shows the jobs", soon(lambda: "0 running" in fact("StatusText")))
-    again = run(RADRM, "install-service").stdout
+    again = run(RADRM, "service", "install").stdout
     step("a second run changes nothing", again.count("same  ") == 3, again)
     submitted = run(RADRM, "submit", "--gpus=1", "--name=one", "--", "sleep", "1000")
     step("a job is submitted", not submitted.returncode, submitted.stdout)
@@ -119,19 +123,27 @@ def main(repository: Path) -> None:
     Path("/run/hang").touch()
     step("the watchdog restarts a loop that hangs", soon(lambda: fact("NRestarts") == "1"))
     step("it re-adopts the job", soon(lambda: "1 running" in fact("StatusText")))
-    log = run("journalctl", "-u", "radrmd", "-o", "cat", "--no-pager").stdout
+    log = log_of_daemon()
     step("the log shows where it hung", "in hanging" in log, log)
     os.kill(int(fact("MainPID")), signal.SIGKILL)
     step("systemd restarts a killed daemon", soon(lambda: fact("NRestarts") == "2"))
     step("it re-adopts the job", soon(lambda: "1 running" in fact("StatusText")))
     step("systemctl restart works", not run("systemctl", "restart", "radrmd").returncode)
+    before = fact("MainPID"), fact("NRestarts"), job_process()
+    ups = log_of_daemon().count(" is up: ")
+    step("systemctl reload works", not run("systemctl", "reload", "radrmd").returncode)
+    step("a reload starts the daemon anew, and it serves", soon(
+        lambda: log_of_daemon().count(" is up: ") > ups and fact("ActiveState") == "active"
+        and "1 running" in fact("StatusText")))  # fmt: skip
+    after = fact("MainPID"), fact("NRestarts"), job_process()
+    step("as the same process, and the job goes on", after == before, f"{before} {after}")
     found = run(RADRM, "doctor").stdout
     for check in ("systemd", "service files", "service code"):
         step(f"radrm doctor: {check}", f"ok    {check}: " in found, found)
-    removed = run(RADRM, "uninstall-service")
+    removed = run(RADRM, "service", "remove")
     left = [p for p in ("/etc/systemd/system/radrmd.service", "/usr/local/bin/radrm",
                         "/etc/tmpfiles.d/radrm.conf") if os.path.lexists(p)]  # fmt: skip
-    step("uninstall-service removes its files", not removed.returncode and not left,
+    step("service remove removes its files", not removed.returncode and not left,
          removed.stdout)  # fmt: skip
     step("the job runs on", job and job_process() == job)
     os.kill(int(job), signal.SIGKILL)
@@ -175,14 +187,14 @@ def own_service() -> None:
     Path(_RUNTIME).mkdir(parents=True)
     os.chown(_RUNTIME, _UID, _UID)
     Path("/run/systemd/system/own.service").write_text(_MANAGER)
-    refused = as_user(RADRM, "install-service", "--user").stdout
+    refused = as_user(RADRM, "service", "install", "--user").stdout
     step("--user without a systemd of the user says so", "no systemd runs for you" in refused,
          refused)  # fmt: skip
     run("systemctl", "start", "own")
     step("a user's systemd starts", soon(lambda: os.path.exists(f"{_RUNTIME}/systemd/private")))
-    done = as_user(RADRM, "install-service", "--user", "--gpus", "sim:1xA100-40GB")
-    step("install-service --user starts a daemon", not done.returncode, done.stdout)
-    again = as_user(RADRM, "install-service", "--user", "--gpus", "sim:1xA100-40GB").stdout
+    done = as_user(RADRM, "service", "install", "--user", "--gpus", "sim:1xA100-40GB")
+    step("service install --user starts a daemon", not done.returncode, done.stdout)
+    again = as_user(RADRM, "service", "install", "--user", "--gpus", "sim:1xA100-40GB").stdout
     step("a second run changes nothing", again.count("same  ") == 1, again)
     submitted = as_user(RADRM, "submit", "--", "sleep", "1000")
     step("a job is submitted", not submitted.returncode, submitted.stdout)
@@ -191,9 +203,9 @@ def own_service() -> None:
     restarted = as_user("systemctl", "--user", "restart", "radrmd")
     step("systemctl --user restart works", not restarted.returncode, restarted.stdout)
     step("it re-adopts the job", "1 running" in as_user(RADRM, "status").stdout)
-    removed = as_user(RADRM, "uninstall-service", "--user")
+    removed = as_user(RADRM, "service", "remove", "--user")
     unit = f"/home/{_USER}/.config/systemd/user/radrmd.service"
-    step("uninstall-service --user removes its unit",
+    step("service remove --user removes its unit",
          not removed.returncode and not os.path.exists(unit), removed.stdout)  # fmt: skip
     step("the job runs on", job and job_process() == job)
 

@@ -106,7 +106,7 @@ class Executor(concurrent.futures.Executor):
         **options: Unpack[JobOptions],
     ) -> None:
         self._raw = raw_options(options, "Executor")
-        for name in sorted(self._raw.keys() & {*OF_ARRAYS, "adopt", "interactive"}):
+        for name in sorted(self._raw.keys() & {*OF_ARRAYS, "interactive"}):
             raise UsageError(f"Executor: {name} is not for calls; use map for many of them")
         self._own = client is None
         self._client = client or Client()

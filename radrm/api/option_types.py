@@ -49,7 +49,7 @@ class JobOptions(TypedDict, total=False):
     array: str | None
     """A job per number (also 1,3,5 or 0-9:2), N at once."""
     at_once: float | str | None
-    """Elements of an array at once, as 0-9%N."""
+    """Elements of a sweep at once (of an array: 0-9%N)."""
     max_fails: float | str | None
     """Hold the rest of an array after N failures (@60s: within 60 s)."""
     param: str | Sequence[str] | Mapping[str, object] | None
@@ -122,7 +122,3 @@ class JobOptions(TypedDict, total=False):
     """Run on the CPUs of the GPUs' sockets or NUMA nodes (none: on all)."""
     snapshot: str | os.PathLike[str] | bool | None
     """Run in a copy of DIR (default: the submit directory)."""
-    interactive: bool | None
-    """Somebody works in it (set by `radrm run`)."""
-    adopt: str | None
-    """Books a process (set by `radrm adopt`)."""

@@ -30,7 +30,7 @@ from radrm.api.client import Client
 from radrm.api.options import raw_options
 from radrm.api.records import Job, JobFailed
 from radrm.errors import RadrmError, Refused, UsageError, plain
-from radrm.jobfile.options import BY_NAME, OPTIONS, RawOptions
+from radrm.jobfile.options import BY_NAME, SHOWN, RawOptions
 from radrm.jobfile.parsing import typed
 from radrm.jobfile.relations import OF_ARRAYS
 
@@ -38,7 +38,7 @@ _STATES = {"LAUNCHING": "RUNNING", "STOPPING": "COMPLETING", "RECOVERING": "REQU
 """Words of submitit for states that it does not know."""
 _ASKED = 1000
 _OWN = frozenset({"setup", "array_parallelism", "signal_delay_s", "python"})
-_SET_HERE = OF_ARRAYS | {"output", "error", "signal", "adopt", "interactive"}
+_SET_HERE = OF_ARRAYS | {"output", "error", "signal"}
 """Options that this plugin sets itself."""
 _DEFAULT_MIN = 5
 """submitit's time limit without `timeout_min`."""
@@ -165,7 +165,7 @@ class RadrmExecutor(core.PicklingExecutor):
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        names = {option.name for option in OPTIONS} - _SET_HERE
+        names = {option.name for option in SHOWN} - _SET_HERE
         return {name.replace("-", "_") for name in names} | _OWN
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
@@ -257,9 +257,8 @@ class RadrmExecutor(core.PicklingExecutor):
         if not self.parameters.get("stderr_to_stdout"):
             raw["error"] = _pattern(paths.stderr, count)
         if count:
-            raw["array"] = f"0-{count - 1}"
-            if at_once := self.parameters.get("array_parallelism"):
-                raw["at-once"] = str(at_once)
+            at_once = self.parameters.get("array_parallelism")
+            raw["array"] = f"0-{count - 1}" + (f"%{at_once}" if at_once else "")
         lines = ["#!/bin/bash"]
         for name, value in sorted(raw.items()):
             for one in value if isinstance(value, list) else [value]:

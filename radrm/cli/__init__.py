@@ -13,8 +13,7 @@ The files, in the order in which they may import one another:
     top          the live view of `radrm top` (a folder)
     completion   completion of command lines by shells (a folder)
     slurm        radrm for people and scripts that come from Slurm (a folder)
-    remote       radrm on other servers, by ssh (a folder)
-    service      what `install-service` and `uninstall-service` share
+    service      what the commands of `radrm service` share
     results      the results of commands about jobs and devices
     streaming    a job's output on this process's own
     dry_run      what `submit --dry-run` shows

@@ -3,31 +3,32 @@ so neither waits for the imports of typer and of the commands."""
 
 from __future__ import annotations
 
+FIRST = (
+    *("submit", "run", "status", "top", "logs", "explain", "wait", "cancel", "requeue", "edit"),
+    *("gpus", "history", "report", "doctor"),
+)
+"""The commands of the first week."""
 GROUPS: dict[str, dict[str, str]] = {
     "Jobs": {
         "submit": "Submit job files, or one command after `--`.",
         "run": "Run one command in the queue, tied to this terminal.",
         "status": "Show jobs: where they run, why they wait, how they ended.",
         "top": "Show GPUs and jobs live, and give commands by key.",
-        "serve": "Show GPUs, jobs, logs and the history as a live web page.",
+        "logs": "Print a job's log; -f as it runs.",
         "explain": "Say why a job waits, or where and how it ran.",
-        "logs": "Print a job's log.",
-        "attach": "Show a job's output as it runs; end with the job's exit code.",
         "wait": "Wait for jobs to end.",
         "cancel": "Cancel jobs, waiting or running.",
         "hold": "Keep waiting jobs from starting, until they are released.",
         "release": "Let held jobs start.",
         "requeue": "Put jobs back into the queue.",
+        "edit": "Change options of jobs: priority, time limit, memory...",
+        "spool": "Print your spool folder, whose .rad files become jobs.",
+    },
+    "Jobs that save their work": {
         "checkpoint": "Have running jobs save their work now.",
         "migrate": "Move a running job to another GPU: it saves its work first.",
         "resize": "Give a running job another number of GPUs, or of tasks.",
         "progress": "Report a job's progress, from its own script.",
-        "edit": "Change options of jobs: priority, time limit, memory...",
-        "adopt": "Book a process that runs on a GPU already as a job.",
-    },
-    "Job files in folders": {
-        "spool": "Print your spool folder, whose .rad files become jobs.",
-        "watch": "Submit the .rad files that are put into a folder.",
     },
     "GPUs": {
         "gpus": "Show the GPUs: memory, SM activity, power, jobs.",
@@ -35,22 +36,32 @@ GROUPS: dict[str, dict[str, str]] = {
         "resume": "Let drained GPUs take jobs again.",
         "reserve": "Reserve GPUs for yourself, for others, or for maintenance.",
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
-        "shares": "Show the recent GPU time of users, and whose job is next.",
-        "limits": "Show your limits, and what counts for them now.",
-        "report": "Show what users, jobs or GPUs have used: GPU-hours, energy, cost.",
-        "usage": "Show what users have used, your own row first.",
-        "history": "List past jobs, with their sums.",
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
-    "For programs": {
+    "What was used, by whom": {
+        "history": "List past jobs, with their sums.",
+        "report": "Show what users, jobs or GPUs have used: GPU-hours, energy, cost.",
+        "limits": "Show your limits with their use, and whose job is next.",
+    },
+    "The server": {
+        "doctor": "Check this machine, the configuration and the daemon.",
+        "daemon": "Run the daemon until Ctrl-C or TERM; jobs go on without it.",
+        "service": "Make the daemon a service of systemd, show it, remove it.",
+        "config": "Show, check or reload the configuration.",
+        "completion": "Print the completion of your shell: bash, zsh or fish.",
+        "demo": "Show it all once on simulated GPUs, in less than a minute.",
+    },
+    "Pages and programs": {
+        "serve": "Show GPUs, jobs, logs and the history as a live web page.",
         "metrics": "Print or serve figures for Prometheus and Grafana.",
         "mcp": "Serve tools to a coding agent (MCP).",
     },
-    "Under Slurm": {
+    "With Slurm": {
         "slurm": "Print what a Slurm cluster needs for shared GPUs.",
         "slurm-step": "Run a job file inside a Slurm job.",
         "pilot": "Run your own jobs, several on one GPU, in one Slurm job.",
+        "install-slurm-names": "Write commands named sbatch, squeue, scancel...",
     },
     "Estimates and simulation": {
         "estimate": "Estimate the GPU memory of a job before it runs.",
@@ -61,17 +72,6 @@ GROUPS: dict[str, dict[str, str]] = {
         "trace": "Draw a trace, or play one through a daemon.",
         "replay": "Run the daemon's own past jobs under other policies.",
     },
-    "The daemon": {
-        "init": "Set radrm up on your own machine: four questions at most.",
-        "daemon": "Run the daemon until Ctrl-C or TERM; jobs go on without it.",
-        "doctor": "Check this machine, the configuration and the daemon.",
-        "config": "Show, check or reload the configuration.",
-        "demo": "Show it all once on simulated GPUs, in less than a minute.",
-        "completion": "Print the completion of your shell: bash, zsh or fish.",
-        "install-service": "Make the daemon a service of systemd.",
-        "uninstall-service": "Stop the service and remove its files; jobs stay.",
-        "install-slurm-names": "Write commands named sbatch, squeue, scancel...",
-    },
 }
 COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
 ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
@@ -80,8 +80,6 @@ _LONG = 12
 EVERYDAY = frozenset(
     {
         *(
-            "adopt",
-            "attach",
             "cancel",
             "checkpoint",
             "completion",
@@ -102,37 +100,39 @@ EVERYDAY = frozenset(
             "reserve",
             "resize",
             "resume",
-            "shares",
             "slurm-step",
             "status",
             "top",
         ),
-        *("history", "mcp", "usage", "wait"),
+        *("history", "mcp", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""
 
 
-def overview() -> str:
-    """The text of `radrm --help`."""
+def overview(whole: bool = False) -> str:
+    """The text of `radrm --help`; `whole`: of `radrm help --all`."""
+    groups = GROUPS if whole else {"Commands": {name: COMMANDS[name] for name in FIRST}}
     # The few names that are longer move their own line only: it still fits a terminal.
-    width = max(len(name) for name in COMMANDS if len(name) <= _LONG)
+    width = max(len(name) for group in groups.values() for name in group if len(name) <= _LONG)
     lines = [
         "Usage: radrm COMMAND [ARGS]...",
         "",
         "  Queue jobs for the GPUs of this server, several on one GPU where that is safe.",
     ]
-    for title, commands in GROUPS.items():
+    for title, commands in groups.items():
         lines += ["", f"{title}:"]
         lines += [f"  {name:{width}}  {line}" for name, line in commands.items()]
-    lines += [
-        "",
-        "  radrm COMMAND --help    the options of a command",
-        "  radrm ps, ls, queue     status; kill is cancel",
-        "  radrm -H USER@BOX ...   the same on another server, by ssh",
-        "  radrm --version         the version",
-    ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            *([] if whole else ["  radrm help --all        all commands"]),
+            "  radrm COMMAND --help    the options of a command",
+            "  radrm ps, ls, queue     status; kill is cancel",
+            "  radrm --version         the version",
+        ]
+    )
 
 
 def unknown(word: str) -> str:
@@ -140,7 +140,7 @@ def unknown(word: str) -> str:
     from radrm.spellings import command_hint, option_hint  # only a mistake needs it
 
     if word.startswith("-"):
-        hint = option_hint(word, ("help", "version", "host"))
+        hint = option_hint(word, ("help", "version"))
         return f"radrm: unknown option {word}; {hint or 'see radrm --help'}"
     hint = command_hint(word, {**COMMANDS, **ALIASES})
     return f"radrm: unknown command {word}; {hint or 'see radrm --help'}"

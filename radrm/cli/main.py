@@ -25,12 +25,12 @@ def _command() -> int:
     from radrm.cli.listing import ALIASES, COMMANDS, EVERYDAY
 
     words = sys.argv[1:]
+    if words == ["help", "--all"]:
+        return _no_command()
     if words[:1] == ["help"]:
         sys.argv[1:] = words = [*words[1:2], "--help"]
     if words and words[0] in ALIASES:
         sys.argv[1] = words[0] = ALIASES[words[0]]
-    if words[:1] in (["-H"], ["--host"]):
-        _on_host()
     if words[:1] in (["submit"], ["run"]):
         _of_the_option_table()
     if words[:1] == ["slurm-step"] and len(words) > 1 and not words[1].startswith("-"):
@@ -46,12 +46,6 @@ def daemon() -> None:
         end(_no_command)
     sys.argv[1:1] = ["daemon"]
     end(_everyday)
-
-
-def _on_host() -> NoReturn:
-    from radrm.cli.remote.ssh import on_host
-
-    _leave(on_host(sys.argv[2:]))
 
 
 def _of_the_option_table() -> NoReturn:
@@ -92,8 +86,8 @@ def _no_command() -> int:
     word = sys.argv[1] if len(sys.argv) > 1 else None
     if word == "--version":
         print(f"radrm {__version__}")
-    elif word in (None, "--help", "-h"):
-        print(overview())
+    elif word in (None, "--help", "-h", "help"):
+        print(overview(whole=word == "help"))
     else:
         print(plain(unknown(word)), file=sys.stderr)
         return EXIT_USAGE

@@ -1,4 +1,4 @@
-"""What `radrm install-service` and `radrm uninstall-service` share: options, the lines of steps."""
+"""What the commands of `radrm service` share: options, the lines of steps."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def ask_for_mps(path: Path) -> None:
     show(_ABOUT_MPS)
     enabled = typer.confirm("Switch MPS on?", default=False)
     text = (
-        "# Written by radrm install-service; all settings: radrm config show\n"
+        "# Written by radrm service install; all settings: radrm config show\n"
         f"[mps]\nenabled = {'true' if enabled else 'false'}\n"
     )
     show([_line("write", str(path))])
@@ -144,8 +144,15 @@ def install_own(
     Raises `Refused` for root, without a systemd of the user, and for a unit that was changed;
     `UsageError` on a server that has a radrm for all, unless `private`.
     """
-    where, files = _own(gpus)
-    way = ["radrm", "install-service", "--user", "--private", *(["--gpus", gpus] if gpus else [])]
+    where, files = own_files(gpus)
+    way = [
+        "radrm",
+        "service",
+        "install",
+        "--user",
+        "--private",
+        *(["--gpus", gpus] if gpus else []),
+    ]
     # Without the variables of this shell: the unit's daemon does not have them.
     refuse_second({}, os.geteuid(), private, command_text(way))
     with one_line("cannot look at"):
@@ -171,7 +178,7 @@ def install_own(
 
 def uninstall_own(dry_run: bool = False) -> None:
     """Stop this user's own service and remove its unit. Jobs and the configuration stay."""
-    where, files = _own(None)
+    where, files = own_files(None)
     with one_line("cannot look at"):
         ((file, state),) = states = states_of(files, where)
     before, after = uninstall_commands(states, where)
@@ -188,7 +195,7 @@ def uninstall_own(dry_run: bool = False) -> None:
     show(["Running jobs go on. Kept are the queue (~/.local/state/radrm) and the configuration."])
 
 
-def _own(gpus: str | None) -> tuple[Site, list[File]]:
+def own_files(gpus: str | None) -> tuple[Site, list[File]]:
     """The site and the files of this user's service."""
     if os.geteuid() == 0:
         raise Refused("root's daemon serves the whole server; leave out --user")

@@ -11,6 +11,8 @@ from radrm.client.text import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from radrm.client.connection import Client
     from radrm.client.tail import Write
     from radrm.client.text import Document
@@ -19,24 +21,24 @@ EXIT_INTERRUPTED = 130
 
 
 def stream_and_leave(
-    client: Client, reference: str, user: str | None, lines: int | None = None
+    client: Client, reference: str, writes: Mapping[str, Write], lines: int | None = None
 ) -> int:
-    """Show the output of a job of `user` until it has ended. Returns the job's exit code.
+    """Show the output of a job until it has ended. Returns the job's exit code.
 
-    Ctrl-C ends only this. `user` None: a job of one's own. `lines`: of the present logs, show only
+    Ctrl-C ends only this. `writes`: where each log goes. `lines`: of the present logs, show only
     so many last lines.
     """
     patient = Patient(client, warn)
     try:
-        return ended(stream(patient.ask, reference, outputs(user), warn, lines))
+        return ended(stream(patient.ask, reference, writes, warn, lines))
     except KeyboardInterrupt:
-        again = f"radrm attach {reference}"
+        again = f"radrm logs -f {reference}"
         warn(f"the job goes on; its output again: {again}; to end it: radrm cancel {reference}")
         return EXIT_INTERRUPTED
 
 
 def outputs(user: str | None) -> dict[str, Write]:
-    """Where the two logs of a job of `user` go."""
+    """Where the two logs of a job of `user` go. `user` None: a job of one's own."""
     return {"stdout": log_writer(user), "stderr": log_writer(user, sys.stderr)}
 
 

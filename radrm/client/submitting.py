@@ -198,8 +198,7 @@ def _of_command(request: SubmitRequest) -> JobFile:
 
 def _refuse_hopeless(client: Client, results: list[Submission]) -> None:
     """Mark jobs that can never run on this server, or exceed a limit. They are not submitted."""
-    # A process that is adopted runs already.
-    sound = [r for r in results if r["error"] is None and "adopt" not in r["job_file"].raw]
+    sound = [r for r in results if r["error"] is None]
     for batch in _batches(sound):
         needs = [needs_of(r["job_file"]) for r in batch]
         environment = batch[0]["envelope"].environment.items()

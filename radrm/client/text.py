@@ -62,8 +62,6 @@ def next_steps(job: Document) -> list[str]:
             change = "--smact=PART"  # what was assumed of it keeps it waiting
         edit = [f"radrm edit {name} {change}"] if change else []
         return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
-    if job.get("adopted"):
-        return [f"radrm explain {name}", *([] if state in FINAL else [f"radrm cancel {name}"])]
     if state not in FINAL:
         spares = [_EDITS.get(w["kind"], "") for w in job.get("warnings") or ()]
         edits = [f"radrm edit {name} {' '.join(spares)}"] if any(spares) else []

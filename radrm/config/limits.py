@@ -22,12 +22,9 @@ NO_LIMITS = LimitsConfig(
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class UserLimits:
-    """The limits of each user. `shared`: of a daemon of the whole server; else nobody has any.
-
-    A reloaded configuration replaces `limits`, which several threads read.
-    """
+    """The limits of each user. `shared`: of a daemon of the whole server; else nobody has any."""
 
     limits: LimitsConfig
     exempt: frozenset[int] = frozenset()

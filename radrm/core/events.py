@@ -282,8 +282,7 @@ class AttemptEnded(AttemptEvent):
     GPU out-of-memory. `saved` is the progress that the job has proven to have saved; None: none.
     `saved_since_asked`: a file in its checkpoint folder is newer than the last request to save.
     `host_oom`: the role of a task that died at the job's limit of host memory; None: none did.
-    `hint`: what its output says that its user can change. `unknown`: it has ended, or is no job any
-    more, and nobody can tell its exit status (`radrm adopt`). `passes`: why a failure lies with the
+    `hint`: what its output says that its user can change. `passes`: why a failure lies with the
     GPU's MPS server or driver, and can be over soon; None: it does not, as far as is known.
     `fault`: that was a fault of the server, which one of its clients caused; nobody knows which.
     """
@@ -298,7 +297,6 @@ class AttemptEnded(AttemptEvent):
     saved_since_asked: bool = False
     host_oom: str | None = None
     hint: str | None = None
-    unknown: str | None = None
     passes: str | None = None
     fault: bool = False
 

@@ -91,14 +91,9 @@ class Scheduler:
         windows: Callable[[Device], Window] | None = None,
         limit: AbstractContextManager[object] | None = None,
     ) -> None:
-        self._windows = windows
         self._limit = limit or nullcontext()
-        self.renew(rules, settings or CoreSettings())
-
-    def renew(self, rules: Rules, settings: CoreSettings) -> None:
-        """Forget everything, as a restart does, and use these rules. `Restored` comes next."""
         self._rules = rules
-        self.state = State(settings, rules.order, self._windows)
+        self.state = State(settings or CoreSettings(), rules.order, windows)
         self.state.sharing.learner = rules.learner
         self.state.waiting.judge = partial(service.judge, self.state)
         self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)

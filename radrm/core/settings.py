@@ -74,7 +74,7 @@ class CoreSettings:
     """A job runs again by itself this often after failures that lie with a GPU's MPS server or
     driver. They do not count as its `--retries`."""
     use_half_life_s: float = 604_800.0
-    """GPU time that a user has had this long ago counts half (`radrm shares`, order `fair`)."""
+    """GPU time that a user has had this long ago counts half (`radrm limits`, order `fair`)."""
     whole_devices: bool = False
     """Every job gets idle devices. `wiring` sets this for such a policy."""
     overcommit: bool = False

@@ -14,7 +14,6 @@ The files, in the order in which they may import one another:
     elastic      attempts whose tasks change while they run (a folder)
     watching     a thread that submits the `.rad` files of watched folders
     probing      measure the CUDA context, by a job
-    reload       a changed configuration, while the daemon runs (a folder)
     wakeups      what wakes the loop's thread
     rule_limit   a time limit for rules in the daemon's own thread
     mps          attempts that are MPS clients (a folder)
@@ -25,5 +24,6 @@ The files, in the order in which they may import one another:
     decisions    step, save, act
     loop         wait, gather events, process them
     answers      what clients may ask and command (a folder)
+    replacing    replace the daemon by a new one in the same process
     main         put the daemon together, and end it
 """

@@ -80,11 +80,7 @@ class Attempts:
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Running) and attempt.stop is not None:
-                cancelled = attempt.stop.reason is StopReason.CANCELLED
-                if job.adopted is not None and not cancelled:  # it is spared
-                    self._launcher.kill(attempt.serial)
-                else:
-                    self._stops.terminate(job, attempt)
+                self._stops.terminate(job, attempt)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Running):

@@ -34,7 +34,6 @@ from radrm.host.isolation import bpf
 from radrm.host.isolation.isolation import Isolation
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
-from radrm.host.processes.adopted import Watched
 from radrm.host.processes.affinity import NONE, listed, near
 from radrm.host.processes.identity import Identity
 from radrm.host.storage.submitted import Submission
@@ -123,8 +122,7 @@ def plan_launch(
     if options.snapshot is not None:  # the logs stay outside
         environment.setdefault("RADRM_SUBMIT_DIR", os.path.normpath(cwd))
         cwd = os.path.join(cwd, options.snapshot)
-    # Nothing limits a process that is only watched, and Slurm limits those of its steps.
-    ours = job.adopted is None and job.outer is None
+    ours = job.outer is None  # Slurm limits the processes of its steps
     rules = site.isolation.rules(devices) if ours else None
     access = _access(action.placement, action.placement.devices, site)
     has_interpreter_line = (job_file.script or "").startswith("#!")
@@ -159,7 +157,6 @@ def plan_launch(
         binds_tasks=job.spec.resizing is Resizing.LIVE,
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
         ends_clients=access.ends_clients if access is not None else None,
-        adopts=_watched(job),
         step=None if job.outer is None else Identity(*job.outer.step),
     )
 
@@ -168,12 +165,6 @@ def _access(placement: Placement, uuids: Sequence[str], site: Site) -> Access | 
     """What the job needs to be an MPS client on these devices; None: it is none."""
     client = placement.collocation is Collocation.MPS
     return site.mps.access(uuids) if site.mps is not None and client and uuids else None
-
-
-def _watched(job: Job) -> Watched | None:
-    """The process that the attempts of a job watch; None: they run its command."""
-    adopted = job.adopted
-    return None if adopted is None else Watched(Identity(*adopted.process), adopted.for_s)
 
 
 def cpus_near(

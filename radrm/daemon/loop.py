@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,9 +20,7 @@ from radrm.config import UserLimits
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
-from radrm.core.rules import Rules
 from radrm.core.scheduler import Scheduler
-from radrm.core.settings import CoreSettings
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.decisions import RETRY_S, Decisions
 from radrm.daemon.effects import Effects, ServerReady
@@ -36,8 +33,6 @@ from radrm.daemon.mps.failures import Failures
 from radrm.daemon.mps.stops import ClientsEnded, Stops
 from radrm.daemon.outer.steps import Steps
 from radrm.daemon.probing import Probing
-from radrm.daemon.reload.changes import Change
-from radrm.daemon.reload.reloading import Reloading
 from radrm.daemon.serving.in_line import InLine
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import MOST_EVENTS, Turns
@@ -45,7 +40,7 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.wakeups import Wakeups
 from radrm.deadlines.costs import Costs
-from radrm.errors import RadrmError, Refused
+from radrm.errors import RadrmError
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
@@ -97,7 +92,8 @@ class Parts:
     """Seconds between two looks at what jobs have used of the server."""
     manager: ServiceManager
     users: UserLimits
-    reloading: Reloading
+    check: Callable[[], None]
+    """Raises `RadrmError` if a daemon could not start with the configuration as it is now."""
     steps: Steps
 
 
@@ -164,6 +160,7 @@ class Loop:
         self._count_at = 0.0
         self._emptied = False
         self.stopping = False
+        self._is_ended = self._renews = False
         self._reload = False
         self.connections_of: Callable[[int], int] = lambda uid: 0
         """Returns the number of a user's open connections; `main` sets it."""
@@ -177,11 +174,11 @@ class Loop:
 
     def stop(self) -> None:
         """End after the current round; jobs run on. Safe in a signal handler."""
-        self.stopping = True
+        self._is_ended = self.stopping = True
         self._wakeups.wake()
 
     def reload_soon(self) -> None:
-        """Reload the configuration after the current round. Safe in a signal handler."""
+        """Start anew with the configuration after the current round. Safe in a signal handler."""
         self._reload = True
         self._wakeups.wake()
 
@@ -204,6 +201,11 @@ class Loop:
         self._decisions.save_volatile()
 
     @property
+    def again(self) -> bool:
+        """True if the daemon ends to start anew in this process, and nobody has ended it."""
+        return self._renews and not self._is_ended
+
+    @property
     def unsaved(self) -> bool:
         """True while a decision is not on disk."""
         return self._decisions.unsaved
@@ -222,29 +224,15 @@ class Loop:
         """Step, save, act. While an earlier decision is not on disk, events wait for it."""
         self._decisions.process(events, submissions, edits)
 
-    def reload(self) -> tuple[Change, ...]:
-        """Read the configuration again. Returns what has changed; raises `RadrmError`."""
-        self.parts.manager.reloading()
+    def _start_anew(self) -> None:
+        """End, so that `main` starts the daemon anew. With a wrong configuration it goes on."""
         try:
-            return self.parts.reloading.reload_and_log(self)
-        finally:
-            self.parts.manager.ready()
-
-    def renew(self, rules: Rules, core: CoreSettings, costs: Costs, foresight: Foresight) -> None:
-        """Let the scheduler begin anew from the store, with other rules and settings."""
-        if self.unsaved:
-            raise Refused("the store cannot be written now; try again when it can")
-        self.save_volatile()
-        devices = tuple(each.device for each in self.scheduler.snapshot.devices)
-        kept = self.store.kept()  # it can fail, and from the next line on nothing may
-        self.scheduler.renew(rules, core)
-        self.tables, self.parts.costs, self.parts.foresight = Tables(), costs, foresight
-        now = self.clock.now()
-        nodes = ev.NodesSeen(at=now, nodes=(self.parts.node.look(),))
-        self.process([ev.Restored(at=now, kept=kept)])
-        seen = ev.DevicesSeen(at=now, devices=devices)
-        self.process([nodes, seen, ev.AttemptsAdopted(at=self.clock.now())])
-        self.read_soon()
+            self.parts.check()
+        except RadrmError as error:
+            log.error("not reloaded, the old configuration stays in force: %s", error)
+            return
+        log.info("starts anew with the configuration as it is now")
+        self._renews = self.stopping = True
 
     def scan_again(self) -> None:
         """Look into the spool again in the next round."""
@@ -334,8 +322,7 @@ class Loop:
             self.process(self._resizes.events())
         if self._reload and not self.unsaved:
             self._reload = False
-            with suppress(RadrmError):  # it is logged
-                self.reload()
+            self._start_anew()
         # Drain only what is queued now, so that a busy client cannot starve events.
         for _ in range(self._inbox.qsize()):
             self._take(self._inbox.get_nowait())

@@ -1,4 +1,4 @@
-"""Put the daemon together, and end it: one foreground process.
+"""Put the daemon together, and end it, or start it anew: one foreground process.
 
 Theory of operation. Settings are checked first, so that a mistake changes nothing on disk, and
 whether a newer radrm has worked in this home (`host/newer.py`). Then the lock keeps other daemons
@@ -33,8 +33,9 @@ from radrm.config import (
     with_set,
 )
 from radrm.core.events import DevicesSeen
+from radrm.core.rules import Rules
 from radrm.core.scheduler import Scheduler
-from radrm.core.settings import CoreSettings
+from radrm.daemon import replacing
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.estimation import Estimation
@@ -44,11 +45,11 @@ from radrm.daemon.monitor import Monitor
 from radrm.daemon.outer.steps import Steps
 from radrm.daemon.probing import Probing
 from radrm.daemon.progress import Reports
-from radrm.daemon.reload.reloading import Makers, Reloading
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching, variables_of_home
+from radrm.deadlines.costs import Costs, Zone
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.arenas import limit_arenas
 from radrm.host.attempts.elastic.folders import ElasticFolders
@@ -117,17 +118,17 @@ class Devices:
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     """Serve until TERM or INT; jobs run on. Raises `RadrmError` if the daemon cannot start."""
+    hung_up, environment = replacing.begin(), dict(os.environ)
     faulthandler.enable()  # systemd ends a loop that hangs with ABRT: the log then shows where
     limit_arenas()
     manager = ServiceManager(os.environ)  # before anything is started that would inherit
     uid = os.getuid()
     system = system_mode(os.environ, uid)
     paths = paths_for(os.environ, uid)
-    config = read_configuration(system, settings)
-    limits = limits_of(config, system, uid)
     zone = site_zone()
-    rules, costs = make_rules(config, zone), make_costs(config, zone)
-    Asking(config)  # raises for a bad setting, before anything is locked or made
+    # Raises for a bad setting, before anything is locked or made.
+    config, rules, costs = read_settings(system, settings, zone)
+    limits = limits_of(config, system, uid)
     if gpus is not None:
         parse(gpus)  # raises for a bad specification, before anything is locked or made
     refuse_newer(paths)
@@ -150,17 +151,14 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         isolation = find_isolation(config.gpus.isolate, uid) if gpus is None else Isolation()
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(config.readings.interval_s))
 
-        def core_of(config: Config) -> CoreSettings:
-            scale = devices.clock.scale
-            return make_settings(
-                config,
-                interval_s * scale,
-                os.cpu_count(),
-                patience_s=SHORTEST_PATIENCE_S * scale,
-                exempt=tuple(limits.exempt),
-            ).with_real_limits(scale)
-
-        core, limit = core_of(config), RuleLimit()
+        scale, limit = devices.clock.scale, RuleLimit()
+        core = make_settings(
+            config,
+            interval_s * scale,
+            os.cpu_count(),
+            patience_s=SHORTEST_PATIENCE_S * scale,
+            exempt=tuple(limits.exempt),
+        ).with_real_limits(scale)
         scheduler = Scheduler(rules, core, limit=limit)
         manager.begins("opens the store")
         store = home.open_store(manager.alive)
@@ -177,17 +175,10 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         simulated_s = None if gpus is None else interval_s * devices.clock.scale
         driver = driver_version() if gpus is None else SIMULATED_DRIVER
         estimation = Estimation(config, store, service, scheduler, driver)
-        makers = Makers(
-            lambda: read_configuration(system, settings),
-            lambda config: (make_rules(config, zone), make_costs(config, zone)),
-            core_of,
-            lambda rules, costs: Foresight(scheduler, rules.planners, costs, limit),
-        )
 
-        def applied(config: Config) -> None:
-            launcher.account = needs_accounting(config)
-            store.notices.site = config.notify
-            about.update(policy=config.policy, order=config.order)
+        def check() -> None:
+            replacing.check_program()
+            read_settings(system, settings, zone)
 
         retention = Retention(
             config.retention,
@@ -239,14 +230,14 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
             costs=costs,
             limits=devices.limits,
-            foresight=makers.foresight(rules, costs),
+            foresight=Foresight(scheduler, rules.planners, costs, limit),
             retention=retention,
             sender=Sender(store.notices, os.uname().nodename, uid == 0, variables_of_home(system)),
             refused=refused,
             count_every_s=config.progress.interval_s,
             manager=manager,
             users=limits,
-            reloading=Reloading(config, makers, limits, retention, applied),
+            check=check,
             steps=Steps(config.slurm, devices.clock, store),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, uid == 0),
         )
@@ -256,6 +247,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             "order": config.order,
             "estimator": config.estimator,
             "state": paths.state,
+            "started_at": devices.clock.now().wall_s,
             "not_enforced": not_enforced,
         }
         watching = Watching(paths, system)
@@ -282,6 +274,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             (loop.stop if attended and not _has_terminal() else loop.reload_soon)()
 
         signal.signal(signal.SIGHUP, hang_up)
+        if hung_up():
+            loop.reload_soon()
         server.start()
         service.begin()
         watching.start()
@@ -296,7 +290,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         try:
             loop.run(first)
         finally:
-            manager.stopping()
+            (manager.reloading if loop.again else manager.stopping)()
             server.close()
             watching.close()
             service.close()
@@ -309,6 +303,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             devices.source.close()
             store.close()
         log.info("radrm ends; running jobs run on, and the next daemon re-adopts them")
+    if loop.again:
+        replacing.replace(environment, lambda: loop.again)
 
 
 class _OneLine(logging.Formatter):
@@ -318,8 +314,18 @@ class _OneLine(logging.Formatter):
         return plain(super().formatMessage(record))
 
 
-def read_configuration(system: bool, settings: Sequence[str]) -> Config:
-    """Return the configuration in force, with each `--set`. Raises `BadConfig`."""
+def read_settings(system: bool, settings: Sequence[str], zone: Zone) -> tuple[Config, Rules, Costs]:
+    """Return the configuration in force, with each `--set`, and the rules that it chooses.
+
+    Raises `BadConfig` for all with which a daemon would not start.
+    """
+    config = _configuration(system, settings)
+    Asking(config)
+    make_settings(config, cpus=os.cpu_count())
+    return config, make_rules(config, zone), make_costs(config, zone)
+
+
+def _configuration(system: bool, settings: Sequence[str]) -> Config:
     config = load_config(os.environ, system)
     for setting in settings:
         config = with_set(config, setting)

@@ -34,8 +34,6 @@ def runs_of(decision: Decision, now: Snapshot, driver: str | None = None) -> Ite
 
 def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run | None:
     """The run of an attempt; None if the attempt does not show what its job needs."""
-    if job.adopted is not None:
-        return None  # it ran before its job, and does not tell how it ended
     program, length = parts_of(job.fingerprint)
     if attempt.started is None or attempt.outcome in _SHOWS_NOTHING:
         return None

@@ -51,8 +51,6 @@ def look_over(
     for what can never work; `NoProgram` or `CannotRun` for its program.
     """
     asked = job_file.options
-    if asked.adopt is not None:
-        return job_file  # its process runs already
     cwd = os.path.join(folder, asked.chdir or "")
     notes = _of_sweep(job_file, cwd)
     later = _later(asked)

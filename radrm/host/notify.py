@@ -45,7 +45,7 @@ class ServiceManager:
         address, usec, watched = (environ.pop(name, "") for name in VARIABLES)
         watchdog_s = _seconds(usec) if watched in ("", str(pid or os.getpid())) else None
         self._now_s = now_s
-        self._watchdog = watchdog_s is not None
+        self._watchdog_usec = None if watchdog_s is None else usec
         self._every_s = min(LONGEST_S, math.inf if watchdog_s is None else watchdog_s / 3)
         self._due_s = -math.inf
         self._is_ready = False
@@ -68,13 +68,19 @@ class ServiceManager:
         """Say that the daemon serves. From now on `alive` feeds the watchdog."""
         self._is_ready = True
         self._unsent["READY"] = "1"
+        if self._watchdog_usec is not None:
+            self._unsent["WATCHDOG_USEC"] = self._watchdog_usec  # `reloading` changes it
         self._due_s = -math.inf
         self.alive()
 
     def reloading(self) -> None:
-        """Say that the daemon reads its configuration again; `ready` ends it."""
+        """Say that this process starts the daemon anew; `ready` of the new one ends it. Until then
+        the watchdog has the time of a start."""
         usec = str(time.monotonic_ns() // 1000)
         self._unsent |= {"RELOADING": "1", "MONOTONIC_USEC": usec}
+        if self._watchdog_usec is not None:
+            self._unsent["WATCHDOG_USEC"] = str(int(EXTENSION_S * 1e6))
+        self._say("starts anew with its configuration")
         self._send()
 
     def alive(self, status: Callable[[], str] | None = None) -> None:
@@ -90,7 +96,7 @@ class ServiceManager:
             self._unsent["EXTEND_TIMEOUT_USEC"] = str(int(EXTENSION_S * 1e6))
         else:
             self._unsent.pop("EXTEND_TIMEOUT_USEC", None)
-            if self._watchdog:
+            if self._watchdog_usec is not None:
                 self._unsent["WATCHDOG"] = "1"
         self._send()
 

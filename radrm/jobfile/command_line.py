@@ -22,18 +22,18 @@ SUBMIT_FLAGS = {
     "slurm": "the options and the file are those of sbatch",
     "cluster": "submit to Slurm, whose nodes share their GPUs by radrm",
     "pilot": "submit to your own pilots in Slurm: see radrm pilot",
-    "help": "show this help",
+    "help": "show the options that most jobs need",
+    "help-all": "show all options, in groups",
 }
 
 
 RUN_FLAGS = {
     "pty": "give the command a terminal, for a shell or an editor",
-    "help": "show this help",
+    "help": "show the options that most jobs need",
+    "help-all": "show all options, in groups",
 }
 LINES = "lines"
 """The option that names a file of command lines. It is the command line's only: it is the job."""
-HOSTS = "hosts"
-"""The option that names several servers. The command takes it away before it reads the others."""
 
 
 class SubmitRequest(Record):
@@ -51,16 +51,17 @@ class SubmitRequest(Record):
     cluster: bool = False
     pilot: bool = False
     help: bool = False
+    help_all: bool = False
 
 
 def parse_submit(argv: Sequence[str]) -> SubmitRequest:
-    """Read the arguments of `radrm submit`. If `help` is set, nothing else was checked."""
+    """Read the arguments of `radrm submit`. If a help is asked for, nothing else was checked."""
     where = "command line"
     words = list(argv)
     cut = words.index("--") if "--" in words else len(words)
     ours, command = words[:cut], tuple(words[cut + 1 :])
-    if "--help" in ours or "-h" in ours:
-        return SubmitRequest({}, help=True)
+    if (whole := "--help-all" in ours) or "--help" in ours or "-h" in ours:
+        return SubmitRequest({}, help=True, help_all=whole)
     raw: RawOptions = {}
     files: list[str] = []
     flags: set[str] = set()
@@ -109,10 +110,11 @@ class RunRequest(Record):
     command: tuple[str, ...] = ()
     pty: bool = False
     help: bool = False
+    help_all: bool = False
 
 
 def parse_run(argv: Sequence[str]) -> RunRequest:
-    """Read the arguments of `radrm run`. If `help` is set, nothing else was checked.
+    """Read the arguments of `radrm run`. If a help is asked for, nothing else was checked.
 
     The command begins after `--`, or with the first word that is no option.
     """
@@ -127,13 +129,13 @@ def parse_run(argv: Sequence[str]) -> RunRequest:
         elif is_option(word):
             take_option(word, rest, where, raw)
         elif word == "-h" or (word.startswith("--") and word[2:] in RUN_FLAGS):
-            flags.add("help" if word == "-h" else word[2:])
+            flags.add("help" if word == "-h" else word[2:].replace("-", "_"))
         elif word.startswith("-") or not word:
             raise_unknown(word, where, RUN_FLAGS)
         else:
             command = (word, *rest)
-    if "help" in flags:
-        return RunRequest({}, help=True)
+    if {"help", "help_all"} & flags:
+        return RunRequest({}, help=True, help_all="help_all" in flags)
     if not command:
         raise UsageError(f"{where}: nothing to run; write: radrm run -- python train.py")
     if raw.keys() & OF_ARRAYS:
@@ -169,6 +171,6 @@ def check_edit(raw: RawOptions, where: str) -> None:
         raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
     if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: an array stays as it was submitted; submit another")
-    for name in raw.keys() & {"adopt", "interactive", "snapshot"}:
+    for name in raw.keys() & {"interactive", "snapshot"}:
         raise UsageError(f"{where}: --{name} is for jobs that are submitted; leave it out")
     typed(raw, where)

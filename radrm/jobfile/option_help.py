@@ -1,27 +1,56 @@
-"""The options as the help of `radrm submit`, and as documentation."""
+"""The options as the help of `radrm submit` and `radrm run`, and as documentation."""
 
 from __future__ import annotations
 
-from radrm.jobfile.command_line import HOSTS, LINES, RUN_FLAGS, SUBMIT_FLAGS
-from radrm.jobfile.options import OPTIONS, Option
+from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
+from radrm.jobfile.options import SHOWN, Option
 from radrm.jobfile.relations import OF_ARRAYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-HOSTS_HELP = "submit where it is expected to start first, by ssh"
 LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
+FIRST = (
+    *("name", "gpus", "gpu-memory", "cpus", "memory", "time", "array", "param", "after"),
+    *("output", "notify", "retries", "checkpoint", "wait", "dry-run", "pty"),
+)
+"""Options and flags of the first help: what most jobs need."""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "GPUs, CPUs and memory": (
+        *("gpus", "gpu-memory", "gpu-type", "prefer-gpus", "avoid-gpus", "mig-profile"),
+        *("cpus", "memory", "role"),
+    ),
+    "Sharing a GPU": ("collocation", "smact", "sm-share", "max-slowdown"),
+    "When it runs": (*("time", "duration", "priority", "hold", "after", "begin", "due", "weight"),),
+    "Arrays and sweeps": ("array", "param", "params", "at-once", "max-fails"),
+    "Where and how it runs": (
+        *("name", "comment", "chdir", "env", "output", "error", "snapshot"),
+        *("device-ids", "cpu-bind"),
+    ),
+    "Its end, and failures": (
+        *("notify", "retries", "retry-on", "requeue", "signal", "silent-limit", "expect-idle"),
+    ),
+    "Jobs that save their work": (
+        *("checkpoint", "checkpoint-signal", "checkpoint-cost"),
+        *("progress-pattern", "progress-file"),
+    ),
+    "For estimates of its memory": (
+        *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
+        *("optimizer", "precision"),
+    ),
+}
+"""All options, by what they are about."""
+_WIDTH = 30
 
 
 def meaning_of(option: Option) -> str:
     """Return an option's help, with what is to be known of its values."""
-    notes = ["repeatable"] if option.repeatable else []
-    return option.help + (f" ({'; '.join(notes)})" if notes else "")
+    return option.help + (" (repeatable)" if option.repeatable else "")
 
 
-def submit_help() -> str:
-    """Return the text of `radrm submit --help`."""
+def submit_help(whole: bool = False) -> str:
+    """Return the text of `radrm submit --help`; `whole`: of `--help-all`."""
     lines = [
         "Usage: radrm submit [OPTIONS] FILE...",
         "       radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
@@ -30,15 +59,16 @@ def submit_help() -> str:
         "Submit job files, or one command, and print a ticket for each. No daemon needs to",
         "run. Options on the command line override the #RAD lines of a file; - is standard input.",
         "",
-        "Options:",
+        "Examples:",
+        "  radrm submit train.rad",
+        "  radrm submit --gpus=1 --gpu-memory=10G --time=4h -- python train.py",
+        "  radrm submit --param lr=1e-3,1e-4 --param seed=0:4 -- python train.py --lr {lr}",
     ]
-    more = {f"--{LINES}=FILE": LINES_HELP, f"--{HOSTS}=HOST,...": HOSTS_HELP}
-    rows = {**more, **_flags(SUBMIT_FLAGS)}
-    return _with_options(lines, rows, frozenset())
+    return _help("submit", lines, {f"{LINES}=FILE": LINES_HELP, **SUBMIT_FLAGS}, (), whole)
 
 
-def run_help() -> str:
-    """Return the text of `radrm run --help`."""
+def run_help(whole: bool = False) -> str:
+    """Return the text of `radrm run --help`; `whole`: of `--help-all`."""
     lines = [
         "Usage: radrm run [OPTIONS] [--pty] [--] COMMAND [ARGUMENT]...",
         "",
@@ -51,23 +81,35 @@ def run_help() -> str:
         "  radrm run --gpus=1 --pty -- bash",
         "  radrm run --gpus=1 --pty -- jupyter lab --no-browser",
         "  radrm run --gpu-memory=8G -- python train.py",
-        "",
-        "Options:",
     ]
-    return _with_options(lines, _flags(RUN_FLAGS), OF_ARRAYS | {"adopt", "interactive"})
+    return _help("run", lines, RUN_FLAGS, OF_ARRAYS, whole)
 
 
-def _flags(flags: Mapping[str, str]) -> dict[str, str]:
-    return {f"--{name}": meaning for name, meaning in flags.items()}
+def _help(
+    command: str,
+    lines: list[str],
+    flags: Mapping[str, str],
+    without: Collection[str],
+    whole: bool,
+) -> str:
+    """These lines, then the first options, or all of them in groups."""
+    known = {each.name: each for each in SHOWN if each.name not in without}
+    flag_rows = {name: (f"--{name}", meaning) for name, meaning in flags.items()}
+    rows = {name: (each.usage, meaning_of(each)) for name, each in known.items()}
+    if not whole:
+        found = (rows.get(name) or flag_rows.get(name) for name in FIRST)
+        more = f"All options, in groups: radrm {command} --help-all"
+        return "\n".join([*lines, "", "Options:", *_rows(filter(None, found)), "", more]) + "\n"
+    for title, names in GROUPS.items():
+        its = [rows[name] for name in names if name in rows]
+        lines += ["", f"{title}:", *_rows(its)] if its else []
+    return "\n".join([*lines, "", "The command:", *_rows(flag_rows.values())]) + "\n"
 
 
-def _with_options(lines: list[str], more: Mapping[str, str], without: Collection[str]) -> str:
-    """The help text: these lines, then the options and `more` rows of usage and meaning."""
-    rows = [(each.usage, meaning_of(each)) for each in OPTIONS if each.name not in without]
-    rows += more.items()
+def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     for usage, meaning in rows:
-        if len(usage) > 30:
-            lines += [f"  {usage}", f"{'':34}{meaning}"]
+        if len(usage) > _WIDTH:
+            yield f"  {usage}"
+            yield f"{'':{_WIDTH + 4}}{meaning}"
         else:
-            lines.append(f"  {usage:<30}  {meaning}")
-    return "\n".join(lines) + "\n"
+            yield f"  {usage:<{_WIDTH}}  {meaning}"

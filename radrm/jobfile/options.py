@@ -29,6 +29,7 @@ class Option(Record):
 
     A flag has the `metavar` None. `unit` is the suffix of the option's field in `Options`.
     The ends of a `range` are in two fields. `bare` is the value of an option without `=`.
+    A `hidden` option is for programs of radrm, and no help shows it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Option(Record):
     help: str
     unit: str = ""
     repeatable: bool = False
+    hidden: bool = False
     range: bool = False
     bare: str | None = None
 
@@ -124,7 +126,9 @@ OPTIONS: tuple[Option, ...] = (
         **_many,
     ),
     Option("array", "0-9[%N]", r.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
-    Option("at-once", "N", v.whole(1, r.MAX_ARRAY), "elements of an array at once, as 0-9%N"),
+    Option(
+        "at-once", "N", v.whole(1, r.MAX_ARRAY), "elements of a sweep at once (of an array: 0-9%N)"
+    ),
     Option(
         "max-fails",
         "N[@TIME]",
@@ -240,9 +244,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "snapshot", "DIR", v.path, "run in a copy of DIR (default: the submit directory)", bare="."
     ),
-    Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
-    Option("adopt", "PROCESS", r.adopt_option, "books a process (set by `radrm adopt`)"),
+    Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)", hidden=True),
 )
+SHOWN = tuple(option for option in OPTIONS if not option.hidden)
+"""Those that users set."""
 BY_NAME = {option.name: option for option in OPTIONS}
 MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
 """The options whose values are moments."""
@@ -316,7 +321,6 @@ class Options(Record):
     cpu_bind: str | None = None
     snapshot: str | None = None
     interactive: bool | None = None
-    adopt: r.AdoptOption | None = None
 
     @property
     def least_gpus(self) -> int:

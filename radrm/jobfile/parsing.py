@@ -255,11 +255,9 @@ def _check_array(options: Options, where: str) -> None:
     if array is not None and sweep:
         name = "param" if options.param else "params"
         raise UsageError(f"{where}: --array and --{name} each make an array; drop one")
-    for name, given in (("at-once", options.at_once), ("max-fails", options.max_fails)):
-        if given is not None and array is None and not sweep:
-            raise UsageError(f"{where}: --{name} is for arrays; add --array or --param")
-    if array is not None and array.at_once is not None and options.at_once is not None:
+    if options.max_fails is not None and array is None and not sweep:
+        raise UsageError(f"{where}: --max-fails is for arrays; add --array or --param")
+    if options.at_once is not None and not sweep:
         raise UsageError(
-            f"{where}: --array=...%{array.at_once} and --at-once={options.at_once} limit the same; "
-            "drop one"
+            f"{where}: --at-once is for a sweep (--param); in an array write --array=0-9%4"
         )

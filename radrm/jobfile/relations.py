@@ -1,5 +1,4 @@
-"""The values of `--after`, `--array`, `--param`, `--max-fails` and `--adopt`: jobs that belong to
-others, or to a process."""
+"""The values of `--after`, `--array`, `--param` and `--max-fails`: jobs that belong to others."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ PARAM_VARIABLE = "RADRM_PARAM_"
 """What the variables of a sweep begin with; the name of the parameter follows."""
 OF_ARRAYS = frozenset({"array", "at-once", "max-fails", "param", "params"})
 """The options that an array keeps as they were submitted."""
-FIXED = OF_ARRAYS | {"adopt", "hold", "interactive", "snapshot"}
+FIXED = OF_ARRAYS | {"hold", "interactive", "snapshot"}
 """The options that no edit changes."""
 
 
@@ -72,19 +71,6 @@ class MaxFailsOption(Record):
     within_s: float | None = None
 
 
-class AdoptOption(Record):
-    """The value of `--adopt`: a process that runs, by pid, start time and boot.
-
-    After `for_s` it is no job's any more; None: its job lasts until its end.
-    """
-
-    pid: int
-    start_ticks: int
-    boot_id: str
-    for_s: float | None = None
-
-
-LONGEST_ADOPTION_S = 366 * 86_400.0
 _SLURM_CONDITIONS = {
     "after": ":any",
     "afterok": "",
@@ -156,21 +142,3 @@ def param_option(given: str) -> str:
 def max_fails_option(given: str) -> MaxFailsOption:
     count, at, limit = given.partition("@")
     return MaxFailsOption(whole(1, MAX_ARRAY)(count), seconds(limit) if at else None)
-
-
-def adopt_option(given: str) -> AdoptOption:
-    """Return the value of a text that `radrm adopt` has written: PID:START:BOOT, with :SECONDS."""
-    found = re.fullmatch(
-        r"([1-9][0-9]{0,9}):([0-9]{1,19}):([0-9a-f-]{36})(?::([0-9]{1,9}(?:\.[0-9]{1,6})?))?", given
-    )
-    if not found:
-        raise ValueError(f"{shown(given)} names no process; write: radrm adopt PID")
-    for_s = None if found[4] is None else adoption_s(float(found[4]))
-    return AdoptOption(int(found[1]), int(found[2]), found[3], for_s)
-
-
-def adoption_s(span_s: float) -> float:
-    """Return a time for which a process is adopted, in seconds. Raises ValueError."""
-    if not 1.0 <= span_s <= LONGEST_ADOPTION_S:
-        raise ValueError("a process is adopted for 1 s to 366 days")
-    return span_s

@@ -120,9 +120,7 @@ def array_of(job_file: JobFile) -> ArrayOption | None:
     given, sweep = job_file.options.array, sweep_of(job_file)
     if sweep is not None:
         return ArrayOption(0, len(sweep) - 1, job_file.options.at_once)
-    if given is None or job_file.options.at_once is None:
-        return given
-    return ArrayOption(given.first, given.last, job_file.options.at_once, given.listed)
+    return given
 
 
 def with_table(job_file: JobFile, table: str | None) -> JobFile:

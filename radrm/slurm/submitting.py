@@ -33,14 +33,13 @@ from radrm.slurm.wrapped import unwrap, wrap
 
 _SBATCH_S = 60.0
 
-TO_SLURM = frozenset({"array", "at-once", "after", "begin", "hold", "output", "error"})
+TO_SLURM = frozenset({"array", "after", "begin", "hold", "output", "error"})
 """Options that Slurm sees to. All others are the daemon's on the node."""
 REFUSED = {
     "param": "a sweep is one job for each value; make it an array, with --array",
     "params": "a sweep is one job for each row; make it an array, with --array",
     "max-fails": "Slurm stops no array after failures; leave it out",
     "snapshot": "copies of the code lie on one server; leave it out",
-    "adopt": "a process that runs already is no job of Slurm's; radrm adopt books it on its server",
     "interactive": "it is for radrm run",
 }
 """Options that cannot go to a cluster, and why."""

@@ -11,7 +11,7 @@ from typer.main import get_command
 from radrm import __version__
 from radrm.cli import main as entry
 from radrm.cli.app import make_app
-from radrm.cli.listing import COMMANDS, overview
+from radrm.cli.listing import COMMANDS, FIRST, overview
 from tests.cli.heavy import HEAVY
 from tests.paths import REPOSITORY
 
@@ -29,7 +29,9 @@ def run(
 def test_the_listing_is_that_of_the_commands() -> None:
     commands = get_command(make_app()).commands  # type: ignore[attr-defined]
     assert set(COMMANDS) == set(commands)
-    assert max(map(len, overview().splitlines())) <= 80
+    assert max(map(len, overview(whole=True).splitlines())) <= 80
+    assert len(overview().splitlines()) <= 24, "a terminal"
+    assert set(FIRST) <= set(COMMANDS) and len(FIRST) <= 15
 
 
 @pytest.mark.parametrize("words", [("--help",), ("help",), ("help", "--help")])
@@ -37,6 +39,12 @@ def test_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     assert run(monkeypatch, capsys, *words) == (0, overview() + "\n", "")
+
+
+def test_help_for_all_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, capsys, "help", "--all") == (0, overview(whole=True) + "\n", "")
 
 
 def test_no_word_at_all_is_a_mistake_that_shows_the_help(

@@ -1,4 +1,4 @@
-"""The question of `radrm install-service`: it is asked once, where somebody can answer."""
+"""The question of `radrm service install`: it is asked once, where somebody can answer."""
 
 from __future__ import annotations
 

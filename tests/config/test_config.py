@@ -360,8 +360,6 @@ def test_a_setting_without_a_meaning_is_found() -> None:
         reference.meaning(Rule, "silent")
 
 
-
-
 def test_a_wrong_choice_names_all_choices_once() -> None:
     (error,) = examine_config("goal = 'nonsense'", "c").errors
     assert error.count("turnaround") == 1 and "did you mean" not in error

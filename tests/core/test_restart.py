@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -354,24 +354,3 @@ def test_a_restart_does_not_know_when_memory_grew_last() -> None:
     assert world.reservations["job:1", "GPU-0"].mib == 36 * GIB, "it may have grown just now"
     world.pass_time(QUICK.settle_s)
     assert world.reservations["job:1", "GPU-0"].mib == 9 * GIB
-
-
-def test_a_scheduler_that_begins_anew_is_as_a_new_one() -> None:
-    """As after a reload: the same object, with other rules and settings."""
-    world = World(gpus(2))
-    running = world.submit(30 * GIB, smact=0.9)
-    other = world.submit(30 * GIB, smact=0.9)
-    waiting = world.submit(30 * GIB, smact=0.9, time_limit_s=50.0)
-    before = world.live(running)
-    world.scheduler.renew(world.rules, replace(world.settings, user_running_jobs=2))
-    world.step(ev.Restored(at=world.now, kept=world.kept()))
-    world.step(ev.DevicesSeen(at=world.now, devices=world.devices))
-    world.step(ev.AttemptsAdopted(at=world.now))
-    world.read()
-    assert world.live(running) == before and world.state(waiting) is JobState.PENDING
-    assert world.why(waiting) == ["limits.running_jobs"], "the new settings hold"
-    world.end(other)
-    world.read()
-    assert world.state(waiting) is JobState.RUNNING
-    world.pass_time(51.0)
-    assert world.state(waiting) is JobState.TIMEOUT

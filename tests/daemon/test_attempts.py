@@ -8,10 +8,8 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from radrm.core.events import JobSubmitted, ReadingsTaken
-from radrm.core.lifecycle.stops import stop
-from radrm.core.records import Adopted, Exit, Job, JobSpec, Progress, Reading, UnmanagedProcess
-from radrm.core.words import JobState, StopReason
+from radrm.core.records import Exit, Progress
+from radrm.core.words import JobState
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.mps.failures import Failures
 from radrm.daemon.mps.stops import Stops
@@ -49,26 +47,6 @@ def test_one_that_has_ended_gets_none(began: bool) -> None:
     world.cancel(world.submit(GIB))
     lost = Lost("its runner was killed", began, None)
     assert adopted(world, lost).terminate.mock_calls == []
-
-
-@pytest.mark.parametrize("reason", [StopReason.CANCELLED, StopReason.LOST])
-def test_a_process_that_radrm_did_not_start_gets_term_only_for_a_cancel(reason: StopReason) -> None:
-    world = World(gpus(1))
-    world.obey = False
-    its = Adopted(4711, 99, "boot", (("GPU-0", GIB, GIB),), (4711,))
-    there = (UnmanagedProcess(4711, GIB),)
-    reading = Reading("GPU-0", world.now, GIB, smact=0.3, unmanaged=there)
-    world.step(ReadingsTaken(at=world.now, readings=(reading,)))
-    spec = JobSpec("train", "ann", 1000)
-    job = Job(world.next_id, "T1", spec, world.now, adopted=its)
-    world.step(JobSubmitted(at=world.now, job=job))
-    state = world.scheduler.state
-    state.begin(world.now)
-    stop(state, state.jobs[job.id], state.attempts[job.id], reason)
-    launcher = adopted(world, Running(None))
-    asked = reason is StopReason.CANCELLED
-    assert launcher.terminate.mock_calls == ([call(1)] if asked else [])
-    assert launcher.kill.mock_calls == ([] if asked else [call(1)])
 
 
 @pytest.mark.parametrize(("age_s", "done"), [(5.0, 0.9), (30.0, 0.4)])

@@ -108,18 +108,18 @@ def test_shares_show_users_and_whose_job_is_next(home: DaemonHome) -> None:
     jobs = [home.submit("--gpu-memory=1G", "--", *simjob(1, 0.1, 9999)) for _ in range(3)]
     for job in jobs[:2]:
         home.wait_state(job, "RUNNING")
-    found = home.json("shares")
+    found = home.json("limits")["shares"]
     (user,) = found["users"]
     assert found["half_life_s"] == 604_800.0
     assert (user["running"], user["waiting"], user["rank"]) == (2, 1, 1)
     assert user["gpus"] == 2.0 and user["share"] == 1.0 and user["gpu_s"] > 0
     (group,) = found["groups"]
     assert group["gpus"] == 2.0 and group["group"]
-    header, row, about = home.radrm("shares").stdout.splitlines()
+    header, row, about = home.radrm("limits").stdout.splitlines()[-3:]
     assert header.split() == ["USER", "GPU-HOURS", "SHARE", "GPUS", "RUNNING", "WAITING", "RANK"]
     assert row.split()[0] == user["user"] and row.split()[2:] == ["100%", "2.0", "2", "1", "1"]
     assert about == "GPU time counts half after 7d00h."
     home.kill()
     home.start()
-    (again,) = home.json("shares")["users"]
+    (again,) = home.json("limits")["shares"]["users"]
     assert again["gpu_s"] >= user["gpu_s"] and again["gpus"] == 2.0

@@ -52,11 +52,11 @@ def test_the_answers_of_a_daemon_are_as_the_schema_says(daemon: DaemonHome) -> N
     daemon.wait_state(blocker, "RUNNING")
     wait_until(lambda: daemon.job(blocker)["peak_mib"], "a reading of the job")
     reading = [
-        *("gpus", "shares", "limits", "mps status", "status", f"status {blocker}", "doctor"),
+        *("gpus", "limits", "mps status", "status", f"status {blocker}", "doctor"),
         *(f"explain {blocker}", "explain 2_0", "hold 2_1", "release 2_1", "cancel 2_3 99"),
         *("drain 1", "resume 1", f"edit {blocker} --priority=5"),
         *(f"report --energy --by {what}" for what in ("user", "job", "gpu", "day", "group")),
-        *("usage", "history", *(f"report --by {what}" for what in ("job", "gpu", "day", "group"))),
+        *("history", *(f"report --by {what}" for what in ("job", "gpu", "day", "group"))),
     ]
     for line in reading:
         done = daemon.radrm(*line.split(), "--json")

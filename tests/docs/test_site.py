@@ -15,7 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
-from radrm.jobfile.options import OPTIONS
+from radrm.jobfile.options import SHOWN
 from radrm.wiring import REGISTRIES
 from tests.paths import REPOSITORY
 from tools.declared import commands
@@ -117,7 +117,7 @@ def words(site: Path) -> set[str]:
 
 def test_the_search_finds_all_that_one_may_type(site: Path) -> None:
     known = words(site)
-    options = {f"--{option.name}" for option in OPTIONS if option.available}
+    options = {f"--{option.name}" for option in SHOWN}
     options |= {flag for each in commands() for row in each.parameters for flag in row.flags}
     assert len(options) > 140
     assert not {option for option in options if len(option) > 2} - known

@@ -46,7 +46,6 @@ def notes_of_script(folder: Path, script: str) -> tuple[str, ...]:
         (["./program"], {"chdir": "sub"}),
         (["program"], {"env": ["PATH=sub"]}),
         (["radrm-simjob"], {"env": ["PATH=/bin"]}),
-        (["no-such"], {"adopt": "1:1:00000000-0000-0000-0000-000000000000"}),
         (["sub/program"], {"snapshot": "."}),
         (["./program"], {"snapshot": "sub"}),
         (["./program"], {"snapshot": ".", "chdir": "sub"}),

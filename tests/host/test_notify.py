@@ -75,7 +75,7 @@ def test_a_whole_life(systemd: Systemd) -> None:
     manager.alive()
     assert systemd.heard() == [{"EXTEND_TIMEOUT_USEC": "300000000"}]
     manager.ready()
-    assert systemd.heard() == [{"READY": "1", "WATCHDOG": "1"}]
+    assert systemd.heard() == [{"READY": "1", "WATCHDOG_USEC": "9000000", "WATCHDOG": "1"}]
     manager.alive(lambda: "too early")
     assert (systemd.heard(), manager.wait_s()) == ([], 3.0)
     systemd.now_s += 3.0
@@ -140,7 +140,9 @@ def test_what_systemd_does_not_take_now_it_gets_later(
     assert {name for said in systemd.heard() for name in said} == {"X"}
     systemd.now_s += 3.0
     manager.alive()
-    assert systemd.heard() == [{"STATUS": "starts", "READY": "1", "WATCHDOG": "1"}]
+    assert systemd.heard() == [
+        {"STATUS": "starts", "READY": "1", "WATCHDOG_USEC": "9000000", "WATCHDOG": "1"}
+    ]
     assert not caplog.records
 
 
@@ -188,3 +190,11 @@ def test_a_reload_is_told_with_its_time_and_ends_with_ready(systemd: Systemd) ->
     _, begins, ends = systemd.heard()
     assert begins["RELOADING"] == "1" and int(begins["MONOTONIC_USEC"]) > 0
     assert ends["READY"] == "1" and "RELOADING" not in ends
+
+
+def test_the_watchdog_has_the_time_of_a_start_while_a_daemon_starts_anew(systemd: Systemd) -> None:
+    manager = systemd.manager(WATCHDOG_USEC="3000000")
+    manager.reloading()
+    manager.ready()
+    begins, ends = systemd.heard()
+    assert begins["WATCHDOG_USEC"] == "300000000" and ends["WATCHDOG_USEC"] == "3000000"

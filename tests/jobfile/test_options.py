@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -10,10 +11,10 @@ import pytest
 
 from radrm.core.words import Collocation
 from radrm.errors import UsageError
-from radrm.jobfile.option_help import submit_help
-from radrm.jobfile.options import OPTIONS, Options
+from radrm.jobfile.option_help import GROUPS, run_help, submit_help
+from radrm.jobfile.options import OPTIONS, SHOWN, Options
 from radrm.jobfile.parsing import parse_words, typed_whole
-from radrm.jobfile.relations import AdoptOption, AfterOption, ArrayOption, MaxFailsOption
+from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.values import RoleOption, SignalOption, Span
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -28,7 +29,6 @@ NAMES = [
     *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
     *("optimizer", "precision", "notify", "comment", "cpus", "memory", "role", "device-ids"),
     *("cpu-bind", "due", "begin", "silent-limit", "expect-idle", "retry-on", "weight"),
-    "adopt",
 ]
 
 GOOD = [
@@ -132,7 +132,6 @@ GOOD = [
     ("weight", "1000000", 1e6),
     ("max-slowdown", "1.5", 1.5),
     ("sm-share", "30", 30),
-    ("adopt", f"7:99:{'a' * 36}:60", AdoptOption(7, 99, "a" * 36, 60.0)),
 ]
 
 BAD = [
@@ -330,10 +329,23 @@ def test_options_about_saving_must_go_together(raw: dict[str, str], why: str) ->
 # ------------------------------------------------------------------ documents
 
 
-def test_the_help_holds_every_option() -> None:
-    for option in OPTIONS:
-        assert option.usage in submit_help()
-    assert all(len(line) <= 100 for line in submit_help().splitlines())
+def test_the_whole_help_holds_every_option() -> None:
+    text = submit_help(whole=True)
+    assert all(option.usage in text for option in SHOWN)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "--interactive" not in text
+
+
+def test_each_option_is_in_one_group_of_the_whole_help() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(option.name for option in SHOWN)
+
+
+@pytest.mark.parametrize(("text", "most"), [(submit_help(), 15), (run_help(), 15)])
+def test_the_first_help_has_what_most_jobs_need(text: str, most: int) -> None:
+    assert len(re.findall(r"^  --", text, re.M)) <= most
+    assert len(re.findall(r"^  radrm ", text, re.M)) == 3 and len(text.splitlines()) <= 40
+    assert re.search(r"radrm (submit|run) --help-all$", text)
 
 
 def test_the_table_imports_nothing_heavy() -> None:

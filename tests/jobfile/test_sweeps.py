@@ -129,9 +129,8 @@ def test_the_command_line_replaces_a_parameter_of_the_file() -> None:
     assert elements(found)[0] == {"lr": "3", "seed": "0"}
 
 
-def test_the_limit_of_an_array_is_that_of_at_once() -> None:
+def test_how_many_elements_run_at_once() -> None:
     assert array_of(job("a=1,2,3", **{"at-once": "2"})) == ArrayOption(0, 2, 2)
-    assert array_of(job(array="1,3", **{"at-once": "2"})) == ArrayOption(1, 3, 2, (1, 3))
     assert array_of(job(array="1-3%2")) == ArrayOption(1, 3, 2)
 
 
@@ -140,9 +139,9 @@ def test_the_limit_of_an_array_is_that_of_at_once() -> None:
     [
         ({"array": "0-3", "param": ["a=1"]}, "--array and --param each make an array"),
         ({"array": "0-3", "params": "f"}, "--array and --params each make an array"),
-        ({"at-once": "2"}, "--at-once is for arrays"),
+        ({"at-once": "2"}, "--at-once is for a sweep"),
         ({"max-fails": "2"}, "--max-fails is for arrays"),
-        ({"array": "0-3%2", "at-once": "2"}, "limit the same"),
+        ({"array": "0-3", "at-once": "2"}, "write --array=0-9%4"),
     ],
 )
 def test_options_of_arrays_that_do_not_go_together(

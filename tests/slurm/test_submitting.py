@@ -111,7 +111,6 @@ VALUES = {
     "params": "x.csv",
     "max-fails": "3",
     "snapshot": ".",
-    "adopt": "1:2:b",
     "after": "01ARZ3NDEKTSV4RRFFQ69G5FAV",
     "output": "%t.out",
     "gpus": "1-4",

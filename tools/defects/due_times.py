@@ -1,6 +1,6 @@
 """Defects of due times: how they are read, and what is expected of jobs that have one.
 
-And of `--begin`, `--retry-on`, `--silent-limit`, `[idle]` and a reload.
+And of `--begin`, `--retry-on`, `--silent-limit` and `[idle]`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tools.defects.mutant import Mutant
 _MOMENTS, _EXPECTED = "../jobfile/moments.py", "../daemon/views/expected.py"
 
 _BEGIN, _SILENCE = "lifecycle/timing/begin.py", "lifecycle/timing/silence.py"
-_IDLE, _RELOAD = "../planners/idle.py", "../daemon/reload/changes.py"
+_IDLE = "../planners/idle.py"
 
 MUTANTS = (
     Mutant(
@@ -174,11 +174,5 @@ MUTANTS = (
         _IDLE,
         "if _requeues(plan.state, job) >= MOST_REQUEUES:",
         "if _requeues(plan.state, job) > 99:",
-    ),
-    Mutant(
-        "what needs a restart changes at once",
-        _RELOAD,
-        "AT_START & kept.keys()",
-        "AT_START - kept.keys()",
     ),
 )

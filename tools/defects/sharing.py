@@ -1,5 +1,5 @@
-"""Defects of how jobs share a GPU: memory caps, SM shares, adopted processes, failures that may
-pass, and SM activity on other kinds of GPU."""
+"""Defects of how jobs share a GPU: memory caps, SM shares, failures that may pass, and SM activity
+on other kinds of GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from tools.defects.mutant import Mutant
 
 _CAPS = "lifecycle/memory/caps.py"
 _SHARING = "constraints/sharing.py"
-_ADOPTED = "lifecycle/adopted.py"
 _RETURNING = "lifecycle/returning.py"
 _ESTIMATES = "records/estimates.py"
 
@@ -61,12 +60,6 @@ MUTANTS = (
         "wanted = 2 * present",
     ),
     Mutant(
-        "an adopted process has a cap",
-        _CAPS,
-        " or job.recovers_idle or job.adopted is not None:",
-        " or job.recovers_idle:",
-    ),
-    Mutant(
         "failures that may pass are without end",
         _RETURNING,
         "    if number > most:\n        return False\n",
@@ -101,30 +94,6 @@ MUTANTS = (
         _SHARING,
         "fraction = most if fraction is None else min(fraction, most)",
         "fraction = most if fraction is None else fraction",
-    ),
-    Mutant(
-        "an adopted process has an exit code",
-        _ADOPTED,
-        "event = replace(event, exits=(Exit(),), oom=None)",
-        "event = replace(event, oom=None)",
-    ),
-    Mutant(
-        "an adopted process that has ended has failed",
-        "lifecycle/outcomes.py",
-        "    if event.unknown is not None:\n        return Outcome.COMPLETED\n",
-        "",
-    ),
-    Mutant(
-        "the memory of an adopted process counts twice",
-        _ADOPTED,
-        "ledger.unmanaged_mib = max(0, ledger.unmanaged_mib - used)",
-        "pass",
-    ),
-    Mutant(
-        "a time limit ends an adopted process",
-        "lifecycle/stops.py",
-        "spared = job.adopted is not None and reason",
-        "spared = job.adopted is None and reason",
     ),
     Mutant(
         "SM activity is scaled the wrong way",

@@ -75,7 +75,6 @@ REQUESTS: tuple[dict[str, Any], ...] = (
     {"op": "resume", "devices": ["0", "GPU-1"]},
     {"op": "mps-start"},
     {"op": "mps-stop", "devices": ["0"]},
-    {"op": "adoptable", "pid": 4711, "start": 99, "memory": "10G"},
     {"op": "limits"},
     {
         "op": "step",

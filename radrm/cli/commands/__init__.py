@@ -5,7 +5,6 @@ The files, in the order in which they may import one another:
     completion  `radrm completion`
     run         `radrm run`
     logs        `radrm logs`
-    attach      `radrm attach`
     status      `radrm status`
     top         `radrm top`
     serve       `radrm serve`
@@ -20,12 +19,9 @@ The files, in the order in which they may import one another:
     resize      `radrm resize`
     progress    `radrm progress`
     edit        `radrm edit`
-    adopt       `radrm adopt`
     gpus        `radrm gpus`
     limits      `radrm limits`
-    shares      `radrm shares`
     report      `radrm report`
-    usage       `radrm usage`
     history     `radrm history`
     metrics     `radrm metrics`
     reserve     `radrm reserve`
@@ -35,7 +31,6 @@ The files, in the order in which they may import one another:
     estimate    `radrm estimate`
     estimators  `radrm estimators`
     spool       `radrm spool`
-    watch       `radrm watch`
     summarize   `radrm summarize`
     daemon      `radrm daemon`
     demo        `radrm demo`
@@ -47,10 +42,8 @@ The files, in the order in which they may import one another:
     replay      `radrm replay`
     config      `radrm config`
     doctor      `radrm doctor`
-    install_service    `radrm install-service`
+    service     `radrm service`
     install_slurm_names  `radrm install-slurm-names`
-    uninstall_service  `radrm uninstall-service`
-    init        `radrm init`
     mcp         `radrm mcp`
     slurm       `radrm slurm`
     slurm_step  `radrm slurm-step`

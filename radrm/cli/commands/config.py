@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from datetime import date, time
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Annotated, Any
 
 import typer
@@ -24,11 +26,14 @@ from radrm.config import (
     read_config,
     with_set,
 )
-from radrm.errors import BadConfig, plain
+from radrm.errors import BadConfig, Refused, Unreachable, plain
 from radrm.host.gpus.power_limit import limit_errors
 from radrm.host.storage.paths import system_mode
 
 Keys = tuple[str, ...]
+_START_S = 300.0
+"""How long a daemon may take to start anew."""
+_PAUSE_S = 0.1
 
 config = typer.Typer(
     name="config",
@@ -206,18 +211,31 @@ def _where(file: ConfigFile) -> str:
 
 
 @config.command()
-def reload(as_json: Json = False) -> None:
-    """Let the running daemon read its configuration again. Jobs run on.
+def reload() -> None:
+    """Start the running daemon anew with its configuration as it is now. Jobs run on.
 
-    Each setting that has changed is one line: it applies now, or needs a restart. A file with a
-    mistake changes nothing. `kill -HUP` and `systemctl reload radrmd` do the same.
+    A file with a mistake changes nothing: the mistake is one line, and the old configuration stays
+    in force. `kill -HUP` and `systemctl reload radrmd` do the same.
     """
     with Client() as client:
-        found = client.ask("reload")
-    if as_json:
-        print_json(found)
-        return
-    for each in found:
-        print(plain(each["line"]))
-    if not found:
-        print("No setting has changed.")
+        before = client.ask("ping")["started_at"]
+        with suppress(Unreachable):  # it may be gone before its answer
+            client.ask("reload")
+        until_s = monotonic() + _START_S
+        while _started_at(client) in (None, before):
+            if monotonic() > until_s:
+                raise Refused(
+                    f"the daemon has not come back within {_START_S:.0f} s; see its log (radrm "
+                    "doctor)"
+                )
+            sleep(_PAUSE_S)
+    print("The daemon has started anew with its configuration; jobs run on.")
+
+
+def _started_at(client: Client) -> float | None:
+    """When the daemon that answers now has started; None while none answers."""
+    try:
+        started: float = client.ask("ping")["started_at"]
+    except Unreachable:
+        return None
+    return started

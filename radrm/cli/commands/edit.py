@@ -13,7 +13,7 @@ from radrm.client.connection import Client
 from radrm.client.text import Document
 from radrm.host.storage.submission import here
 from radrm.jobfile.command_line import parse_edit
-from radrm.jobfile.options import MOMENTS, OPTIONS
+from radrm.jobfile.options import MOMENTS, SHOWN
 from radrm.jobfile.parsing import dated
 from radrm.jobfile.relations import FIXED
 
@@ -72,7 +72,7 @@ def edit_help() -> str:
         "",
         "Options:",
     ]
-    for option in OPTIONS:
+    for option in SHOWN:
         if option.name in FIXED:
             continue
         mark = "*" if option.name in _OF_LIVE_JOBS else " "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from radrm.client.connection import Ask
     from radrm.client.text import Document
 
-_FOLLOW = "Print until the job ends, through all attempts."
+_FOLLOW = "Print both logs until the job ends; end with its exit code."
 _ATTEMPT = "Which attempt; the last one by default."
 PARAMETERS = (
     JOB,
@@ -33,14 +33,17 @@ PARAMETERS = (
 
 def logs(
     job: str, follow: bool, stderr: bool, attempt: int | None, lines: int | None, cluster: bool
-) -> None:
-    """Print a job's log.
+) -> int:
+    """Print a job's log; -f as it runs.
 
-    -f waits for a job that has not started, and goes on through recoveries and retries.
+    -f waits for a job that has not started, and goes on through recoveries and retries. It shows
+    standard error too, and ends with the job's exit code. Ctrl-C ends only the command: the job
+    goes on. With --attempt it shows that attempt only, and ends with 0.
 
     \b
     Examples:
       radrm logs 12 -f
+      radrm logs @ -f && echo fine
       radrm logs 12 --stderr --lines 50
       radrm logs 12 --attempt 1
     """
@@ -51,11 +54,10 @@ def logs(
         from radrm.cli.slurm.cluster import show_log  # few look at a cluster
 
         show_log(job, stderr, lines)
-        return
+        return 0
     with Client() as client:
         if follow:
-            _follow(client, job, which, attempt, lines)
-            return
+            return _follow(client, job, stderr, attempt, lines)
         place = client.ask("logs", jobs=[job], attempt=attempt)
         user = the_job(client.ask, job)["user"] if sys.stdout.isatty() else None
     tail = Tail(place[which], owner_of(place), warn)
@@ -64,6 +66,7 @@ def logs(
     if not tail.copy_new(log_writer(user)):
         when = " yet" if place["live"] else ""
         raise Refused(f"the log {plain(place[which])} does not exist{when}")
+    return 0
 
 
 def _only_slurm_is_here() -> bool:
@@ -77,15 +80,24 @@ def _only_slurm_is_here() -> bool:
     return False
 
 
-def _follow(client: Client, job: str, which: str, attempt: int | None, lines: int | None) -> None:
-    from radrm.client.follow import LogFollower, Patient, end_line
+def _follow(client: Client, job: str, stderr: bool, attempt: int | None, lines: int | None) -> int:
+    from radrm.cli.streaming import outputs, stream_and_leave
+    from radrm.client.follow import LogFollower, Patient
 
-    ask = Patient(client, warn).ask
-    found = the_job(ask, job)
-    write = log_writer(found["user"])
-    end = LogFollower(ask, label(found), {which: write}, warn).follow(attempt, lines)
-    if sys.stdout.isatty() and attempt is None:
-        warn(end_line(end))
+    found = the_job(client.ask, job)
+    reference = label(found)
+    if found["attempts"]:
+        logs = client.ask("logs", jobs=[reference])
+        if logs["stdout"] == logs["stderr"] == os.devnull:
+            raise Refused(
+                f"job {reference} keeps no log, as a terminal of radrm run --pty; "
+                f"look at it by: radrm status {reference}"
+            )
+    writes = {"stderr": log_writer(found["user"])} if stderr else outputs(found["user"])
+    if attempt is None:
+        return stream_and_leave(client, reference, writes, lines)
+    LogFollower(Patient(client, warn).ask, reference, writes, warn).follow(attempt, lines)
+    return 0
 
 
 def the_job(ask: Ask, reference: str) -> Document:

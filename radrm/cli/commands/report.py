@@ -44,7 +44,7 @@ def report(
     """Show what users, jobs or GPUs have used: GPU-hours, energy, cost.
 
     JOBS: jobs that ended in that time. OOM: out-of-memory deaths. WAITED: the mean. Jobs that share
-    a GPU divide its hours. Whole hours count.
+    a GPU divide its hours. Whole hours count. By user, your own row is the first.
 
     \b
     Examples:
@@ -95,7 +95,21 @@ def report(
         show(*[Styled(plain(line)) for line in summary(looked)])
         show(*[Styled(plain(line), "dim") for line in incomplete(looked)])
     else:
-        show(*page(answers[0]))
+        rows = answers[0]["rows"]
+        if what == "user":
+            me = _my_name()
+            rows = sorted(rows, key=lambda row: row["user"] != me)
+        show(*page({**answers[0], "rows": rows}))
+
+
+def _my_name() -> str:
+    import os
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _write(

@@ -40,7 +40,7 @@ def run(argv: list[str]) -> int:
     if request.help:
         from radrm.jobfile.option_help import run_help  # only the help needs it
 
-        print(run_help())
+        print(run_help(request.help_all), end="")
         return 0
     if request.pty and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(

@@ -44,7 +44,6 @@ PARAMETERS = (
     Parameter("limit", NUMBER, f"Rows on a page; {PAGE} by default.", "N", ("--limit",), 1, 1000),
     Parameter("follow", FLAG, _FOLLOW, flags=("--follow", "-f")),
     CLUSTER,
-    Parameter("hosts", TEXT, "The jobs of these servers, by ssh.", "HOST,...", ("--hosts",)),
     FORMAT,
     NO_HEADER,
     JSON,
@@ -60,7 +59,6 @@ def status(
     limit: int | None,
     follow: bool,
     cluster: bool,
-    hosts: str,
     layout: str,
     no_header: bool,
     as_json: bool,
@@ -78,7 +76,7 @@ def status(
       radrm status --format '%i %T {reserved_mib}' --no-header
     """
     if cluster:
-        if jobs or every or state or page or limit or follow or hosts or layout:
+        if jobs or every or state or page or limit or follow or layout:
             raise UsageError("--cluster goes with --user and --json; of one job: radrm explain")
         from radrm.cli.slurm.cluster import show_status  # few look at a cluster
 
@@ -86,16 +84,11 @@ def status(
         return
     if no_header and not layout:
         raise UsageError("--no-header goes with --format")
-    if layout and (as_json or follow or hosts):
-        raise UsageError("--format does not go with --json, --follow or --hosts")
+    if layout and (as_json or follow):
+        raise UsageError("--format does not go with --json or --follow")
     words: Document = {"jobs": jobs, "all": every}
     words |= {"user": user or None, "state": state.replace(" ", "") or None}
     size = limit or PAGE
-    if hosts:
-        if follow or page:
-            raise UsageError("--hosts does not go with --follow or --page")
-        _show_hosts(hosts, words, size if limit else None, as_json)
-        return
     first = ((page or 1) - 1) * size
     parts: list[Part] = []
     if layout:
@@ -183,21 +176,6 @@ def _tails(logs: Document) -> dict[str, list[str]]:
         with suppress(Refused):
             found[which] = last_lines(logs[which], owner_of(logs), _LAST_LINES) or []
     return found
-
-
-def _show_hosts(hosts: str, words: Document, most: int | None, as_json: bool) -> None:
-    from radrm.cli.remote.hosts import jobs_of
-
-    command = ["--all"] if words["all"] else []
-    command += [f"--{name}={words[name]}" for name in ("user", "state") if words[name]]
-    command += [f"--limit={most}"] if most else []
-    found, index = jobs_of(hosts, [*command, *(["--", *words["jobs"]] if words["jobs"] else [])])
-    if as_json:
-        print_json(found)
-    elif found:
-        show(job_rows(found, index))
-    else:
-        show(no_jobs(words))
 
 
 def _next_page(words: Document, first: int, size: int) -> str:

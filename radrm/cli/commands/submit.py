@@ -14,7 +14,7 @@ from radrm.client.connection import Client
 from radrm.client.submitting import check, count_of, put
 from radrm.errors import UsageError
 from radrm.host.storage.paths import not_running
-from radrm.jobfile.command_line import HOSTS, SubmitRequest, parse_submit
+from radrm.jobfile.command_line import SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import notes_on, understood
 from radrm.jobfile.radfile import FOR_SLURM
 
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
     before = argv[: argv.index("--") if "--" in argv else None]
-    on_hosts = any(word.partition("=")[0] == f"--{HOSTS}" for word in before)
-    if on_hosts and not {"--help", "-h"} & set(before):
-        from radrm.cli.remote.hosts import submit_on
-
-        return submit_on(argv)
     if "--slurm" in before:
         from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
 
@@ -46,7 +41,7 @@ def carry_out(request: SubmitRequest) -> int:
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
 
-        print(submit_help())
+        print(submit_help(request.help_all), end="")
         return 0
     if request.cluster:
         from radrm.cli.slurm.cluster import submit  # few jobs go to a cluster
@@ -110,9 +105,9 @@ def _wait(client: Client, request: SubmitRequest, results: list[Submission]) -> 
     if not tickets:
         return 0
     if _streams(request, results):
-        from radrm.cli.streaming import stream_and_leave
+        from radrm.cli.streaming import outputs, stream_and_leave
 
-        return stream_and_leave(client, str(results[0]["id"] or tickets[0]), None)
+        return stream_and_leave(client, str(results[0]["id"] or tickets[0]), outputs(None))
     from radrm.client.exits import highest, tell_failures, wait_for
 
     ended = wait_for(client, tickets)

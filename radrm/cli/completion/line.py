@@ -67,10 +67,6 @@ def place(words: Sequence[str], known: dict[str, Any], aliases: dict[str, str]) 
     """
     *before, word = words
     commands = known["commands"]
-    if before[:1] in (["-H"], ["--host"]):
-        # The daemon here does not know the jobs of another server.
-        found = place([*before[2:], word], known, aliases) if len(before) > 1 else Place()
-        return Place(found.command) if found.values in ASKED else found
     if before[:1] == ["help"] and len(before) == 1:
         before = []
     name, depth = "", 0

@@ -19,9 +19,7 @@ _MOST = 200
 """Jobs that are looked at. Nobody reads more candidates."""
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+,/-")
 """Characters that no shell gives a meaning. Names are chosen by other users, too."""
-_OF_UNFINISHED = frozenset(
-    {"cancel", "hold", "release", "edit", "checkpoint", "migrate", "resize", "attach"}
-)
+_OF_UNFINISHED = frozenset({"cancel", "hold", "release", "edit", "checkpoint", "migrate", "resize"})
 """Commands that have nothing to do with jobs that have ended."""
 
 

@@ -8,7 +8,7 @@ from radrm.cli.show.parts.attempts import attempts_table
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label, next_steps
-from radrm.client.words.facts import adopted, estimated, memory_cap, sm_share
+from radrm.client.words.facts import estimated, memory_cap, sm_share
 from radrm.client.words.reasons import (
     amount,
     expected_start,
@@ -43,8 +43,6 @@ def explanation(answer: Document) -> list[Part]:
         parts.append(_indented(f"it runs on the CPUs near its GPUs: {job['cpu_list']}"))
     if job.get("not_enforced"):
         parts.append(_indented(job["not_enforced"]))
-    if job.get("adopted"):
-        parts.append(_indented(f"adopted: {adopted(job)}"))
     if sm_share(job):
         parts.append(_indented(f"SM share: {sm_share(job)}"))
     if memory_cap(job):

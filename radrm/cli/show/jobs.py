@@ -63,15 +63,13 @@ def counts_line(counts: Mapping[str, int], devices: int, simulated: bool = False
 def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | None = None) -> Rows:
     """A row for each job: its GPUs, its memory, why it waits, how far it is.
 
-    A due time, where some job has one; the host, where the jobs have one. `index`: the GPUs'
-    indices. `now`: as for `advance`.
+    A due time, where some job has one. `index`: the GPUs' indices. `now`: as for `advance`.
     """
     dues = [due_text(job, wall_s() if now is None else now) for job in jobs]
-    due, hosts = any(dues), any("host" in job for job in jobs)
+    due = any(dues)
     params = any(job.get("params") for job in jobs)
     table = Rows(
         (
-            *[Column("HOST", most=20)] * hosts,
             Column("JOB", right=True),
             Column("NAME", least=12, most=28),
             *[Column("PARAMS", least=14, most=32)] * params,
@@ -88,7 +86,6 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
     )
     for job, its_due in zip(jobs, dues, strict=True):
         table.add(
-            *[plain(job.get("host", "-"))] * hosts,
             plain(label(job)),
             plain(job["name"]),
             *[params_text(job)] * params,

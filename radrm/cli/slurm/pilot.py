@@ -27,7 +27,6 @@ REFUSED = {
     "after": "two jobs may run in different pilots; write them into one job file",
     "hold": "nobody could release it; submit it later",
     "snapshot": "copies of the code lie on one server; leave it out",
-    "adopt": "it is for a process of this server",
     "max-fails": "elements may run in different pilots; leave it out",
 }
 """Options that do not go to pilots, and why."""

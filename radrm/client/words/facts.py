@@ -159,8 +159,6 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
             yield "CPUs", f"{plain(job['cpu_list'])}, near its GPUs"
     if sm_share(job):
         yield "SM share", sm_share(job)
-    if job.get("adopted"):
-        yield "adopted", adopted(job)
     if job.get("outer"):
         yield "runs in", inside(job["outer"])
     if size_text(job) and job["state"] in LIVE:
@@ -214,13 +212,6 @@ def inside(outer: str) -> str:
     number, _, restart = run.partition(".")
     again = f", started again {restart} times" if restart != "0" else ""
     return plain(f"Slurm job {number} of cluster {cluster}{again}")
-
-
-def adopted(job: Document) -> str:
-    """The process that `radrm adopt` has booked as this job."""
-    its = job["adopted"]
-    span = "until its end" if its["for_s"] is None else f"for {show_seconds(its['for_s'])} at most"
-    return f"process {its['pid']}, which radrm did not start; booked {span}"
 
 
 def _saving(job: Document) -> str:

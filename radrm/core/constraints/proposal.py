@@ -57,8 +57,6 @@ def _check_waiting(state: State, job: Job, proposal: Start) -> Refusal | None:
 
 def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal) -> Refusal | None:
     can_save = job.spec.checkpoint.kind is not CheckpointKind.NONE
-    if job.adopted is not None:
-        return _NOT_OURS
     if isinstance(proposal, (Cancel, Warn)):
         return None
     if isinstance(proposal, Preempt):
@@ -126,9 +124,6 @@ _FIXED = (
     "radrun or have it save its work (--checkpoint=signal)"
 )
 SAME_SIZE = Refusal("resize", "it has this size now")
-_NOT_OURS = Refusal(
-    "adopted", "radrm did not start its process; only its user can end it (radrm cancel)"
-)
 _UNSAVED = Refusal("checkpoint", "it has no way to save its work")
 
 

@@ -61,12 +61,11 @@ def _mix(state: State, there: Holding, other: Collocation) -> bool:
     """Return whether a job may join one that shares the device in another mode.
 
     For the GPU the MPS server is one process, which it time-slices with the others: whether that
-    is worth it, the policy decides. A process that `radrm adopt` has booked keeps nobody away that
-    could join it before.
+    is worth it, the policy decides.
     """
     if {there.collocation, other} != {Collocation.MPS, Collocation.TIMESLICE}:
         return False
-    return not state.settings.clients_alone or state.jobs[there.job_id].adopted is not None
+    return not state.settings.clients_alone
 
 
 # ------------------------------------------------------------------ SM shares

@@ -15,7 +15,6 @@ The files, in the order in which they may import one another:
     timing        times that users set (a folder)
     launching     starts an attempt
     outer         jobs that run inside a job of Slurm
-    adopted       books a process that radrm did not start
     resizing      gives a running attempt other devices
     recovery      what follows a GPU out-of-memory
     ending        what follows the end of an attempt

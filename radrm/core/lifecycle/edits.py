@@ -16,7 +16,6 @@ from radrm.core.events import (
     PredictionsReady,
     RequeueRequested,
 )
-from radrm.core.lifecycle.adopted import adopt
 from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
 from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.others.dependencies import cycle, is_open
@@ -41,9 +40,6 @@ def submit(state: State, event: JobSubmitted) -> None:
     if event.job.id in state.jobs:
         return  # a crash came between saving the job and removing its envelope
     job = state.put_job(with_begin(state, event.job))
-    if job.adopted is not None and event.refused is None:
-        adopt(state, job)
-        return
     never = event.refused if event.refused is not None else hopeless(state, job)
     if never is not None:
         fail_waiting(state, job, never)
@@ -148,8 +144,6 @@ def requeue(state: State, event: RequeueRequested) -> None:
     job = state.jobs.get(event.job.id)
     if job is None and not event.job.state.final:
         return  # it ended after the command was accepted
-    if event.job.adopted is not None:
-        return  # radrm did not start its process
     if event.job.outer is not None and job is None:
         return  # nobody waits to run it
     if job is None:

@@ -40,7 +40,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.events import AttemptEnded
-from radrm.core.lifecycle.adopted import adopt_again, all_that_is_known
 from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
 from radrm.core.lifecycle.memory.larger import enlarged
@@ -87,8 +86,6 @@ _END_OF_STOP = {
 
 def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     """Record the end of an attempt, release its devices, and move its job."""
-    if job.adopted is not None:
-        event = all_that_is_known(job.adopted, event)
     if event.never_started is not None and event.passing:
         # The reason lies with the server and may be over soon, so the attempt does not count.
         voided(state, job, attempt, event.never_started, all_pause=True)
@@ -123,8 +120,6 @@ def voided(
     started = job.started if attempt.number > 1 else None
     changes = {} if all_pause else setback(state, job, attempt, reason or "its launch was void")
     return_to_queue(state, job, attempts=job.attempts - 1, started=started, **changes)
-    if job.adopted is not None:
-        adopt_again(state, state.jobs[job.id], reason if all_pause else None)
 
 
 def give_up(state: State, job: Job, attempt: Attempt) -> None:

@@ -48,8 +48,6 @@ def outcome_of(
         return Outcome(attempt.stop.reason.value)
     if event.failure is not None:
         return Outcome.FAILED
-    if event.unknown is not None:
-        return Outcome.COMPLETED
     if has_left(job, attempt, event, end, patience_s):
         return Outcome.PREEMPTED
     if event.lost is not None:
@@ -308,7 +306,7 @@ def why_ended(
 ) -> str | None:
     """Return why an attempt without a stop ended; None if it completed."""
     if outcome is Outcome.COMPLETED:
-        return event.unknown
+        return None
     if outcome is Outcome.PREEMPTED and requested is not None and requested.kind == REQUEUE:
         failed = code not in (None, 0, _BY_TERM)
         ended = _how_ended(event, code, tasks) if failed else event.lost

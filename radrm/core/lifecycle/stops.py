@@ -40,10 +40,7 @@ def stop(
         return
     state.move(job, Trigger.STOP)
     state.wake(Timer(deadline, KILL, job.id, attempt.serial))
-    # Only a user's cancel ends a process that radrm did not start: KILL reaches its watcher alone.
-    spared = job.adopted is not None and reason is not StopReason.CANCELLED
-    action = Kill if spared else Terminate
-    state.act(action(job_id=job.id, serial=attempt.serial))
+    state.act(Terminate(job_id=job.id, serial=attempt.serial))
 
 
 def wake_for_kill(state: State, attempt: Attempt) -> None:

@@ -51,7 +51,7 @@ def _reclaim(state: State, ledger: DeviceLedger) -> None:
         attempt = state.live_attempt(holding.job_id, holding.serial)
         if attempt is None or attempt.stop is not None or attempt.target is not None:
             continue
-        if unused_s is None or unused_s < limit or state.jobs[holding.job_id].adopted:
+        if unused_s is None or unused_s < limit:
             continue
         reason = f"it had {ledger.device.name} for {show_seconds(unused_s)} and never used it"
         stop(state, state.jobs[holding.job_id], attempt, StopReason.CANCELLED, reason)

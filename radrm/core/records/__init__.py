@@ -65,7 +65,7 @@ from radrm.core.records.estimates import (
     Profiled,
     Progress,
 )
-from radrm.core.records.jobs import Adopted, ArrayElement, Dependency, Job, Pause, Requeued
+from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
 from radrm.core.records.outer import OuterJob
@@ -89,7 +89,6 @@ __all__ = [
     "LOCAL_NODE",
     "MEASURED",
     "USUAL_UNITS",
-    "Adopted",
     "ArrayElement",
     "Attempt",
     "AttemptMemory",

@@ -81,29 +81,6 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
-    """A process that ran before its job: `radrm adopt` books it, and radrm has not started it.
-
-    `devices`: the MiB that it used on each when it was adopted, and that are reserved for it.
-    After `for_s` it is no job's any more; None: the job lasts until its end.
-    """
-
-    pid: int
-    start_ticks: int
-    boot_id: str
-    devices: tuple[tuple[str, int, int], ...]
-    """UUID, MiB in use, MiB to reserve."""
-    pids: tuple[int, ...] = ()
-    """Its processes on the devices: itself or its descendants."""
-    for_s: float | None = None
-
-    @property
-    def process(self) -> tuple[int, int, str]:
-        """What names the process for ever."""
-        return self.pid, self.start_ticks, self.boot_id
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """One submitted job file or command, or one array element, and its history.
 
@@ -185,8 +162,6 @@ class Job:
     reason: str | None = None
     started: Instant | None = None
     ended: Instant | None = None
-    adopted: Adopted | None = None
-    """The process that it books. Such a job never waits, and never runs again."""
     outer: OuterJob | None = None
     """The job of Slurm in which its processes run."""
 

@@ -14,7 +14,7 @@ The files, in the order in which they may import one another:
     saving           the commands that ask running jobs to save, or to move
     resizing         the command that gives running jobs another size
     edit             the command that changes what jobs ask for
-    reload           the command that reads the configuration again
+    reload           the command that starts the daemon anew with its configuration
     commands         the other commands about jobs; all commands
     requests         who answers which request
 """

@@ -144,11 +144,6 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
     """The jobs that save first."""
 
     def make_event(job: Job) -> ev.Event:
-        if job.adopted is not None:
-            raise Refused(
-                f"job {job.label} is process {job.adopted.pid}, which radrm did not start; it "
-                "cannot run it again"
-            )
         if job.outer is not None and job.state.final:
             raise Refused(
                 f"job {job.label} ran inside {job.outer.label}, which has ended; submit it to Slurm"

@@ -29,8 +29,6 @@ from radrm.jobfile.parsing import dated, merged, typed
 
 _OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
 """Options with which a live attempt was started: under others its logs would not be found."""
-_OF_ADOPTED = frozenset({"comment", "notify"})
-"""All that can change of a job that `radrm adopt` has made."""
 _OF_A_SIZE = frozenset({"gpus", "role"})
 _OF_AN_ESTIMATE = frozenset(
     {
@@ -89,11 +87,6 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     def make_event(job: Job) -> ev.Event:
         if job.state.final:
             raise Refused(f"job {job.label} has ended already ({job.state.value})")
-        if job.adopted is not None and (wrong := sorted(changes.keys() - _OF_ADOPTED)):
-            raise Refused(
-                f"job {job.label} is a process that radrm did not start; --{wrong[0]} does not "
-                "apply to it"
-            )
         fixed = sorted(changes.keys() & _OF_AN_ATTEMPT)
         if fixed and not job.state.waiting:
             raise Refused(

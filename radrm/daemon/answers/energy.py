@@ -1,6 +1,6 @@
 """What jobs used of the energy, and what that costs: `radrm report --energy`.
 
-Every user sees the sums of all users, as in `radrm shares`, and every job, as in `radrm status`.
+Every user sees the sums of all users, as in `radrm limits`, and every job, as in `radrm status`.
 The prices are those of the configuration now, at the hours of the book.
 """
 

@@ -18,7 +18,6 @@ from radrm.daemon.answers.past.report import report
 from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
-from radrm.daemon.intake.adoption import adoptable, refuse_limit
 from radrm.daemon.intake.batch import dependencies
 from radrm.daemon.intake.estimation import SAME_RUNS
 from radrm.daemon.launches.logs import log_paths
@@ -37,12 +36,10 @@ from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.host.clock import Clock
 from radrm.host.gpus.power_limit import PowerLimits
-from radrm.host.processes.identity import boot_id
 from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.options import Options
 from radrm.jobfile.parsing import typed
-from radrm.jobfile.relations import AdoptOption
 from radrm.jobfile.sizes import memory_range, roles_of
 from radrm.jobfile.targets import target_of
 
@@ -235,29 +232,6 @@ def mps(loop: Loop, words: Words, uid: int) -> list[Document]:
     return rows
 
 
-def which_process(loop: Loop, words: Words, uid: int) -> Document:
-    """The process that a client could adopt now: its identity as text, its GPUs. `start`: when it
-    started, as the client sees it."""
-    pid, start, memory = words.get("pid"), words.get("start"), words.get("memory")
-    if type(pid) is not int or type(start) is not int or not 0 < pid < 2**31 or start < 0:
-        raise UsageError("the request takes a process and its start")
-    if memory is not None and not is_text(memory):
-        raise UsageError("the request takes a size as text")
-    options = typed({"gpu-memory": memory} if memory else {}, "radrm adopt")
-    refuse_limit(options)
-    declared = options.gpu_memory_mib
-    snapshot, asked = loop.scheduler.snapshot, AdoptOption(pid, start, boot_id())
-    found = adoptable(snapshot, asked, uid, declared, loop.parts.launcher.owner_of)
-    index = {each.device.uuid: each.device.index for each in snapshot.devices}
-    return {
-        "process": f"{pid}:{start}:{asked.boot_id}",
-        "gpus": [
-            {"index": index[uuid], "used_mib": used, "reserved_mib": reserved}
-            for uuid, used, reserved in found.devices
-        ],
-    }
-
-
 def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
     """Why each of these jobs can never run here, or exceeds a limit of its user; null if neither.
     With it, a list of lines for the submitter.
@@ -351,7 +325,6 @@ QUESTIONS: dict[str, Question] = {
     "history": history,
     "overview": overview,
     "check": check,
-    "adoptable": which_process,
     "limits": limits,
     "reservations": reservations,
 }

@@ -2,7 +2,7 @@
 
 Theory of operation. `note` is called with each round of decisions once it is on disk, so nothing
 counts that a later daemon does not know. The next daemon begins at 0, as counters of Prometheus
-do. A reload keeps them. All amounts are bounded: no count is kept by job or by user.
+do. All amounts are bounded: no count is kept by job or by user.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Counts:
             self.rejected += job.state is JobState.FAILED
         elif isinstance(event, ev.AttemptStarted) and event.job_id == job.id:
             # A requeued job keeps the time of its first start.
-            first = job.attempts == 1 and job.requeued is None and job.adopted is None
+            first = job.attempts == 1 and job.requeued is None
             waited_s = job.started.since(job.submitted) if first and job.started else None
             if waited_s is not None:
                 self.wait_s.add(waited_s)

@@ -4,7 +4,6 @@ The files, in the order in which they may import one another:
     envelopes   the owner of a submission, and the kernel's limits for it
     admission   what the limits of its user admit
     estimation  estimate what a job needs, at once or by asking the estimators
-    adoption    which process `radrm adopt` may book, and where it is
     batch       convert an envelope to jobs
     pause       how long something waits after an error of the machine
     scan        look into the spool

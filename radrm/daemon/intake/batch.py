@@ -14,18 +14,15 @@ from radrm.config import NO_LIMITS, LimitsConfig
 from radrm.core.events import Event, JobSubmitted
 from radrm.core.lifecycle.others.dependencies import unmet
 from radrm.core.records import (
-    DECLARED,
-    Adopted,
     ArrayElement,
     Dependency,
-    Estimate,
     Instant,
     Job,
     JobSpec,
     OuterJob,
 )
 from radrm.core.scheduler import Scheduler
-from radrm.core.words import Condition, Quantity
+from radrm.core.words import Condition
 from radrm.daemon.intake.admission import environment_bytes, refuse_job
 from radrm.daemon.intake.envelopes import group_name, group_of, too_large_to_start, user_name
 from radrm.daemon.intake.estimation import NOTHING_KNOWN, Knowledge
@@ -87,7 +84,6 @@ class Batch:
     max_fails: MaxFailsOption | None = None
     held: bool = False
     refused: str | None = None
-    adopted: Adopted | None = None
     outer: OuterJob | None = None
     parsed: JobFile | None = None
     """Its job file; None if that cannot be read."""
@@ -120,7 +116,6 @@ class Batch:
                 after=self.after,
                 array=element,
                 held=self.held,
-                adopted=self.adopted,
                 outer=self.outer,
             )
             yield JobSubmitted(at=now, job=job, refused=self.refused)
@@ -169,13 +164,11 @@ def take_in(
     find: FindTarget,
     parsed: JobFile | None = None,
     limits: LimitsConfig = NO_LIMITS,
-    adopt: Callable[[JobFile], Adopted] | None = None,
     outer_of: Callable[[Envelope, int], OuterJob | None] | None = None,
 ) -> Batch:
     """Convert an envelope to a batch of jobs. An error in it becomes the reason of refusal.
 
-    `adopt` finds the process that a job of `radrm adopt` books, `outer_of` the job of Slurm in
-    which a job runs.
+    `outer_of` finds the job of Slurm in which a job runs.
 
     `parsed` is its job file, if an earlier slice of its array has stored that: then the user's
     `limits` have admitted it. Raises
@@ -193,8 +186,6 @@ def take_in(
         return refused_batch(arrival, envelope, reason)
     if outer is not None:
         return _inside(arrival, envelope, job_file, outer, estimation)
-    if job_file.options.adopt is not None:
-        return _adopting(arrival, envelope, job_file, adopt)
     sweep, known = None, NOTHING_KNOWN
     if (values := sweep_of(job_file)) is not None:
         sweep = ParsedSweep(
@@ -225,35 +216,12 @@ def take_in(
         return replace(batch, refused=str(error))
 
 
-def _adopting(
-    arrival: Arrival,
-    envelope: Envelope,
-    job_file: JobFile,
-    adopt: Callable[[JobFile], Adopted] | None,
-) -> Batch:
-    """The job of a process that runs already; or why it cannot be one."""
-    group = group_name(group_of(arrival.uid, arrival.gid))
-    spec = replace(job_file.spec(user_name(arrival.uid), arrival.uid), group=group)
-    batch = Batch(ticket=envelope.ticket, spec=spec, parsed=job_file)
-    if (mib := job_file.options.gpu_memory_mib) is not None:
-        declared = Estimate(Quantity.MEMORY, mib, mib, DECLARED)
-        batch = replace(batch, known=Knowledge((declared,)))
-    try:
-        if adopt is None:
-            raise Refused("processes cannot be adopted here")
-        return replace(batch, adopted=adopt(job_file))
-    except RadrmError as error:
-        return replace(batch, refused=str(error))
-
-
 def _inside(
     arrival: Arrival, envelope: Envelope, job_file: JobFile, outer: OuterJob, estimation: Knows
 ) -> Batch:
     """The job that runs in a job of Slurm. Slurm has seen to arrays, dependencies and `--begin`."""
-    options = job_file.options
-    if options.adopt is not None or sweep_of(job_file) is not None:
-        what = "--adopt" if options.adopt is not None else "a sweep"
-        why = f"{what} does not go into {outer.label}; make one Slurm job for each job"
+    if sweep_of(job_file) is not None:
+        why = f"a sweep does not go into {outer.label}; make one Slurm job for each job"
         return refused_batch(arrival, envelope, why)
     group = group_name(group_of(arrival.uid, arrival.gid))
     spec = job_file.spec(user_name(arrival.uid), arrival.uid)

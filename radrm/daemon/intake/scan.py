@@ -18,7 +18,6 @@ from itertools import islice
 
 from radrm.config import NOBODY, UserLimits
 from radrm.core import events as ev
-from radrm.daemon.intake import adoption
 from radrm.daemon.intake.admission import Admission
 from radrm.daemon.intake.batch import Batch, Knows, Taker, refused_batch, take_in
 from radrm.daemon.intake.envelopes import group_of
@@ -313,7 +312,6 @@ class Scan:
                 lambda word: self._find(word, arrival.name),
                 parsed,
                 self._admission.users.of(arrival.uid),
-                lambda job_file: adoption.of_job(self._loop, job_file, arrival.uid),
                 None if self._steps is None or parsed else self._steps.outer_of,
             )
         except (_NotYet, *MACHINE):

@@ -213,7 +213,6 @@ class JobDocuments:
             "signal": _show_signal(job.spec.signal),
             "comment": job.spec.comment,
             "behind": behind,
-            "adopted": _adopted(job, live),
         }
 
     def _tasks(self, job: Job, live: Attempt | None) -> list[Document]:
@@ -312,16 +311,6 @@ _NO_CLIENT = {
 def _unbound(job: Job, live: Attempt) -> str | None:
     """Why the SM share that a job declares does not limit it; None if it does, or none is."""
     return None if job.spec.sm_share is None else _NO_CLIENT.get(live.placement.collocation)
-
-
-def _adopted(job: Job, live: Attempt | None) -> Document | None:
-    """The process that a job has adopted, and until when; None for a job that radrm has started."""
-    adopted = job.adopted
-    if adopted is None:
-        return None
-    began = live.started if live is not None else None
-    ends = None if began is None or adopted.for_s is None else began.wall_s + adopted.for_s
-    return {"pid": adopted.pid, "for_s": adopted.for_s, "until": ends}
 
 
 def _params(job: Job) -> Document | None:

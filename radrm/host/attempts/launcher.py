@@ -46,7 +46,6 @@ from radrm.host.attempts.waiting.records import StepEvidence
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, limits
-from radrm.host.processes.adopted import adopted_by
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.identity import boot_id, open_pidfd
@@ -389,10 +388,8 @@ class Launcher:
             uid = os.geteuid() if launch["uid"] is None else launch["uid"]
             evidence = of_step = StepEvidence(folder, self._clock, uid, step)
         marks = launch["token"], launch["cgroup"], launch["uid"]
-        own, owner, adopts = Limits.of(launch, serial), (job_id, serial), adopted_by(launch)
-        # What a killed runner leaves is killed, and an adopted process was never its own.
-        seen = partial(self._owners.seen_of, owner) if adopts is None else tuple
-        return Live(serial, job_id, evidence, *marks, own, seen, adopts, step=of_step)
+        seen = partial(self._owners.seen_of, (job_id, serial))
+        return Live(serial, job_id, evidence, *marks, Limits.of(launch, serial), seen, step=of_step)
 
     def _update_owners(self) -> None:
         self._owners.update(live.marks for live in self._live.values())

@@ -72,8 +72,6 @@ class Live:
     limits: Limits
     seen: Callable[[], Iterable[int]]
     """Gives pids that are known to belong to the attempt, whatever their environment says."""
-    adopts: Identity | None = None
-    """The process that it watches (`radrm adopt`): never killed with the attempt."""
     child: int | None = None
     """The runner's pid, while it is our own child and not reaped."""
     runner: Identity | None = None
@@ -99,7 +97,7 @@ class Live:
     @property
     def marks(self) -> LiveAttempt:
         """What marks its processes."""
-        marks = self.token, self.runner, self.cgroup, self.uid, self.adopts
+        marks = self.token, self.runner, self.cgroup, self.uid
         return LiveAttempt(self.job_id, self.serial, *marks)
 
     @property

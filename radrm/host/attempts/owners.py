@@ -1,8 +1,8 @@
 """Tell which attempt a process belongs to.
 
 Theory of operation. Proof, in this order: the attempt's token in its environment (a secret), its
-control group, its ancestry up to a runner or to an adopted process, and for a container the token
-of the container's first process. Anything that a process can write about itself (its name, a label,
+control group, its ancestry up to a runner, and for a container the token of the container's first
+process. Anything that a process can write about itself (its name, a label,
 a job id) proves nothing. Answers are kept by pid and start time. A process that was no job's is
 asked about again after each update, since its attempt may be new. After a restart nothing is
 known, and everything is asked anew.
@@ -29,12 +29,9 @@ _MOST_ANCESTORS = 256
 
 
 class LiveAttempt:
-    """What marks the processes of an attempt that runs now. `uid` None: as the caller.
+    """What marks the processes of an attempt that runs now. `uid` None: as the caller."""
 
-    `adopts`: a process that radrm did not start; it and its descendants are the attempt's, too.
-    """
-
-    __slots__ = ("adopts", "cgroup", "job_id", "runner", "serial", "token", "uid")
+    __slots__ = ("cgroup", "job_id", "runner", "serial", "token", "uid")
 
     def __init__(
         self,
@@ -44,7 +41,6 @@ class LiveAttempt:
         runner: Identity | None,
         cgroup: str | None = None,
         uid: int | None = None,
-        adopts: Identity | None = None,
     ) -> None:
         self.job_id = job_id
         self.serial = serial
@@ -52,7 +48,6 @@ class LiveAttempt:
         self.runner = runner
         self.cgroup = cgroup
         self.uid = os.geteuid() if uid is None else uid
-        self.adopts = adopts
 
     @property
     def owner(self) -> _Owner:
@@ -131,7 +126,7 @@ class _View:
             for a in attempts
             if a.cgroup is not None and (path := _path_of(a.cgroup)) is not None
         }
-        roots = [(root, a.owner) for a in attempts for root in (a.runner, a.adopts)]
+        roots = [(a.runner, a.owner) for a in attempts]
         self._by_root = {(r.pid, r.start_ticks): owner for r, owner in roots if r is not None}
 
     def owner_of(self, pid: int) -> _Owner | None:

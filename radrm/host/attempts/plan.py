@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from radrm.errors import StoreError
 from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
-from radrm.host.processes.adopted import Watched, watcher_command
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.identity import Identity
 from radrm.host.processes.limits import Limits, is_of
@@ -71,8 +70,6 @@ class LaunchPlan:
     ends_clients: Sequence[str] | None = None
     """The start of a command that removes the work of MPS clients (`client_work`); None: the job is
     no client."""
-    adopts: Watched | None = None
-    """A process that runs already: the attempt only watches it, whatever `argv` says."""
     step: Identity | None = None
     """The process that waits to run the attempt; None: the launcher starts its runner."""
 
@@ -99,10 +96,6 @@ def launch_record(
         places["account"] if account else None,
         plan.memory_most_mib,
     )
-    adopts, argv = plan.adopts, plan.argv
-    if adopts is not None:
-        lasts_s = None if adopts.for_s is None else real_s(adopts.for_s)
-        argv = watcher_command(adopts, lasts_s, real_s(plan.grace_s))
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
     uid = os.geteuid() if plan.uid is None else plan.uid
@@ -112,8 +105,7 @@ def launch_record(
         "job_id": plan.job_id,
         "attempt": plan.attempt,
         "token": plan.token,
-        "argv": None if argv is None else list(argv),
-        "adopts": None if adopts is None else adopts.as_fields(),
+        "argv": None if plan.argv is None else list(plan.argv),
         "step": None if plan.step is None else step_fields(plan.step),
         "script": plan.script,
         "interpreter": None if plan.interpreter is None else list(plan.interpreter),

@@ -28,7 +28,7 @@ _UNIT_FACTS = (
 )  # fmt: skip
 _TIME_FACTS = ("CanNTP", "NTP", "NTPSynchronized")
 _STARTS_BY_ITSELF = ("enabled", "enabled-runtime", "static", "linked", "generated", "alias")
-_INSTALL = 'install it: sudo "$(command -v radrm)" install-service'
+_INSTALL = 'install it: sudo "$(command -v radrm)" service install'
 _LOG = f"see why: journalctl -u {UNIT} -n 50"
 _TRACES = (
     "allow user namespaces (sysctl user.max_user_namespaces, and on Ubuntu "

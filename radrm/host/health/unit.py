@@ -28,7 +28,7 @@ def files(root: str = "/", radrmd: str | None = None) -> Finding:
         states = [(file, state_of(file, root)) for file in files_of(radrmd)]
     except Refused as error:
         return warn(name, str(error), "run the doctor of the radrm that the service starts")
-    again = f"sudo {os.path.dirname(radrmd)}/radrm install-service"
+    again = f"sudo {os.path.dirname(radrmd)}/radrm service install"
     started = _STARTS.search(unit.text or "") if unit is not None else None
     if started is not None and started[1] != radrmd:
         other = f"{UNIT} starts {started[1]}, and this is {radrmd}"
@@ -37,7 +37,7 @@ def files(root: str = "/", radrmd: str | None = None) -> Finding:
         path = under(root, file.path)
         if state is State.EDITED:
             difference = f"{path} is not as radrm writes it"
-            return warn(name, difference, "see the difference: radrm install-service --dry-run")
+            return warn(name, difference, "see the difference: radrm service install --dry-run")
         if state is State.OLDER:
             return warn(name, f"{path} is of another release", again)
         if state is State.NEW:

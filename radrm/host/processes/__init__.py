@@ -14,5 +14,4 @@ The files, in the order in which they may import one another:
     confined     the limits that it sets itself
     stop         ask the processes of an attempt to end, in an order that lets them save
     request      ask them to save their work
-    adopted      watch a process that radrm did not start, as its job
 """

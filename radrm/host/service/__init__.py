@@ -1,4 +1,4 @@
-"""radrm as a service of systemd: the files that `radrm install-service` writes.
+"""radrm as a service of systemd: the files that `radrm service install` writes.
 
 The files, in the order in which they may import one another:
     ownership   who besides root can change a file, or what leads to it

@@ -25,9 +25,9 @@ COMMAND_PATH = "/usr/local/bin/radrm"
 _ON_EVERY_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 TEMPLATES = Path(__file__).parent / "templates"
 _LARGEST = 1 << 20
-_MARK = "# Written by radrm install-service. To change it: sudo systemctl edit radrmd. sha256:"
+_MARK = "# Written by radrm service install. To change it: sudo systemctl edit radrmd. sha256:"
 _OWN_MARK = (
-    "# Written by radrm install-service --user. To change it: systemctl --user edit radrmd. sha256:"
+    "# Written by radrm service install --user. To change it: systemctl --user edit radrmd. sha256:"
 )
 _MARKED = re.compile(f"(?:{re.escape(_MARK)}|{re.escape(_OWN_MARK)})([0-9a-f]{{64}})\n")
 _SIMULATED = re.compile(r"sim:[A-Za-z0-9:.,+x-]+")

@@ -92,7 +92,7 @@ def code_refusal(fault: Fault, source: str) -> Refused:
         step = (
             "install radrm as root: sudo python3 -m venv /opt/radrm && "
             f"sudo /opt/radrm/bin/pip install {shlex.quote(source)} && "
-            "sudo /opt/radrm/bin/radrm install-service"
+            "sudo /opt/radrm/bin/radrm service install"
         )
     return Refused(f"{fault}, and the service would run its code as root; {step}")
 

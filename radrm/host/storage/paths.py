@@ -34,7 +34,7 @@ SYSTEM_UNITS = (
     "/usr/lib/systemd/system/radrmd.service",
     "/lib/systemd/system/radrmd.service",
 )
-"""Where the unit of the server's daemon is: that of `radrm install-service`, those of packages."""
+"""Where the unit of the server's daemon is: that of `radrm service install`, those of packages."""
 
 
 class Paths:
@@ -151,7 +151,7 @@ def servers_own() -> Paths | None:
     """The places of this server's radrm for all users; None if it has none.
 
     The signs are its unit and its socket, which only root can make. The socket stays when the
-    daemon ends; `radrm uninstall-service` and the package remove both. Its folders stay, so they
+    daemon ends; `radrm service remove` and the package remove both. Its folders stay, so they
     are no sign.
     """
     found = Paths(_SYSTEM_STATE, _SYSTEM_RUN)

@@ -3,7 +3,7 @@
 The daemon itself reads no file in them. It starts a *look*: a short-lived process that becomes the
 owner. The look makes an envelope of each complete file as `radrm submit` does, and moves the file
 to `done/` or `refused/`. So the spool has one protocol, and only a process with the user's rights
-touches a user's folder. `radrm watch` uses the same looks.
+touches a user's folder.
 
 The files, in the order in which they may import one another:
     names       the names in a folder and their meaning

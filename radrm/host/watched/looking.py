@@ -7,9 +7,6 @@ killed, the look ends itself at its time limit, and the next look continues its 
 
 from __future__ import annotations
 
-import select
-import time
-
 import msgspec
 
 from radrm.errors import plain
@@ -68,17 +65,6 @@ class Running:
         # Nothing uses the processes that a login leaves behind (an agent, for example).
         self._errand.end(thorough=report.logged_in or report.error is not None)
         return report
-
-
-def look_now(wanted: Wanted) -> Report:
-    """Run one look and wait for its report. Raises `OSError` if its process cannot be started."""
-    running = Running(wanted)
-    try:
-        while not running.ended():
-            select.select([running], [], [], max(0.0, running.until - time.monotonic()))
-    finally:
-        report = running.close()
-    return report
 
 
 def remove_leftover_groups() -> None:

@@ -98,8 +98,8 @@ def test_a_log_is_followed_from_before_the_start_through_a_retry(
         guest.radrm("cancel", str(blocker))
         said, remarks = follower.communicate(timeout=60)
     assert said == "attempt 1\nattempt 2\n"
-    assert "attempt 2:" in remarks
-    assert follower.returncode == 0
+    assert "attempt 2:" in remarks and "FAILED" in remarks
+    assert follower.returncode == 1, "the job's exit code"
 
 
 def test_following_outlives_the_daemon(daemon: DaemonHome) -> None:

@@ -13,7 +13,7 @@ from radrm.cli.completion.line import TABLE, glued
 from radrm.cli.listing import ALIASES, COMMANDS
 from radrm.client.connection import Client
 from radrm.errors import Refused
-from radrm.jobfile.options import OPTIONS
+from radrm.jobfile.options import SHOWN
 from tests.cli.fakes import ESC, gpu, job
 from tools.manual import words
 
@@ -68,9 +68,6 @@ def found(*words: str, of: str = "fish") -> list[str]:
         (("config", "show", "--set", "mps.en"), ["mps.enabled="]),
         (("completion", "z"), ["zsh"]),
         (("nothing", ""), []),
-        (("-H", ""), []),
-        (("-H", "box", "status", "--us"), ["--user"]),
-        (("-H", "box", "logs", ""), []),
         (("gpus", ""), []),
         (("explain", "12", ""), []),
         (("submit", "--comment", ""), []),
@@ -142,9 +139,11 @@ def test_bash_divides_words(words: list[str], joined: list[str], kept: int) -> N
 
 def test_every_command_and_option_is_offered() -> None:
     assert set(found("")) == set(COMMANDS)
-    assert set(found("submit", "--")) >= {f"--{o.name}" for o in OPTIONS if o.available}
+    assert set(found("submit", "--")) >= {f"--{o.name}" for o in SHOWN}
     for name in {*COMMANDS, *ALIASES}:
         groups = {
-            f"{name} {each}" for each in found(name, "") if name in ("mps", "config", "slurm")
+            f"{name} {each}"
+            for each in found(name, "")
+            if name in ("mps", "config", "service", "slurm")
         }
         assert "--help" in found(name, "--") or groups or name in ("trace", "bench"), name

@@ -61,14 +61,26 @@ def shell_says(environment: dict[str, str], *command: str) -> list[str]:
 
 
 def test_bash(environment: dict[str, str]) -> None:
-    asks = ["explai", "status --state = running,pe", "submit --output = tr", "watch e", "logs ''"]
+    asks = [
+        "explai",
+        "status --state = running,pe",
+        "submit --output = tr",
+        "install-slurm-names e",
+        "logs ''",
+    ]
     script = "\n".join(ASK.format(words=words) for words in asks)
     said = shell_says(environment, "bash", "--norc", "-c", script)
     assert said == ["explain", "running,pending", "train.rad", "empty"]
 
 
 def test_fish(environment: dict[str, str]) -> None:
-    asks = ["explai", "status --state=running,pe", "submit --output=tr", "watch e", "logs "]
+    asks = [
+        "explai",
+        "status --state=running,pe",
+        "submit --output=tr",
+        "install-slurm-names e",
+        "logs ",
+    ]
     script = "; ".join(
         ["radrm completion fish | source", *(f"complete -C 'radrm {words}'" for words in asks)]
     )

@@ -1,4 +1,4 @@
-"""`radrm run`, `attach` and `submit --wait` against a real daemon: what people see."""
+"""`radrm run`, `logs -f` and `submit --wait` against a real daemon: what people see."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ pytestmark = pytest.mark.daemon
 
 
 def test_one_job_is_waited_for_with_its_output(shared_daemon: DaemonHome) -> None:
-    """Through its second attempt, each stream apart; then it can be attached to."""
+    """Through its second attempt, each stream apart; then its log ends with its code."""
     words = ("--name=twice", "--retries=1", "--", "sh", "-c", TWO_ATTEMPTS)
     done = shared_daemon.radrm("submit", "--wait", *words)
     assert (done.returncode, done.stdout) == (0, "attempt 1\nattempt 2\n")
     assert done.stderr.count("oops\n") == 2 and "radrm: attempt 2:\n" in done.stderr
     assert done.stderr.startswith("Submitted job ")
-    done = shared_daemon.radrm("attach", "twice")
+    done = shared_daemon.radrm("logs", "twice", "-f")
     assert (done.returncode, done.stdout) == (0, "attempt 2\n")
 
 
@@ -100,7 +100,7 @@ def test_leaving_a_stream_leaves_the_job(shared_daemon: DaemonHome) -> None:
         waiting.send_signal(signal.SIGINT)
         _, said = waiting.communicate(timeout=PATIENCE_S)
         assert waiting.returncode == 130 and "the job goes on" in said
-    with started(shared_daemon, "attach", "left") as attached:
+    with started(shared_daemon, "logs", "-f", "left") as attached:
         assert attached.stdout is not None
         assert attached.stdout.readline() == "begun\n"
         assert shared_daemon.radrm("cancel", "left").returncode == 0
@@ -139,7 +139,7 @@ def test_a_shell_on_a_gpu(shared_daemon: DaemonHome) -> None:
         terminal.wait_for("/dev/pts/")
         job = shared_daemon.job("shell")
         assert job["state"] == "RUNNING"
-        refused = shared_daemon.radrm("attach", "shell")
+        refused = shared_daemon.radrm("logs", "-f", "shell")
         assert refused.returncode == 1 and "keeps no log" in refused.stderr
         terminal.resize(33, 111)
         terminal.type("stty size\r")

@@ -25,7 +25,7 @@ def test_a_waiting_job_runs_the_code_that_was_submitted(shared_daemon: DaemonHom
     assert said == "first" and submitted == os.path.realpath(home.work)
     assert folder.startswith(str(home.folder / "home" / "snapshots"))
     home.radrm("requeue", "copied")
-    again = home.radrm("attach", "copied")
+    again = home.radrm("logs", "-f", "copied")
     assert again.returncode == 0 and again.stdout.startswith("first\n")
     shutil.rmtree(Path(folder).parent)
     home.radrm("requeue", "copied")

@@ -102,7 +102,7 @@ def test_an_unknown_field_is_named() -> None:
 def run(client: Script, monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
     monkeypatch.setattr(radrm.cli.commands.status, "Client", lambda: client)
     words = {"jobs": [], "every": False, "user": "", "state": "", "page": None, "limit": None}
-    more = {"follow": False, "hosts": "", "layout": "", "no_header": False}
+    more = {"follow": False, "layout": "", "no_header": False}
     more |= {"as_json": False, "cluster": False}
     status(**{**words, **more, **changed})
 
@@ -124,7 +124,7 @@ def test_all_rows_are_printed_by_as_many_requests_as_the_daemon_wants(
 
 def test_it_goes_with_no_other_form(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Script(page=[page([])])
-    for changed in ({"as_json": True}, {"follow": True}, {"hosts": "a"}):
+    for changed in ({"as_json": True}, {"follow": True}):
         with pytest.raises(UsageError, match="--format does not go with"):
             run(client, monkeypatch, layout="%i", **changed)
     with pytest.raises(UsageError, match="--no-header goes with --format"):

@@ -82,7 +82,6 @@ logs --lines=x 3
 logs 3 --attempt=0
 explain
 explain 1 2
-attach
 wait
 wait --frob 3
 cancel
@@ -98,9 +97,6 @@ resize 3
 resize 3 --gpus=x
 progress --frob
 progress
-adopt
-adopt x
-adopt 1 --for=x
 gpus extra
 drain --frob
 resume --frob
@@ -172,14 +168,11 @@ config show --set=x
 demo --frob
 completion
 completion tcsh
-install-service --frob
-uninstall-service --frob
+service
+service install --frob
+service remove --frob
+service status --frob
 install-slurm-names
--H
---host
--H -x status
-status --hosts=-x
-submit --hosts=-x -- true
 """
 
 OTHERS = {

@@ -1,12 +1,8 @@
-"""A `.rad` file that lies in the right folder is a job: by the daemon, and by `radrm watch`."""
+"""A `.rad` file that lies in the spool folder is a job."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -66,51 +62,3 @@ def test_a_file_in_ones_own_spool_is_a_job(daemon: DaemonHome) -> None:
     assert found["level"] == "warn" and "did you mean --gpus?" in found["finding"]
     for path in (folder / "refused").iterdir():
         path.unlink()
-
-
-def test_watch_takes_what_is_put_into_a_folder(daemon: DaemonHome) -> None:
-    folder = daemon.work / "jobs"
-    folder.mkdir(mode=0o755)
-    watcher = subprocess.Popen(
-        [sys.executable, "-m", "radrm.cli.main", "watch", "jobs"],
-        env=daemon.environment,
-        cwd=daemon.work,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert watcher.stderr is not None and watcher.stdout is not None
-        assert "Watching" in watcher.stderr.readline()
-        put(daemon, folder, "w.rad", script(daemon, "watched"))
-        assert watcher.stdout.readline().startswith("Submitted w.rad (watched) as ")
-    finally:
-        watcher.send_signal(signal.SIGTERM)
-    assert watcher.wait(60) == 0 and watcher.stdout.read() == ""
-    ticket = ended(daemon, "watched")
-    assert os.listdir(folder / "refused") == []
-    assert (folder / "done" / f"{ticket}.w.rad").exists()
-
-
-def test_watch_once_ends_and_says_what_was_refused(daemon: DaemonHome) -> None:
-    folder = daemon.work / "once"
-    folder.mkdir(mode=0o755)
-    (folder / "o.rad").write_text(script(daemon, "once"))
-    (folder / "p.rad").symlink_to("/etc/passwd")
-    done = daemon.radrm("watch", "--once", "once")
-    assert done.returncode == 1 and done.stdout.startswith("Submitted o.rad (once) as ")
-    assert done.stderr.startswith("radrm: p.rad is refused: it is a symbolic link")
-    ended(daemon, "once")
-    assert daemon.radrm("watch", "--once", "once").returncode == 0
-
-
-@pytest.mark.parametrize("name", ["none", "link", "open"])
-def test_watch_says_at_once_what_is_wrong_with_a_folder(daemon: DaemonHome, name: str) -> None:
-    if name == "link":
-        (daemon.work / name).symlink_to(daemon.work)
-    elif name == "open":
-        (daemon.work / name).mkdir()
-        (daemon.work / name).chmod(0o777)
-    done = daemon.radrm("watch", name)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("radrm: ") and done.stderr.count("\n") == 1

@@ -14,7 +14,7 @@ from radrm.cli.listing import ALIASES
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.config import Config, with_set
 from radrm.errors import RadrmError
-from radrm.jobfile.command_line import HOSTS, SUBMIT_FLAGS, parse_edit, parse_run, parse_submit
+from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_run, parse_submit
 from radrm.jobfile.parsing import parse_words
 from radrm.jobfile.radfile import wrap_command
 from radrm.jobfile.slurm.translation import translate
@@ -55,8 +55,6 @@ def mistake(words: Sequence[str], spoken: bool = False) -> str | None:
 
 def _parse(words: list[str], spoken: bool) -> None:
     """Raises `RadrmError`, or click's error of a wrong command line."""
-    if words[:1] == ["-H"]:
-        words = words[2:]
     if not words or words[0].startswith("-") or words[0] in ("help", "--help", "--version"):
         return
     name, rest = ALIASES.get(words[0], words[0]), words[1:]
@@ -77,10 +75,6 @@ def _parse(words: list[str], spoken: bool) -> None:
 
 
 def _of_the_option_table(name: str, words: list[str], spoken: bool) -> None:
-    words = [word for word in words if not word.startswith(f"--{HOSTS}=")]
-    if f"--{HOSTS}" in words:
-        at = words.index(f"--{HOSTS}")
-        del words[at : at + 2]
     if name == "edit":
         words = [word for word in words if word != "--json"]
         jobs = [] if any(not word.startswith("-") for word in words) else ["12"]

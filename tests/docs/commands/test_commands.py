@@ -154,12 +154,12 @@ def test_every_program_is_python() -> None:
 # ------------------------------------------------------------------ asked of a daemon
 
 ASKED = (
-    *("status", "explain", "logs", "gpus", "history", "report", "usage", "limits", "shares"),
+    *("status", "explain", "logs", "gpus", "history", "report", "limits"),
     *("estimate", "submit", "edit", "hold", "release", "cancel", "requeue", "drain", "resume"),
     *("reserve", "spool", "doctor", "config", "migrate", "checkpoint", "resize"),
 )
 """Commands that answer at once. The others last, change the system, or need a terminal."""
-LASTING = {"--wait", "--hosts", "--follow", "-f", "<", "--slurm"}
+LASTING = {"--wait", "--follow", "-f", "<", "--slurm"}
 """Options with which they last, or ask the servers of a site."""
 
 

@@ -78,7 +78,7 @@ def test_a_unit_in_order(tmp_path: Path, unit: Facts) -> None:
 
 def test_no_unit(tmp_path: Path, unit: Facts) -> None:
     unit(there=False)
-    judged(services.systemd(True, 77, which, ask, tmp_path), "warn", 'radrm)" install-service')
+    judged(services.systemd(True, 77, which, ask, tmp_path), "warn", 'radrm)" service install')
     judged(services.systemd(False, 77, which, ask, tmp_path), "ok", "your own")
 
 

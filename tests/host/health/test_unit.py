@@ -15,7 +15,7 @@ from radrm.host.service.ownership import Ownership
 from tests.host.health.judging import judged
 
 RADRMD = "/opt/radrm/bin/radrmd"
-AGAIN = "sudo /opt/radrm/bin/radrm install-service"
+AGAIN = "sudo /opt/radrm/bin/radrm service install"
 
 
 @pytest.fixture

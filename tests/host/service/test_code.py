@@ -86,7 +86,7 @@ def test_code_of_another_user_needs_a_place_of_roots(tmp_path: Path) -> None:
     said = str(code_refusal(found, "/home/anna/my radrm"))
     assert said.startswith("/ belongs to user 0, and the service would run its code as root; ")
     assert "sudo /opt/radrm/bin/pip install '/home/anna/my radrm' && " in said
-    assert said.endswith("sudo /opt/radrm/bin/radrm install-service")
+    assert said.endswith("sudo /opt/radrm/bin/radrm service install")
     assert "\n" not in said
 
 

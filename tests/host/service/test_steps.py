@@ -78,7 +78,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         "Ownership": lambda lasting=False: ownership,
         "code_of": lambda _: code.Code((), ()),
     }.items():
-        monkeypatch.setattr(f"radrm.cli.commands.install_service.{name}", what)
+        monkeypatch.setattr(f"radrm.cli.commands.service.{name}", what)
     return found
 
 
@@ -87,7 +87,7 @@ def test_install_again_and_uninstall(machine: Machine) -> None:
     (etc / "radrmd.service.d").mkdir(parents=True)
     (etc / "radrmd.service.d" / "override.conf").write_text("[Service]\n")
     before = machine.tree()
-    first = machine.radrm("install-service")
+    first = machine.radrm("service", "install")
     assert (first.exit_code, first.stdout.split()[::2][:3]) == (0, ["write", "write", "write"])
     installed = machine.tree()
     assert f"ExecStart={RADRMD}\n" in machine.unit().read_text()
@@ -95,16 +95,16 @@ def test_install_again_and_uninstall(machine: Machine) -> None:
     assert machine.unit().stat().st_mode & 0o7777 == 0o644
     enable = ["systemctl", f"--root={machine.root}", "enable", "radrmd.service"]
     assert machine.ran == [enable]
-    again = machine.radrm("install-service")
+    again = machine.radrm("service", "install")
     assert again.stdout.count("same") == 3
     assert machine.tree() == installed
-    removed = machine.radrm("uninstall-service")
+    removed = machine.radrm("service", "remove")
     assert removed.stdout.count("remove  ") == 3
     assert "/var/lib/radrm" in removed.stdout
     assert machine.ran[-1] == [*enable[:2], "disable", "radrmd.service"]
     assert machine.tree() == before
     count = len(machine.ran)
-    nothing = machine.radrm("uninstall-service")
+    nothing = machine.radrm("service", "remove")
     assert (nothing.exit_code, nothing.stdout.count("none  ")) == (0, 3)
     assert len(machine.ran) == count
 
@@ -124,7 +124,7 @@ def test_only_a_socket_that_nobody_serves_is_removed(
 
 
 def test_a_dry_run_changes_nothing(machine: Machine) -> None:
-    shown = machine.radrm("install-service", "--dry-run")
+    shown = machine.radrm("service", "install", "--dry-run")
     assert shown.stdout == "".join(
         [
             f"write   {machine.root}/etc/systemd/system/radrmd.service\n",
@@ -134,39 +134,39 @@ def test_a_dry_run_changes_nothing(machine: Machine) -> None:
         ]
     )
     assert (machine.tree(), machine.ran) == ({}, [])
-    machine.radrm("install-service")
+    machine.radrm("service", "install")
     installed, count = machine.tree(), len(machine.ran)
-    assert machine.radrm("uninstall-service", "--dry-run").stdout.count("remove  ") == 3
+    assert machine.radrm("service", "remove", "--dry-run").stdout.count("remove  ") == 3
     assert (machine.tree(), len(machine.ran)) == (installed, count)
 
 
 def test_a_unit_of_another_place_is_updated(machine: Machine) -> None:
-    machine.radrm("install-service")
+    machine.radrm("service", "install")
     for file in files_of("/opt/old/bin/radrmd")[:2]:
         Path(under(str(machine.root), file.path)).write_text(file.text or "")
-    shown = machine.radrm("install-service")
+    shown = machine.radrm("service", "install")
     assert shown.stdout.startswith(f"update  {machine.unit()}\nsame ")
     assert f"ExecStart={RADRMD}\n" in machine.unit().read_text()
 
 
 def test_what_was_edited_by_hand_is_shown_and_stays(machine: Machine) -> None:
-    machine.radrm("install-service")
+    machine.radrm("service", "install")
     edited = machine.unit().read_text().replace("RestartSec=5s", "RestartSec=1h")
     machine.unit().write_text(edited)
     (machine.root / "etc/tmpfiles.d/radrm.conf").unlink()
     count = len(machine.ran)
-    refused = machine.radrm("install-service")
+    refused = machine.radrm("service", "install")
     assert isinstance(refused.exception, Refused)
     assert "and nothing is done" in str(refused.exception)
     assert "-RestartSec=1h\n+RestartSec=5s\n" in refused.stdout
     assert machine.unit().read_text() == edited
     assert not (machine.root / "etc/tmpfiles.d/radrm.conf").exists()
-    kept = machine.radrm("uninstall-service")
+    kept = machine.radrm("service", "remove")
     assert f"keep    {machine.unit()}\n" in kept.stdout
     assert "To remove it: sudo systemctl disable --now radrmd" in kept.stdout
     assert machine.unit().read_text() == edited
     assert len(machine.ran) == count
-    assert machine.radrm("install-service", "--replace").exit_code == 0
+    assert machine.radrm("service", "install", "--replace").exit_code == 0
     assert "RestartSec=5s" in machine.unit().read_text()
 
 
@@ -174,10 +174,10 @@ def test_a_link_to_another_radrm_stays_until_it_is_to_be_replaced(machine: Machi
     (machine.root / "usr/local/bin").mkdir(parents=True)
     link = machine.root / "usr/local/bin/radrm"
     link.symlink_to("/home/anna/bin/radrm")
-    refused = machine.radrm("install-service")
+    refused = machine.radrm("service", "install")
     assert "-a link to /home/anna/bin/radrm" in refused.stdout
     assert os.readlink(link) == "/home/anna/bin/radrm"
-    assert machine.radrm("install-service", "--replace").exit_code == 0
+    assert machine.radrm("service", "install", "--replace").exit_code == 0
     assert os.readlink(link) == f"{os.path.dirname(RADRMD)}/radrm"
 
 
@@ -188,8 +188,8 @@ def test_code_that_others_can_change_is_not_installed(
     file.write_text("")
     file.chmod(0o666)
     told = code.Code((), (str(file),))
-    monkeypatch.setattr("radrm.cli.commands.install_service.code_of", lambda _: told)
-    refused = machine.radrm("install-service", "--replace")
+    monkeypatch.setattr("radrm.cli.commands.service.code_of", lambda _: told)
+    refused = machine.radrm("service", "install", "--replace")
     assert str(refused.exception) == (
         f"{file} is writable by all (mode 0666), and the service would run its code as root; "
         f"sudo chmod go-w {file}"
@@ -201,7 +201,7 @@ def test_an_image_that_leads_out_of_itself_is_left_as_it_is(
     machine: Machine, tmp_path: Path
 ) -> None:
     (machine.root / "usr").symlink_to(tmp_path)
-    refused = machine.radrm("install-service")
+    refused = machine.radrm("service", "install")
     assert "leads out of" in str(refused.exception)
     assert (list(machine.tree()), machine.ran) == (["usr"], [])
 
@@ -211,20 +211,22 @@ def test_a_unit_of_a_package_is_told(machine: Machine, folder: str) -> None:
     unit = machine.root / folder / "systemd" / "system" / "radrmd.service"
     unit.parent.mkdir(parents=True)
     unit.touch()
-    refused = machine.radrm("install-service")
+    refused = machine.radrm("service", "install")
     assert str(refused.exception).startswith(f"{unit} is there already, from a package")
     assert (len(machine.tree()), machine.ran) == (1, [])
 
 
 def test_only_root_installs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 1000)
-    monkeypatch.setattr(sys, "argv", ["/opt/my radrm/bin/radrm", "install-service", "--no-start"])
-    for name in ("install-service", "uninstall-service"):
-        refused = machine.radrm(name)
+    monkeypatch.setattr(
+        sys, "argv", ["/opt/my radrm/bin/radrm", "service", "install", "--no-start"]
+    )
+    for name in ("install", "remove"):
+        refused = machine.radrm("service", name)
         said = str(refused.exception)
-        assert said.endswith("run: sudo '/opt/my radrm/bin/radrm' install-service --no-start")
+        assert said.endswith("run: sudo '/opt/my radrm/bin/radrm' service install --no-start")
     assert machine.tree() == {}
-    assert machine.radrm("install-service", "--dry-run").exit_code == 0
+    assert machine.radrm("service", "install", "--dry-run").exit_code == 0
 
 
 # ------------------------------------------------------------------ where it writes

@@ -19,8 +19,8 @@ from radrm.host.storage.spool import Spool
 from radrm.host.watched import looking
 from radrm.host.watched import users as owners
 from radrm.host.watched.login import User, defaults, log_in
-from radrm.host.watched.looking import look_now
 from radrm.host.watched.start_look import Wanted
+from radrm.host.watched.taking import Report
 from radrm.host.watched.users import Owned, UserFolders
 from tests.host.storage.envelopes import all_of
 from tests.waiting import wait_until
@@ -123,6 +123,16 @@ def open_place() -> Iterator[Path]:
     (place / "spool").chmod(0o1777)
     yield place
     shutil.rmtree(place)
+
+
+def look_now(wanted: Wanted) -> Report:
+    """The report of one whole look."""
+    running = looking.Running(wanted)
+    try:
+        wait_until(running.ended, "the look")
+    finally:
+        report = running.close()
+    return report
 
 
 @needs_root

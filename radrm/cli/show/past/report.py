@@ -1,4 +1,4 @@
-"""Sums of what has been, by user, group, job, GPU or day: `radrm report` and `radrm usage`."""
+"""Sums of what has been, by user, group, job, GPU or day: `radrm report`."""
 
 from __future__ import annotations
 

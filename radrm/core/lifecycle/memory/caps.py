@@ -25,9 +25,8 @@ shrinks: the attempt may have filled it. It begins small because CUDA shows it t
 size of the GPU.
 
 A job without a known need has no cap, nor has one that recovers on idle devices: a cap could kill
-it again. A process that radrm adopts has none, because it is in no group of an attempt. Nor has an
-attempt whose tasks change while it runs a cap by the driver: the driver has none for the devices
-that it gets later.
+it again. Nor has an attempt whose tasks change while it runs a cap by the driver: the driver has
+none for the devices that it gets later.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ _LEAST_MIB = 64
 def told_caps(state: State, job: Job, placement: Placement) -> dict[str, int]:
     """Return what a job may use of each of its shared devices, in MiB.
 
-    `enforced_caps` says which are enforced. {} for a job without a cap, and for an adopted process.
+    `enforced_caps` says which are enforced. {} for a job without a cap.
     """
     # On an idle device a recovered job has all memory; a cap could kill it again.
-    if job.need_mib is None or job.recovers_idle or job.adopted is not None:
+    if job.need_mib is None or job.recovers_idle:
         return {}
     found = {}
     for uuid, reserved in placement.reserved().items():

@@ -1,6 +1,6 @@
 """Sums over what has been, by user, group, job, GPU or day: `radrm report`.
 
-Every user sees the sums of all users, as in `radrm shares`, and every job, as in `radrm status`.
+Every user sees the sums of all users, as in `radrm limits`, and every job, as in `radrm status`.
 All figures are of the same time, in whole hours, as the prices of energy are.
 
 Each row and the total are added up on their own. The rows add up to the total, but by GPU the

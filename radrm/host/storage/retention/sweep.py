@@ -84,11 +84,6 @@ class Retention:
         self._removed = 0
         rows.kept_for = config.words
 
-    def set(self, config: RetentionConfig) -> None:
-        """Keep by these settings from the next sweep on."""
-        self._config = config
-        self._rows.kept_for = config.words
-
     @property
     def due_in_s(self) -> float:
         """Real seconds until the next piece."""

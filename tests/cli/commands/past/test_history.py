@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 import radrm.cli.commands.history
 import radrm.cli.commands.report
-import radrm.cli.commands.usage
 from radrm.cli.app import make_app
 from tests.cli.fakes import NOW, Script, job
 from tests.cli.show.test_past import DAY, past, report, sums
@@ -29,23 +28,11 @@ def run(
 USERS = report("user", *({"user": name, **sums()} for name in ("bob", "ada", "<b>eve")))
 
 
-def test_usage_has_ones_own_row_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radrm.cli.commands.usage, "_my_name", lambda: "ada")
-    done, client = run(monkeypatch, "usage", report=USERS | {})
+def test_a_report_by_user_has_ones_own_row_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(radrm.cli.commands.report, "_my_name", lambda: "ada")
+    done, client = run(monkeypatch, "report", report=USERS | {})
     assert [line.split()[0] for line in done.output.splitlines()[1:4]] == ["ada", "bob", "<b>eve"]
     assert client.asked[1] == ("report", {"by": "user", "since": NOW - 7 * DAY, "until": NOW})
-
-
-def test_usage_of_some_users_adds_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    done, _ = run(monkeypatch, "usage", "bob", "--json", report=USERS | {})
-    answer = json.loads(done.output)
-    assert [row["user"] for row in answer["rows"]] == ["bob"]
-    assert (answer["more"]["rows"], answer["more"]["jobs"], answer["more"]["waited_s"]) == (
-        *(2, 9),
-        None,
-    )
-    done, _ = run(monkeypatch, "usage", "zoe", report=USERS | {})
-    assert "zoe used nothing in that time" in str(done.exception)
 
 
 def test_a_report_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
