@@ -4,6 +4,7 @@
     python -m benchmarks.elastic --real    a real training that grows and shrinks
 
 The files, in the order in which they may import one another:
+    training_cluster  NEARCHUS' limits of a cluster
     models        the jobs and clusters of both papers: published, implied, fitted or assumed
     limits        NEARCHUS' measurements in the model: the check before any claim
     recommenders  DLRover's experiments with one job

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.elastic.models import RESNET, Cluster
+from benchmarks.elastic.training_cluster import ClusterModel
 from radrm.planners.servers.layout import Layout
 from radrm.simulated.training import TaskAt
-from radrm.simulated.training_cluster import ClusterModel
 
 CORES = (20, 32, 64)
 SHARED_WORKERS = (1, 2, 10)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from benchmarks.elastic.training_cluster import ClusterModel
 from radrm.planners.servers.layout import Layout
 from radrm.simulated.training import TaskAt
-from radrm.simulated.training_cluster import ClusterModel
 from radrm.simulated.training_steps import StepModel
 
 CRITEO_STEPS = 45_840_617 * 0.9 * 5 / 512

@@ -12,10 +12,10 @@ from functools import cache
 from typing import Protocol
 
 from benchmarks.elastic.models import Cluster, even, without_network
+from benchmarks.elastic.training_cluster import ClusterModel
 from radrm.planners.nearchus import plans
 from radrm.planners.servers.layout import Layout
 from radrm.simulated.training import Rates
-from radrm.simulated.training_cluster import ClusterModel
 
 NODE_CPUS = 5.0
 """CPUs of a task of Optimus and of the exhaustive search (V)."""

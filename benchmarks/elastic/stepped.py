@@ -17,12 +17,12 @@ from benchmarks.elastic.cluster import NOISE, RESTARTS
 from benchmarks.elastic.models import CRITEO_STEPS, NETWORKS, Cluster, Network, Recommender
 from benchmarks.elastic.recommenders import REPARTITION_S, START_S
 from benchmarks.elastic.shared import ALONE_H, COUNT, steps, trace
+from benchmarks.elastic.training_cluster import ClusterModel
 from radrm.config import Config
 from radrm.core.records import Needs, Node, Role
 from radrm.planners.nearchus.rule import Nearchus
 from radrm.planners.servers.layout import Layout
 from radrm.simulated.training import Rates, TaskAt, Training
-from radrm.simulated.training_cluster import ClusterModel
 from radrm.simulator.elastic.training import TrainingJob, TrainingJobRun, TrainingScenario
 from radrm.simulator.elastic.training_loop import simulate_training
 from radrm.wiring import make_planner

@@ -8,14 +8,12 @@ It has all that a rule may know. Slow planners get it with their snapshot (`Snap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
 from radrm.core.constraints.expected import (
     earliest_free_s,
-    expected_end_s,
-    expected_free_mib,
     latest_end_s,
     leaving,
 )
@@ -46,7 +44,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.queue.by_due import ByDue
 from radrm.core.state.reserved.claims import FOREVER
-from radrm.core.state.state import State, owner_of
+from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
 __all__ = ["Holder", "Offer", "View"]
@@ -82,11 +80,6 @@ class View:
     def settings(self) -> CoreSettings:
         """The settings of the table `[core]`."""
         return self._state.settings
-
-    @property
-    def version(self) -> int:
-        """Grows with every change. A slow planner returns it with its answer."""
-        return self._state.version
 
     def kept(self, planner: str, version: int) -> Any:
         """Return a copy of what a planner has kept, for its `explain`; None without any.
@@ -214,50 +207,14 @@ class View:
 
     # ------------------------------------------------------------- room over time
 
-    def free_mib(
-        self,
-        device: str,
-        start_s: float | None = None,
-        end_s: float | None = None,
-        job: Job | None = None,
-    ) -> int | None:
-        """Return the MiB that `job` can start with from `start_s` to `end_s`: the least then.
-
-        Boot-time seconds; None: from now, and without an end. Live attempts keep their memory. The
-        job's own reservations do not count. None while the free memory is unknown.
-        """
-        owner = None if job is None else owner_of(job.id)
-        return self._state.ledgers[device].free_mib(owner, start_s, end_s)
-
-    def expected_end_s(self, job: Job) -> float | None:
-        """Return when a live job is expected to end, in boot-time seconds. None if that is unknown.
-
-        By its predicted duration, as if alone on its devices; `latest_end_s` bounds it.
-        """
-        return self._end_s(job, expected_end_s)
-
     def latest_end_s(self, job: Job) -> float | None:
-        """Return when a live job must end: at its time limit. None without one."""
-        return self._end_s(job, latest_end_s)
-
-    def _end_s(self, job: Job, end_of: Callable[[State, Job, Attempt], float]) -> float | None:
+        """Return when a live job must end, in boot-time seconds: at its time limit. None without
+        one."""
         attempt = self._state.attempts.get(job.id)
         if attempt is None:
             return None
-        end_s = end_of(self._state, self._state.jobs[job.id], attempt)
+        end_s = latest_end_s(self._state, self._state.jobs[job.id], attempt)
         return None if end_s == FOREVER else end_s
-
-    def expected_free_mib(
-        self,
-        device: str,
-        start_s: float | None = None,
-        end_s: float | None = None,
-        job: Job | None = None,
-    ) -> int | None:
-        """Return `free_mib` if live attempts end at their latest. So much can be reserved."""
-        start_s = self.now.boot_s if start_s is None else start_s
-        end_s = FOREVER if end_s is None else end_s
-        return expected_free_mib(self._state, self._state.ledgers[device], job, start_s, end_s)
 
     def earliest_s(
         self, device: str, mib: int | None, length_s: float | None = None, job: Job | None = None

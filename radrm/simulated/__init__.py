@@ -8,5 +8,4 @@ The files, in the order in which they may import one another:
     model    the simulated driver's state: contexts, memory, work, activity, energy
     training  the speed and the use of a distributed training's tasks
     training_steps    DLRover's model of a step
-    training_cluster  NEARCHUS' limits of a cluster
 """

@@ -75,7 +75,6 @@ OF_VIEW: dict[str, Callable[[View], Any]] = {
     "now": lambda view: view.now,
     "isolation": lambda view: (view.isolation.errors(view.now.boot_s), view.isolation.data()),
     "settings": lambda view: view.settings,
-    "version": lambda view: view.version,
     "kept": lambda view: (view.kept("mover", 1), view.kept("default", 1)),
     "remarks": _each(lambda view, job: view.remarks(job.id)),
     "head": lambda view: [(h := view.head(g)) and h.id for g in (False, True)],
@@ -94,18 +93,7 @@ OF_VIEW: dict[str, Callable[[View], Any]] = {
     "loss": lambda view: [view.loss(d.uuid, mps) for d in view.devices() for mps in (False, True)],
     "warm_from_s": lambda view: [view.warm_from_s(d.uuid) for d in view.devices()],
     "reservations": lambda view: [view.reservations(d.uuid) for d in view.devices()],
-    "free_mib": _there(
-        lambda view, uuid, job: [
-            view.free_mib(uuid, start_s, end_s, whose)
-            for start_s, end_s in ((None, None), (view.now.boot_s + 60, view.now.boot_s + 400))
-            for whose in (None, job)
-        ]
-    ),
-    "expected_end_s": _each(lambda view, job: view.expected_end_s(job)),
     "latest_end_s": _each(lambda view, job: view.latest_end_s(job)),
-    "expected_free_mib": _there(
-        lambda view, uuid, job: view.expected_free_mib(uuid, view.now.boot_s + 60, None, job)
-    ),
     "earliest_s": _there(
         lambda view, uuid, job: [view.earliest_s(uuid, m, 50.0, job) for m in (None, 2 * GIB)]
     ),
@@ -165,7 +153,7 @@ OF_SNAPSHOT: dict[str, Callable[[Snapshot], Any]] = {
 """Each question that a slow planner can ask beside `view`."""
 
 SAME_IN_VIEW: dict[str, Callable[[View], Any]] = {
-    **{name: OF_VIEW[name] for name in ("version", "now", "settings", "uses", "jobs")},
+    **{name: OF_VIEW[name] for name in ("now", "settings", "uses", "jobs")},
     "running": lambda view: tuple(view.running()),
     "for_users": lambda view: view.every_reserved(),
     "devices": lambda view: view.every_device(),
@@ -173,7 +161,7 @@ SAME_IN_VIEW: dict[str, Callable[[View], Any]] = {
     "position": lambda view: [view.position(job) for job in OF_VIEW["jobs"](view)],
 }
 FROM_THESE = {
-    "jobs_version": "a count of changes for tables of jobs",
+    **dict.fromkeys(("version", "jobs_version"), "a count of changes"),
     **dict.fromkeys(("job", "attempt", "live_attempt", "aside"), "jobs and running"),
     **dict.fromkeys(("lines", "waiting", "first", "head"), "jobs and position"),
     **dict.fromkeys(("used_now", "device"), "devices"),
@@ -250,7 +238,7 @@ def test_of_jobs_without_gpus_too() -> None:
 def test_a_view_of_the_past_is_refused() -> None:
     world = World(gpus(1))
     held = world.scheduler.snapshot
-    assert held.view.version == held.version
+    assert held.view.now == world.now
     world.read()
     with pytest.raises(RuntimeError, match="made a step"):
         _ = held.view

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.elastic.training_cluster import ClusterModel, soft_minimum
 from radrm.simulated.training import Rates, TaskAt, Training
-from radrm.simulated.training_cluster import ClusterModel, soft_minimum
 from radrm.simulated.training_steps import StepModel, divided, finite_source
 
 STEPS = StepModel(

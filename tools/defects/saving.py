@@ -99,12 +99,6 @@ MUTANTS = (
         "and job.saved is None:",
     ),
     Mutant(
-        "a resumed attempt does all the work again",
-        "constraints/expected.py",
-        "left_s = duration_s * (1.0 - min(1.0, max(0.0, attempt.work_begun or 0.0)))",
-        "left_s = duration_s",
-    ),
-    Mutant(
         "a user's moves count as attempts that came to nothing",
         "lifecycle/returning.py",
         "if attempt.outcome is Outcome.PREEMPTED and asked is not None and asked.user is not None:",

@@ -14,7 +14,7 @@ from radrm.core.reservations.barred import claims_of_others
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved.claims import FOREVER, Claim, earliest_s, peak_mib
 from radrm.core.state.state import State, owner_of
-from radrm.core.words import ActionKind, CheckpointKind, Quantity, ReservationKind
+from radrm.core.words import ActionKind, CheckpointKind, ReservationKind
 
 
 def latest_end_s(state: State, job: Job, attempt: Attempt) -> float:
@@ -41,21 +41,6 @@ def leaving(job: Job, attempt: Attempt) -> frozenset[str]:
     asked = attempt.asked(ActionKind.CHECKPOINT)
     leaves = job.spec.checkpoint.kind is CheckpointKind.EXIT
     return here if asked is not None and (asked.stops or leaves) else frozenset()
-
-
-def expected_end_s(state: State, job: Job, attempt: Attempt) -> float:
-    """Return when a live attempt is expected to end: by its predicted duration, as if alone on its
-    devices, and at its latest end.
-
-    The work that was done before this attempt is not done again. A job that lasts
-    longer than predicted is expected to end at its latest.
-    """
-    latest_s, duration_s = latest_end_s(state, job, attempt), job.predicted(Quantity.DURATION)
-    if duration_s is None:
-        return latest_s
-    left_s = duration_s * (1.0 - min(1.0, max(0.0, attempt.work_begun or 0.0)))
-    end_s = (attempt.started or attempt.launched).boot_s + left_s
-    return min(end_s, latest_s) if end_s > state.step.now.boot_s else latest_s
 
 
 def expected_free_mib(

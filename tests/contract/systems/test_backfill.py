@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 
 from radrm.core import events as ev
+from radrm.core.constraints.expected import expected_free_mib
 from radrm.core.records import Instant, Job, Refusal, Reservation
 from radrm.core.settings import CoreSettings
+from radrm.core.state.state import owner_of
 from radrm.core.words import JobState, ReservationKind
 from tests.contract.systems.backfill import POLICY, Backfill
 from tests.world import GIB, World, default_planner, gpus
@@ -76,13 +79,14 @@ def test_short_jobs_pass_the_head_and_long_ones_do_not() -> None:
 def test_a_reservation_for_later_does_not_count_today() -> None:
     world, _, head = waiting_head()
     ledger, now_s = world.scheduler.state.ledgers["GPU-0"], world.boot_s
-    view = world.scheduler.view
+    view, mine = world.scheduler.view, owner_of(head.id)
     assert ledger.free_now_mib == 20 * GIB and ledger.reserved_mib == 20 * GIB
-    assert view.free_mib("GPU-0", now_s, now_s + 600.0) == 20 * GIB
-    assert view.free_mib("GPU-0", now_s, now_s + 601.0) == 0 == view.free_mib("GPU-0")
-    assert view.free_mib("GPU-0", None, None, head) == 20 * GIB
-    assert view.expected_free_mib("GPU-0", now_s + 600.0, now_s + 700.0) == 2 * GIB
-    assert view.expected_free_mib("GPU-0", now_s + 1600.0) == 40 * GIB
+    assert ledger.free_mib(None, now_s, now_s + 600.0) == 20 * GIB
+    assert ledger.free_mib(None, now_s, now_s + 601.0) == 0 == ledger.free_mib()
+    assert ledger.free_mib(mine) == 20 * GIB
+    state = world.scheduler.state
+    assert expected_free_mib(state, ledger, None, now_s + 600.0, now_s + 700.0) == 2 * GIB
+    assert expected_free_mib(state, ledger, None, now_s + 1600.0, inf) == 40 * GIB
     assert view.earliest_s("GPU-0", 30 * GIB) == now_s + 1600.0
     assert view.earliest_s("GPU-0", 2 * GIB, 60.0) == now_s
     assert view.earliest_s("GPU-0", None) == now_s + 1600.0

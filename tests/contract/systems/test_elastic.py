@@ -122,7 +122,7 @@ def test_nobody_grows_beyond_his_range() -> None:
         ev.PlanReady(
             at=world.now,
             planner="elastic",
-            version=world.scheduler.view.version,
+            version=world.scheduler.state.version,
             proposals=(too_many,),
         )
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import pytest
@@ -292,8 +291,8 @@ def test_a_reservation_is_named_only_where_it_is_the_reason() -> None:
 def test_when_a_job_is_expected_to_end() -> None:
     world = Thinking()
     view, job = world.scheduler.view, world.running[0]
-    assert view.expected_end_s(job) == 1500.0
-    assert view.expected_end_s(world.waiting) is None
+    assert view.latest_end_s(job) == 1500.0
+    assert view.latest_end_s(world.waiting) is None
     world.unmanaged["GPU-0"] = 100  # a desktop
     world.read()
     assert view.earliest_s("GPU-0", None, 10.0, world.waiting) == 1500.0
@@ -302,12 +301,12 @@ def test_when_a_job_is_expected_to_end() -> None:
     world.obey = False
     world.boot_s = 1400.0
     world.cancel(job)
-    assert view.expected_end_s(job) == 1400.0 + CORE.grace_s
+    assert view.latest_end_s(job) == 1400.0 + CORE.grace_s
     world.boot_s = 1600.0
     world.step(ev.Tick(at=world.now))
-    assert view.expected_end_s(job) == 1600.0, "at any moment"
+    assert view.latest_end_s(job) == 1600.0, "at any moment"
     unlimited = World(gpus(1), settings=CORE)
-    assert unlimited.scheduler.view.expected_end_s(unlimited.submit(GIB)) is None
+    assert unlimited.scheduler.view.latest_end_s(unlimited.submit(GIB)) is None
     assert unlimited.scheduler.view.earliest_s("GPU-0", 40 * GIB) is None
 
 
@@ -316,7 +315,7 @@ def test_when_a_job_is_expected_to_end() -> None:
     limit_s=st.one_of(st.none(), st.floats(1, 5000)),
     later_s=st.floats(0, 4000),
 )
-def test_a_prediction_tells_the_end_and_the_limit_bounds_it(
+def test_a_prediction_is_no_promise(
     duration_s: float | None, limit_s: float | None, later_s: float
 ) -> None:
     world = World(gpus(1), settings=CORE)
@@ -325,12 +324,7 @@ def test_a_prediction_tells_the_end_and_the_limit_bounds_it(
     world.boot_s += later_s
     world.scheduler.state.begin(world.now)
     view = world.scheduler.view
-    expected_s, latest_s = view.expected_end_s(job), view.latest_end_s(job)
+    latest_s = view.latest_end_s(job)
     assert latest_s == (None if limit_s is None else max(world.boot_s, begin_s + limit_s))
-    if duration_s is None or begin_s + duration_s <= world.boot_s:
-        assert expected_s == latest_s
-    else:
-        assert expected_s == min(begin_s + duration_s, latest_s or inf)
-    assert expected_s is None or expected_s >= world.boot_s
     found = view.earliest_s("GPU-0", 40 * GIB, 10.0)
     assert found is None or found == latest_s, "nothing is reserved on the promise of a prediction"

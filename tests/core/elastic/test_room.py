@@ -112,7 +112,7 @@ def stale(world: World, version: int) -> bool:
 
 def test_progress_and_use_make_no_plan_stale() -> None:
     world, _ = training(2)
-    version = world.scheduler.view.version
+    version = world.scheduler.state.version
     world.report(1, step=5)
     world.step(
         ev.ProgressReported(at=world.now, job_id=1, serial=1, progress=Progress(world.now, step=6))
@@ -124,7 +124,7 @@ def test_progress_and_use_make_no_plan_stale() -> None:
 @pytest.mark.parametrize("change", ["cpus", "grows", "grown", "failed"])
 def test_a_changed_attempt_makes_a_plan_stale(change: str) -> None:
     world, _ = training(2)
-    version = world.scheduler.view.version
+    version = world.scheduler.state.version
     if change == "cpus":
         world.obey = True
         shares = workers(0, 1, cpus=2.0).shares

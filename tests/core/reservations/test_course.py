@@ -8,6 +8,7 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.actions import TakeCheckpoint
+from radrm.core.constraints.expected import expected_free_mib
 from radrm.core.constraints.turns import turns
 from radrm.core.records import Checkpoint, Instant, Job
 from radrm.core.reservations import course
@@ -192,13 +193,13 @@ def test_a_device_that_returns_is_still_reserved() -> None:
 def test_planners_see_when_the_device_is_free_for_a_job() -> None:
     world = World(gpus(1), planners=(Passive(),), settings=CORE)
     reserve(world, start_s=HOUR_S / 2, end_s=2 * HOUR_S)
-    view, now_s = world.scheduler.view, world.boot_s
-    far_s = now_s + HOUR_S
+    view, now_s, state = world.scheduler.view, world.boot_s, world.scheduler.state
+    far_s, ledger = now_s + HOUR_S, state.ledgers["GPU-0"]
 
     def told(job: Job) -> list[float | None]:
         return [
-            view.expected_free_mib("GPU-0", now_s, now_s + 60.0, job),
-            view.expected_free_mib("GPU-0", far_s, far_s + 60.0, job),
+            expected_free_mib(state, ledger, job, now_s, now_s + 60.0),
+            expected_free_mib(state, ledger, job, far_s, far_s + 60.0),
             view.earliest_s("GPU-0", GIB, HOUR_S, job),
             Forecast(view, Magm(), job).start_s,
         ]

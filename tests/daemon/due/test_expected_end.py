@@ -205,9 +205,6 @@ def test_a_resumed_attempt_needs_the_rest_of_its_duration(store: Store) -> None:
     assert begun is not None and begun.started is not None
     world.boot_s = begun.started.boot_s + 100.0
     assert left(world, store, job) == pytest.approx((300.0, 380.0), abs=5)
-    ends_s = begun.started.boot_s + 400.0
-    assert world.scheduler.view.expected_end_s(world.jobs[job.id]) == pytest.approx(ends_s)
     saved = Progress(at=world.now, work_done=0.7)
     world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=begun.serial, progress=saved))
-    after_s = world.scheduler.view.expected_end_s(world.jobs[job.id])
-    assert after_s == pytest.approx(ends_s), "a save does not make it end sooner"
+    assert left(world, store, job) == pytest.approx((300.0, 380.0), abs=5), "a save changes nothing"

@@ -217,7 +217,7 @@ def test_what_was_measured_with_other_cpus_does_not_count() -> None:
         ev.PlanReady(
             at=here.world.now,
             planner="tester",
-            version=here.world.scheduler.view.version,
+            version=here.world.scheduler.state.version,
             proposals=(SetShares(job_id=job.id, shares=shares),),
         )
     )
