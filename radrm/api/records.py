@@ -1,6 +1,6 @@
 """What `Client` returns: records that do not change.
 
-`None` means unknown or not applicable, never zero. Units are in the names, as in docs/json.md:
+`None` means unknown or not applicable, never zero. Units are in the names, as in radrm.schema.json:
 `_s` seconds, `_at` seconds since the epoch by the daemon's clock, `_mib` MiB. `document` is the
 whole JSON document. Names, reasons and labels may be other users' text.
 """

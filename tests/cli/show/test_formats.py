@@ -90,7 +90,7 @@ def test_a_format_that_cannot_be_read(text: str, said: str) -> None:
 
 
 def test_an_unknown_field_is_named() -> None:
-    with pytest.raises(UsageError, match="no field colour; docs"):
+    with pytest.raises(UsageError, match="no field colour; radrm status --json"):
         read_format("{colour}")  # also without a row
     with pytest.raises(UsageError, match=r"no field reserved; did you mean reserved_mib\?"):
         read_format("%i {reserved}")

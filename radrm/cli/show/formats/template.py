@@ -59,7 +59,7 @@ def read_format(text: str) -> list[Part]:
 
 
 def _fields() -> Collection[str]:
-    """The fields of a job, as docs/json.md lists them."""
+    """The fields of a job, as the JSON Schema lists them."""
     with open(os.path.join(os.path.dirname(radrm.__file__), "radrm.schema.json"), "rb") as file:
         fields: dict[str, object] = json.load(file)["$defs"]["job"]["properties"]
     return fields
@@ -69,7 +69,7 @@ def _nearest(field: str, known: Collection[str]) -> str:
     from difflib import get_close_matches  # only a mistake needs it
 
     near = get_close_matches(field, known, n=1)
-    return f"did you mean {near[0]}?" if near else "docs/json.md lists them"
+    return f"did you mean {near[0]}?" if near else "radrm status --json shows them"
 
 
 def _part(found: re.Match[str], text: str) -> Part:
