@@ -21,6 +21,7 @@ from radrm.simulator.traces.importers.aids import Aids
 from radrm.simulator.traces.importers.forms import read_any
 from radrm.simulator.traces.importers.profiles import read_profile
 from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import table_of
 from tests.paths import SHARED_DATA
 
 SERVER = "sim:4xA100-40GB"
@@ -201,7 +202,7 @@ def scenario(row: Row, fidelity: Fidelity, seed: int, loss: float = PESSIMISTIC)
     settings = row.settings if fidelity == "published" else row.own
     config = Config(
         policy=row.policy,
-        policies={row.policy: settings} if settings else {},
+        policies={table_of("policies", row.policy): settings} if settings else {},
         core=row.core,
         recovery=row.recovery,
         mps=SPANNING,

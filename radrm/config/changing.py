@@ -14,7 +14,7 @@ log = logging.getLogger("radrm")
 
 
 def with_set(config: Config, setting: str) -> Config:
-    """Return the configuration with one `KEY=VALUE` changed: `policies.magm.max_smact=0.9`.
+    """Return the configuration with one `KEY=VALUE` changed: `policies.sharing.max_smact=0.9`.
 
     VALUE is TOML; a value that is not TOML is text. Raises `BadConfig`.
     """
@@ -22,7 +22,7 @@ def with_set(config: Config, setting: str) -> Config:
     key, equals, value = setting.partition("=")
     words = [word.strip() for word in key.split(".")]
     if not equals or not all(words):
-        raise BadConfig(f"{source}: write KEY=VALUE, as in policies.magm.max_smact=0.9")
+        raise BadConfig(f"{source}: write KEY=VALUE, as in policies.sharing.max_smact=0.9")
     if any(0xD800 <= ord(c) <= 0xDFFF for c in setting):
         raise BadConfig(f"{source}: not UTF-8 text; type it in a UTF-8 terminal")
     if words[0] in OLD_TABLES:

@@ -27,7 +27,6 @@ from radrm.config import (
     with_set,
 )
 from radrm.errors import BadConfig, plain
-from radrm.host.gpus.power_limit import limit_errors
 from radrm.host.storage.paths import system_mode
 
 Keys = tuple[str, ...]
@@ -170,10 +169,7 @@ def check(
         found = _in_force() if file is None else _named(file)
         text, source = found.text, str(found.path)
         errors = [] if text is None else find_errors(text, source)
-        examined = None if text is None else examine_config(text, source)
-        notices = () if examined is None else examined.notices
-        if examined is not None and not errors:
-            errors = limit_errors(examined.config.energy.power_limit_w)
+        notices = () if text is None else examine_config(text, source).notices
     except BadConfig as error:
         found, errors, notices = ConfigFile(file, None), [str(error)], ()
     for notice in notices:

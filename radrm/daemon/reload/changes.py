@@ -21,9 +21,8 @@ AT_START = frozenset(
 """The keys and tables that only a start reads."""
 AT_START_ONE = frozenset(
     {
-        *("core.grace_s", "energy.power_limit_w"),
+        "core.grace_s",
         *("gpus.only", "gpus.until", "gpus.isolate", "gpus.memory_caps"),
-        *("retention.refused_mib", "retention.refused_days"),
     }
 )
 """Single settings of other tables that only a start reads."""
@@ -81,12 +80,4 @@ def applicable(before: Config, after: Config) -> Config:
     core = {key: value for key, value in found.core.items() if key != "grace_s"}
     if "grace_s" in before.core:
         core["grace_s"] = before.core["grace_s"]
-    its = before.retention
-    return replace(
-        found,
-        core=core,
-        energy=replace(found.energy, power_limit_w=before.energy.power_limit_w),
-        retention=replace(
-            found.retention, refused_mib=its.refused_mib, refused_days=its.refused_days
-        ),
-    )
+    return replace(found, core=core)

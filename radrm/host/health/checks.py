@@ -127,7 +127,6 @@ def _gpu_checks(config: Config, daemon_runs: bool, owner: int | None, uid: int) 
     `daemon_runs`: the daemon itself then reports where SM activity comes from. `owner` is its
     user, `uid` this command's.
     """
-    root = owner == 0
     known: list[gpus.Driver] = []
 
     def look() -> Finding:
@@ -153,9 +152,6 @@ def _gpu_checks(config: Config, daemon_runs: bool, owner: int | None, uid: int) 
         yield Check("GPU memory", lambda: gpus.unified_memory(driver))
     yield Check("persistence mode", lambda: gpus.persistence(driver))
     yield Check("compute mode", lambda: gpus.compute_mode(driver, mps, managed))
-    limit_w = config.energy.power_limit_w
-    if limit_w:
-        yield Check("power limit", lambda: gpus.power_limit(driver, limit_w, root))
     wanted = config.readings.smact
     if not daemon_runs:
         yield Check("SM activity", lambda: gpus.sm_activity(driver, wanted=wanted))

@@ -18,7 +18,6 @@ from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.host.gpus import nvml
 from radrm.host.gpus.gpm import SHORTEST_S, Gpm
-from radrm.host.gpus.power_limit import outside
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.health.naming import by_cause
 from radrm.host.processes.procfs import start_of
@@ -41,7 +40,6 @@ class Gpu:
     persistence: bool | None
     compute_mode: int | None
     gpm: bool
-    limits_mw: tuple[int, int] | None = None
     """The range of its power limit."""
 
 
@@ -81,7 +79,6 @@ def _gpu(pynvml: Any, index: int) -> Gpu | None:
     mig = _asked(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
     persistence = _asked(pynvml, pynvml.nvmlDeviceGetPersistenceMode, handle)
     gpm = _asked(pynvml, getattr(pynvml, "nvmlGpmQueryDeviceSupport", lambda _: None), handle)
-    limits = _asked(pynvml, pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle)
     return Gpu(
         index=index,
         name=_text(_asked(pynvml, pynvml.nvmlDeviceGetName, handle) or "unknown"),
@@ -89,7 +86,6 @@ def _gpu(pynvml: Any, index: int) -> Gpu | None:
         persistence=None if persistence is None else bool(persistence),
         compute_mode=_asked(pynvml, pynvml.nvmlDeviceGetComputeMode, handle),
         gpm=bool(gpm is not None and gpm.isSupportedDevice),
-        limits_mw=None if limits is None else (limits[0], limits[1]),
     )
 
 
@@ -206,24 +202,6 @@ def compute_mode(driver: Driver, mps: bool, managed: bool = False) -> Finding:
             "as root: nvidia-smi -c DEFAULT -i INDEX, and set mps.set_compute_mode = true",
         )
     return ok(name, "EXCLUSIVE_PROCESS, as recommended with MPS" if alone else "DEFAULT")
-
-
-def power_limit(driver: Driver, limit_w: float, root: bool) -> Finding:
-    """Whether `energy.power_limit_w` can be set. `root`: the daemon has root's rights."""
-    name = "power limit"
-    wrong = [outside(limit_w, f"GPU {gpu.index}", gpu.limits_mw) for gpu in driver.gpus]
-    found = [why for why in wrong if why is not None]
-    if found:
-        return fail(name, found[0], "change it: the daemon does not start with it")
-    if not root:
-        alone = f"energy.power_limit_w = {limit_w:g} cannot be set: only root may"
-        return warn(name, alone, "run the daemon as root, or set energy.power_limit_w = 0")
-    none = [gpu.index for gpu in driver.gpus if gpu.limits_mw is None]
-    if none:
-        return warn(
-            name, f"the driver cannot limit {gpus_named(none)}", "the other GPUs are limited"
-        )
-    return ok(name, f"{limit_w:g} W")
 
 
 INSTALL_DCGM = (

@@ -119,7 +119,6 @@ CREATE TABLE IF NOT EXISTS learned (
     serial INTEGER PRIMARY KEY, name TEXT NOT NULL, record TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS learned_named ON learned (name, serial);
-CREATE TABLE IF NOT EXISTS stored (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, record TEXT NOT NULL);
 """
 # Notices (`host/storage/notices/book.py`): about a job, or an array by its id. And what users and
@@ -146,12 +145,6 @@ CREATE TABLE IF NOT EXISTS user_reservations (
 _OUTER = """
 CREATE TABLE IF NOT EXISTS outer_jobs (name TEXT PRIMARY KEY, job_id INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS outer_jobs_of_job ON outer_jobs (job_id);
-"""
-BYTES = "(length(envelope) + coalesce(length(job_file), 0))"
-_COUNT_BYTES = f"""
-INSERT OR IGNORE INTO stored SELECT uid, sum({BYTES}) FROM submissions GROUP BY uid;
-UPDATE stored SET bytes = bytes + coalesce((SELECT sum(length(data)) FROM blobs WHERE digest IN
-    (SELECT environment FROM submissions WHERE submissions.uid = stored.uid)), 0);
 """
 _MOVE_JOBS = """
 UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
@@ -219,7 +212,7 @@ def bring_up_to_date(db: sqlite3.Connection) -> None:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("PRAGMA legacy_alter_table = ON")
         db.create_function("digest", 1, digest_of, deterministic=True)
-        _run(db, _MIGRATIONS[version] + _RETENTION + _COUNT_BYTES + _NOTICES + _OUTER)
+        _run(db, _MIGRATIONS[version] + _RETENTION + _NOTICES + _OUTER)
         db.execute("PRAGMA legacy_alter_table = OFF")
         db.execute("PRAGMA foreign_keys = ON")
     elif version != SCHEMA_VERSION:

@@ -14,6 +14,7 @@ from radrm.core import events as ev
 from radrm.core.records import Device, Needs, OutOfMemory, Reading, Role
 from radrm.core.rules import Order
 from radrm.core.settings import CoreSettings
+from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import BestFit, Magm, RoundRobin
@@ -83,9 +84,9 @@ class Server(World):
 
     def end_all(self) -> None:
         """Time passes, and what runs ends, until nothing more starts."""
-        self.pass_time(self.settings.out_of_service_s + 1)
+        self.pass_time(OUT_OF_SERVICE_S + 1)
         while True:
-            self.pass_time(self.settings.out_of_service_s + 1)
+            self.pass_time(OUT_OF_SERVICE_S + 1)
             live = self.live_ids()
             if not live:
                 return

@@ -257,13 +257,6 @@ def test_only_a_cancel_reaches_it(reason: StopReason, action: type[act.Action]) 
     assert [type(each) for each in state.step.actions] == [action]
 
 
-def test_one_that_uses_nothing_is_not_reclaimed() -> None:
-    world = running(unused_reclaim_s=10.0)
-    world.used[1] = 0
-    world.pass_time(100.0)
-    assert world.state(1) is JobState.RUNNING
-
-
 def test_on_a_mig_instance_it_has_the_instance() -> None:
     world = server(*gpus(1, kind=DeviceKind.MIG, profile="1g.5gb"))
     read(world, (4711, 10 * GIB))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Role
+from radrm.core.service import GONE_AFTER_S
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState
 from radrm.policies.exclusive import Exclusive
@@ -158,7 +159,7 @@ def test_a_job_that_no_longer_fits_the_server_lets_others_pass_and_fails_in_the_
     assert world.why(large) == ["service"]
     world.end(first)
     assert world.state(other) is JobState.RUNNING
-    world.pass_time(world.settings.gone_after_s + 1)
+    world.pass_time(GONE_AFTER_S + 1)
     assert world.state(large) is JobState.FAILED
     assert world.jobs[large.id].reason == "needs 8 CPUs, the server has 4"
 

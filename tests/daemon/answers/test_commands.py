@@ -175,7 +175,13 @@ def test_good_files_beside_a_bad_one_are_submitted(daemon: DaemonHome) -> None:
         (["daemon", "--gpus", "sim:wrong"], 2, "sim:"),
         (["daemon", "--set", "policy=nice", "--gpus", "sim:1xA100-40GB"], 2, "nice"),
         (
-            ["daemon", "--set=policy=magm", "--set=policies.magm.max_smatc=1", "--gpus", "sim:x"],
+            [
+                "daemon",
+                "--set=policy=magm",
+                "--set=policies.sharing.max_smatc=1",
+                "--gpus",
+                "sim:x",
+            ],
             2,
             "max_smact",
         ),

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,15 @@ FIRST, SECOND = (f"GPU-{str(n) * 8}-0000-0000-0000-000000000000" for n in (1, 2)
 class Server(DaemonHome):
     """A server with two GPUs of 40 GiB that MPS serves."""
 
-    def begin(self, *settings: str) -> None:
+    def begin(self, *settings: str, fixed: Sequence[str] = ()) -> None:
         self.settings = [
             "mps.enabled=true",
             "core.smact_warm_s=0",
-            "core.smact_after_exit_s=0",
             "core.grace_s=1",
             "policy=first-fit",
             *settings,
         ]
+        self.fixed = ["core.smact_after_exit_s=0", *fixed]
         self.start()
         wait_until(lambda: all(r["state"] != "starting" for r in self.ask("mps")), "MPS")
         wait_until(
@@ -188,7 +188,7 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
 def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
     server: Server,
 ) -> None:
-    server.begin("core.retry_s=0.5")
+    server.begin(fixed=["core.retry_s=0.5"])
     server.radrm("drain", "1")
     job = server.client("--gpu-memory=30G", stubborn=True)
     server.told(job, "ready")
@@ -279,7 +279,7 @@ def test_the_end_of_one_client_harms_no_other_and_no_client_comes_too_early(
     server: Server,
 ) -> None:
     """A raw TERM cut off work in flight, and faulted its server; a first client was refused."""
-    server.begin("core.retry_s=0.5", "core.grace_s=30")
+    server.begin("core.grace_s=30", fixed=["core.retry_s=0.5"])
     slow_and_old = {"begins": 1.0, "old": True}
     server.wrong(raw=True, single=True, **{FIRST: {"begins": 0.5}, SECOND: slow_and_old})
     server.radrm("drain", "1")

@@ -108,7 +108,7 @@ def test_what_is_too_much_in_the_spool_is_moved_away_unread(
     assert sum(taken(place, *(e.ticket for e in made))) == 1
     assert (len(place.waiting()), place.refused()) == (2, 3)
     (said,) = [r.getMessage() for r in caplog.records if "too much" in r.getMessage()]
-    assert said.startswith(f"uid {ME} has too much in the spool: limits.spool_files is 3")
+    assert said.startswith(f"uid {ME} has too much in the spool: at most 3 files")
     assert place.arrivals.use_of(ME).files == 2
 
 

@@ -24,7 +24,7 @@ def of(text: str) -> Config:
             "[policies.magm]\nmax_smact = 0.7",
             [
                 "limits.gpus = 0 applies now; it was 3",
-                "policies.magm.max_smact = 0.7 applies now; it was 0.5",
+                "policies.sharing.max_smact = 0.7 applies now; it was 0.5",
             ],
         ),
         (

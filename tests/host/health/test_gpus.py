@@ -193,15 +193,6 @@ def test_any_pid_file_is_survived(tmp_path_factory: pytest.TempPathFactory, data
     assert gpus.mps(False, {}, lambda _: None, pipes, pipes).level is Level.OK
 
 
-def test_a_power_limit() -> None:
-    limited = gpus.Driver((gpu(limits_mw=(100_000, 400_000)), gpu(index=1)))
-    told = "energy.power_limit_w = 900 is outside the range of GPU 0, 100 to 400 W"
-    judged(gpus.power_limit(limited, 900.0, True), "fail", told)
-    judged(gpus.power_limit(limited, 300.0, False), "warn", "only root may", "power_limit_w = 0")
-    judged(gpus.power_limit(limited, 300.0, True), "warn", "cannot limit GPU 1")
-    judged(gpus.power_limit(gpus.Driver(limited.gpus[:1]), 300.0, True), "ok", "300 W")
-
-
 # ------------------------------------------------------------------ GPM
 
 

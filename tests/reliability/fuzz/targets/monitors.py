@@ -15,7 +15,6 @@ from radrm.host.gpus.nvidia_smi.lines import (
     parse_gpu,
     parse_missing,
 )
-from radrm.host.gpus.power_limit import PowerDriver, PowerLimits
 from radrm.host.mps import control
 from radrm.host.mps.compute_mode import ComputeModes
 from tests.reliability.fuzz import scratch
@@ -137,16 +136,6 @@ def _pid_file(data: bytes) -> None:
     assert control.Control(str(pipes), str(pipes), ("GPU-0",)).process() is None
 
 
-def _power_limits(data: bytes) -> None:
-    file = scratch.file("power-limits.json", data)
-
-    def put(uuid: str, mw: int) -> None:
-        assert isinstance(mw, int)
-
-    driver = PowerDriver(lambda _: 200_000, put, lambda _: (100_000, 300_000))
-    PowerLimits(200.0, str(file), driver)._put_back()
-
-
 def _compute_modes(data: bytes) -> None:
     file = scratch.file("compute-modes.json", data)
 
@@ -166,6 +155,5 @@ TARGETS = (
     Target("nvidia-smi-xml", (_REPORT,), _report),
     Target("mps-answers", ("4711\n4712\n", "Server status: ACTIVE\n", "100.0\n"), _mps),
     Target("mps-pid-file", ("4711\n",), _pid_file, bytes=True),
-    Target("power-limits", ({_UUID: [250000, 200000]},), _power_limits, bytes=True),
     Target("compute-modes", ({_UUID: 0, "GPU-2": 3},), _compute_modes, bytes=True),
 )
