@@ -350,7 +350,6 @@ def make_settings(
         "whole_devices": policy.whole_device,
         # A policy that does not say so cannot weigh it.
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
-        "clients_alone": config.mps.set_compute_mode,
         "gpu_order": config.gpus.order,
         "checkpoint_limit_s": config.checkpoint.patience_s,
         **{f"user_{name}": getattr(config.limits, name) for name in _OF_USERS},

@@ -25,7 +25,7 @@ from radrm.wiring import table_of
 from tests.paths import SHARED_DATA
 
 SERVER = "sim:4xA100-40GB"
-SPANNING = MpsConfig(enabled=True, scope="server")
+SPANNING = MpsConfig(enabled=True, spans=True)
 """One control daemon for all GPUs, as in the published runs: jobs on two GPUs are clients."""
 TRACES = ("heavy60", "mix90")
 

@@ -244,9 +244,7 @@ _RULES = v.every(v.table)
 
 _MPS: dict[str, v.Check] = {
     "enabled": v.gpus,
-    "scope": v.choice("gpu", "server"),
     "active_thread_percentage": v.whole(1, 100),
-    "set_compute_mode": v.switch,
     "multiuser": v.switch,
 }
 _READINGS: dict[str, v.Check] = {

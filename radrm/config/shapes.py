@@ -37,14 +37,13 @@ class MpsConfig:
     one job's fault can end the others of its user."""
     only: tuple[str, ...] = fixed(())
     """The GPUs of that list; empty: all. A file has this list in `enabled`."""
-    scope: str = "gpu"
-    """`gpu`: one control daemon per GPU. `server`: one for all GPUs, also for jobs on several."""
+    spans: bool = fixed(False)
+    """One control daemon serves all GPUs, also jobs on several: in simulations of published
+    systems. Where each GPU has its own, a fault ends no client on another GPU."""
     active_thread_percentage: int = 100
     """Limit of one client's share of the SMs, 1 to 100.
 
     A site where one client must not take a whole GPU."""
-    set_compute_mode: bool = False
-    """Set a GPU to EXCLUSIVE_PROCESS while it has clients, and back afterwards. Root only."""
     multiuser: bool = False
     """Let several users share one MPS server, if the driver can. Root only. Nothing separates their
     memory.

@@ -120,9 +120,6 @@ class CoreSettings:
     honours_slowdown: bool = fixed(False)
     """The policy keeps to a job's `--max-slowdown`; else such a job gets idle devices. `wiring`
     sets this."""
-    clients_alone: bool = fixed(False)
-    """A GPU with MPS clients takes no other process. `wiring` sets this from
-    `mps.set_compute_mode`."""
     gpu_order: tuple[str, ...] = fixed(())
     """GPUs that jobs use rather than others, best first. `wiring` sets this from `[gpus]`."""
     user_running_jobs: int = fixed(0)

@@ -64,7 +64,6 @@ from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.home import Home
 from radrm.host.isolation.isolation import Isolation
 from radrm.host.isolation.isolation import find as find_isolation
-from radrm.host.mps.compute_mode import driver_compute_modes
 from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
@@ -360,9 +359,7 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
     if gpus is not None:
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
         source = served(
-            SimulatedGpus(
-                driver.socket, mps=config.mps.enabled, spans=config.mps.scope == "server"
-            ),
+            SimulatedGpus(driver.socket, mps=config.mps.enabled),
             config.gpus,
         )
         return Devices(
@@ -381,9 +378,7 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
             f"no NVIDIA GPU can be used: {error}; "
             "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
         ) from error
-    mps = MpsService(
-        config.mps, paths.run, driver_compute_modes(f"{paths.state}/compute-modes.json")
-    )
+    mps = MpsService(config.mps, paths.run)
     caps = MemoryCaps(nvml_caps(), why_never(config.gpus.memory_caps, gpus_here.name))
 
     def around(source: GpuSource) -> GpuSource:

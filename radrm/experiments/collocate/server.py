@@ -34,9 +34,7 @@ _PACKING = (
     "recovery=none",  # a copy that does not fit is a result; it must not run again
     "unmanaged.action=count",
     "core.grace_s=10",
-    "mps.scope=gpu",
     "mps.active_thread_percentage=100",
-    "mps.set_compute_mode=false",  # measure the GPU in the mode that it has
 )
 
 

@@ -145,13 +145,13 @@ def _gpu_checks(config: Config, daemon_runs: bool, owner: int | None, uid: int) 
     if not known or not known[0].gpus:
         return
     (driver,) = known
-    mps, managed = config.mps.enabled, config.mps.set_compute_mode
+    mps = config.mps.enabled
     yield Check("GPU driver", lambda: gpus.driver_version(driver))
     yield Check("MIG", lambda: gpus.mig(driver))
     if driver.unified:
         yield Check("GPU memory", lambda: gpus.unified_memory(driver))
     yield Check("persistence mode", lambda: gpus.persistence(driver))
-    yield Check("compute mode", lambda: gpus.compute_mode(driver, mps, managed))
+    yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
     wanted = config.readings.smact
     if not daemon_runs:
         yield Check("SM activity", lambda: gpus.sm_activity(driver, wanted=wanted))

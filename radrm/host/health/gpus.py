@@ -175,11 +175,10 @@ def persistence(driver: Driver) -> Finding:
     return ok(name, "on")
 
 
-def compute_mode(driver: Driver, mps: bool, managed: bool = False) -> Finding:
+def compute_mode(driver: Driver, mps: bool) -> Finding:
     """Whether jobs can use the GPUs' compute mode.
 
-    `mps`: they share through MPS, for which NVIDIA recommends the exclusive mode. `managed`: radrm
-    sets that mode while a GPU has clients (`mps.set_compute_mode`).
+    `mps`: they share through MPS, for which NVIDIA recommends the exclusive mode.
     """
     name = "compute mode"
     closed = [g.index for g in driver.gpus if g.compute_mode == _PROHIBITED]
@@ -194,14 +193,14 @@ def compute_mode(driver: Driver, mps: bool, managed: bool = False) -> Finding:
             "('all CUDA-capable devices are busy or unavailable')",
             "as root: nvidia-smi -c DEFAULT -i INDEX, or set policy = 'exclusive'",
         )
-    if alone and not managed:
+    if alone:
         return warn(
             name,
-            f"EXCLUSIVE_PROCESS on {gpus_named(alone)} was not set by radrm: a job that is no "
-            "client of MPS fails there while a server runs",
-            "as root: nvidia-smi -c DEFAULT -i INDEX, and set mps.set_compute_mode = true",
+            f"EXCLUSIVE_PROCESS on {gpus_named(alone)}: a job that is no client of MPS fails there "
+            "while a server runs",
+            "as root: nvidia-smi -c DEFAULT -i INDEX",
         )
-    return ok(name, "EXCLUSIVE_PROCESS, as recommended with MPS" if alone else "DEFAULT")
+    return ok(name, "DEFAULT")
 
 
 INSTALL_DCGM = (

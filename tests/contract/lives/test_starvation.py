@@ -23,10 +23,7 @@ from tests.world import GIB, ORDERS, World
 
 POLICIES = (Magm(), BestFit(), Exclusive(), RoundRobin())
 SETTINGS = tuple(
-    CoreSettings(
-        smact_warm_s=0, smact_after_exit_s=0, clients_alone=not mixing, yield_to_unmanaged=yields
-    )
-    for mixing in (False, True)
+    CoreSettings(smact_warm_s=0, smact_after_exit_s=0, yield_to_unmanaged=yields)
     for yields in (False, True)
 )
 

@@ -218,9 +218,7 @@ def test_no_mps_server_runs_empty_for_a_job_that_lacks_cpus() -> None:
 
 
 def test_a_job_without_a_gpu_takes_no_turn_on_an_mps_server() -> None:
-    settings = CoreSettings(
-        smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=1, clients_alone=True
-    )
+    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=1)
     world = World(gpus(1, mps=True), settings=settings)
     world.submit(gpus=0, uid=1)
     first = world.submit(GIB, smact=0.1, uid=1)

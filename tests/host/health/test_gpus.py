@@ -81,8 +81,9 @@ def test_modes_of_gpus() -> None:
     judged(gpus.persistence(two(persistence=False)), "warn", "GPU 1", "nvidia-smi -pm 1")
     judged(gpus.compute_mode(two(), False), "ok", "DEFAULT")
     judged(gpus.compute_mode(two(compute_mode=3), False), "warn", "GPU 1", "busy or unavailable")
-    judged(gpus.compute_mode(two(compute_mode=3), True, managed=True), "ok", "MPS")
-    judged(gpus.compute_mode(two(compute_mode=3), True), "warn", "not set by radrm", "nvidia-smi")
+    judged(
+        gpus.compute_mode(two(compute_mode=3), True), "warn", "no client of MPS fails", "nvidia-smi"
+    )
     judged(gpus.compute_mode(two(compute_mode=2), True), "fail", "PROHIBITED on GPU 1")
 
 

@@ -16,7 +16,6 @@ from radrm.host.gpus.nvidia_smi.lines import (
     parse_missing,
 )
 from radrm.host.mps import control
-from radrm.host.mps.compute_mode import ComputeModes
 from tests.reliability.fuzz import scratch
 from tests.reliability.fuzz.judging import Target
 
@@ -136,15 +135,6 @@ def _pid_file(data: bytes) -> None:
     assert control.Control(str(pipes), str(pipes), ("GPU-0",)).process() is None
 
 
-def _compute_modes(data: bytes) -> None:
-    file = scratch.file("compute-modes.json", data)
-
-    def put(uuid: str, mode: int) -> None:
-        assert isinstance(mode, int)
-
-    ComputeModes(str(file), lambda _: 0, put).restore()
-
-
 TARGETS = (
     Target("dcgmi-dmon", (_DMON,), _dmon),
     Target("dcgmi-discovery", (_DISCOVERY,), parse_discovery),
@@ -155,5 +145,4 @@ TARGETS = (
     Target("nvidia-smi-xml", (_REPORT,), _report),
     Target("mps-answers", ("4711\n4712\n", "Server status: ACTIVE\n", "100.0\n"), _mps),
     Target("mps-pid-file", ("4711\n",), _pid_file, bytes=True),
-    Target("compute-modes", ({_UUID: 0, "GPU-2": 3},), _compute_modes, bytes=True),
 )
