@@ -13,6 +13,8 @@ from typing import Any
 from radrm import wiring
 from radrm.cli.main import main
 from radrm.config import shapes, values
+from radrm.core.settings import CoreSettings, settings_of
+from radrm.host.planning import service
 
 _known = values.known
 
@@ -31,7 +33,21 @@ def all_of(owner: Callable[..., Any]) -> dict[str, Field[Any]]:
     return {each.name: each for each in (fields(owner) if is_dataclass(owner) else ())}
 
 
+def first(name: str, table: dict[str, Any], zone: Any) -> Any:
+    """What a planner's own process is told: that reads settings only."""
+    told, usual = dict(table), shapes.Config()
+    for key, part in table.items():
+        owner = CoreSettings if key == "core" else type(getattr(usual, key))
+        if is_dataclass(owner):
+            told[key] = {name: part[name] for name in part if name in settings_of(owner)}
+    return _First(name, told, zone)
+
+
+_First = service.First
+
+
 if __name__ == "__main__":
+    service.First = first  # type: ignore[assignment,misc]
     values.known, shapes.settings_of = known, all_of
     wiring._check_tables = lambda config: None
     sys.argv[0] = "radrm"

@@ -100,7 +100,7 @@ def _of_git(folder: str) -> list[str] | None:
         return None
     if done.returncode != 0:
         return None
-    found = []
+    found: list[str] = []
     for name in map(os.fsdecode, filter(None, done.stdout.split(b"\0"))):
         path = os.path.join(folder, name)
         inner = os.path.isdir(path) and not os.path.islink(path)  # another repository

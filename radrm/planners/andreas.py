@@ -54,7 +54,6 @@ from radrm.policies.exclusive import Exclusive
 _RANDOM, _GREEDY = "randomized", "greedy"
 _BASELINES = ("fifo", "edf", "ps")
 _METHODS = (_RANDOM, _GREEDY, *_BASELINES)
-_VARIANTS = ("text", "code")
 _UNREAD_S = 5.0
 """When to look again while a device has not been read and jobs wait."""
 

@@ -47,7 +47,7 @@ from radrm.planners.elasticity.notes import CPUS, GPUS, Note, can_change, elasti
 from radrm.planners.elasticity.scaling import fit
 from radrm.planners.order_policy import OCCASIONS
 
-_MOST_INTERVAL_S, _MOST_FACTOR = 3600.0, 1000.0
+_MOST_INTERVAL_S = 3600.0
 _SOON = 12.0
 """After a change the first report is looked for so many times in an interval."""
 _ROUNDING_S = 0.001

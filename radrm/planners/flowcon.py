@@ -56,11 +56,6 @@ from radrm.planners.growth import (
     work_left_s,
 )
 
-_WORDS = {
-    "limit": ("weight", "cap"),
-    "goal": ("growth", "completion"),
-    "measure": ("relative", "paper"),
-}
 _MOST_INTERVAL_S, _MOST_ALPHA = 3600.0, 1000.0
 _MATTERS, _TRIFLE = 0.1, 0.005
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.01, 100.0

@@ -32,13 +32,12 @@ def taken(place: Place, *tickets: str) -> list[int]:
         (
             {"array_size": 3},
             {"options": {"array": "0-3"}},
-            "limits.array_size: its array has 4 elements, the limit is 3; submit it in parts",
+            "its array has 4 elements, the limit is 3; submit it in parts",
         ),
         (
             {"environment_kib": 1},
             {"environment": {"A": "x" * 1022}},
-            "limits.environment_kib: its environment has 2 KiB, the limit is 1; submit it with "
-            "fewer or shorter variables",
+            "its environment has 2 KiB, the limit is 1; submit it with fewer or shorter variables",
         ),
     ],
 )

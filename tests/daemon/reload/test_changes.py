@@ -20,8 +20,8 @@ def of(text: str) -> Config:
         ("", "", []),
         ("", '[idle]\naction = "cancel"', ["idle.action = 'cancel' applies now; it was 'off'"]),
         (
-            "[policies.magm]\nmax_smact = 0.5\n[limits]\ngpus = 3",
-            "[policies.magm]\nmax_smact = 0.7",
+            "[policies.sharing]\nmax_smact = 0.5\n[limits]\ngpus = 3",
+            "[policies.sharing]\nmax_smact = 0.7",
             [
                 "limits.gpus = 0 applies now; it was 3",
                 "policies.sharing.max_smact = 0.7 applies now; it was 0.5",
@@ -29,10 +29,10 @@ def of(text: str) -> Config:
         ),
         (
             "[core]\ngrace_s = 10",
-            "[mps]\nenabled = true\n[core]\nretry_s = 5",
+            "[mps]\nenabled = true\n[core]\nsettle_s = 5",
             [
                 "core.grace_s = None needs a restart; 10 stays",
-                "core.retry_s = 5 applies now; it was None",
+                "core.settle_s = 5 applies now; it was None",
                 "mps.enabled = True needs a restart; False stays",
             ],
         ),
@@ -43,13 +43,13 @@ def test_each_change_is_one_line(before: str, after: str, said: list[str]) -> No
 
 
 def test_what_needs_a_restart_stays_and_the_rest_changes() -> None:
-    before = of('device_ids = "index"\n[core]\ngrace_s = 10\n[energy]\npower_limit_w = 300')
-    text = 'planner = "backfill"\nestimator = "none"\n[core]\ngrace_s = 3\nretry_s = 4\n'
-    after = of(text + "[energy]\npue = 2\n[retention]\nrefused_mib = 7\nstore_mib = 99")
+    before = of('device_ids = "index"\n[core]\ngrace_s = 10')
+    text = 'planner = "backfill"\nestimator = "none"\n[core]\ngrace_s = 3\nsettle_s = 4\n'
+    after = of(text + "[energy]\npue = 2\n[retention]\nfinished_jobs = 999")
     found = applicable(before, after)
     left = changes(before, found)
     assert {each.key for each in left} == {
-        *("planner", "core.retry_s", "energy.pue", "retention.store_mib"),
+        *("planner", "core.settle_s", "energy.pue", "retention.finished_jobs"),
     }
     assert not any(each.at_start for each in left)
     assert all(each.at_start for each in changes(found, after))
@@ -69,7 +69,7 @@ def test_the_names_are_those_of_settings() -> None:
     [
         ("limits.gpus", True),
         ("limits.queued_jobs", False),
-        ("retention.store_mib", False),
+        ("retention.finished_jobs", False),
         ("order", True),
         ("idle.for_s", True),
     ],

@@ -18,7 +18,6 @@ IDLE = """
 [idle]
 action = "cancel"
 for_s = 60
-warmup_s = 10
 warn_s = 60
 """
 
@@ -69,9 +68,9 @@ def test_what_can_change_at_once_does_and_the_rest_is_named(server: DaemonHome) 
     assert now["started_at"] == pytest.approx(before["started_at"])
     assert server.job(queued)["begin_at"] is not None
 
-    file.write_text("[retention]\nstore_mib = 99\n")
+    file.write_text("[retention]\nfinished_jobs = 999\n")
     found = json.loads(server.radrm("config", "reload", "--json").stdout)
-    assert {each["key"]: each["applied"] for each in found}["retention.store_mib"] is True
+    assert {each["key"]: each["applied"] for each in found}["retention.finished_jobs"] is True
     assert server.radrm("config", "reload").stdout == "No setting has changed.\n"
     server.kill()
     server.start()

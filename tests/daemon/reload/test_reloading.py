@@ -48,12 +48,12 @@ class Site:
 
 def test_only_what_the_scheduler_uses_lets_it_begin_anew() -> None:
     site = Site()
-    assert site.reload("[limits]\nqueued_jobs = 5\n[retention]\nstore_mib = 99") == [
+    assert site.reload("[limits]\nqueued_jobs = 5\n[retention]\nfinished_jobs = 999") == [
         "limits.queued_jobs",
-        "retention.store_mib",
+        "retention.finished_jobs",
     ]
     assert not site.renewed and site.users.of(1).queued_jobs == 5
-    assert [each.store_mib for each in site.kept] == [99]
+    assert [each.finished_jobs for each in site.kept] == [999]
     assert site.reload('order = "weight"\n[limits]\nqueued_jobs = 5\ngpus = 2')
     ((order, core),) = site.renewed
     assert (order, core.user_gpus) == ("weight", 2)
