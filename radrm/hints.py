@@ -16,11 +16,10 @@ from radrm.oom import ended_by_itself
 _UUID_AS_NUMBER = re.compile(r"invalid literal for int\(\) with base 10: ['\"](GPU|MIG)-[0-9a-f]")
 
 
-def hint(exit: Exit, tail: str, counts_gpus: bool) -> str | None:
+def hint(exit: Exit, tail: str) -> str | None:
     """Return why an attempt failed and what to do about it; None: nothing is known.
 
-    `counts_gpus`: where the attempt ran, `--device-ids=index` gives its GPUs as numbers. Linear in
-    the last `TAIL_BYTES` characters of `tail`; never raises.
+    Linear in the last `TAIL_BYTES` characters of `tail`; never raises.
     """
     if exit.ok or not ended_by_itself(exit):
         return None
@@ -32,10 +31,9 @@ def hint(exit: Exit, tail: str, counts_gpus: bool) -> str | None:
             "it reads CUDA_VISIBLE_DEVICES as numbers, and a MIG instance has only a UUID: run it "
             "in a container, or on a whole GPU (--collocation=timeslice)"
         )
-    also = "" if counts_gpus else " --collocation=timeslice"
     return (
         "it reads CUDA_VISIBLE_DEVICES as numbers, and that has the UUID of a GPU: submit it with "
-        f"--device-ids=index{also}"
+        "--device-ids=index"
     )
 
 

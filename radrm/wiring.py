@@ -30,6 +30,7 @@ from radrm.core.rules import (
 )
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
+from radrm.core.settings import settings_of as own_settings_of
 from radrm.deadlines.configured import make_costs as make_costs
 from radrm.deadlines.costs import UTC, Costs, Zone
 from radrm.errors import BadConfig, one_line
@@ -47,6 +48,7 @@ from radrm.planners.added import NOT_CHOSEN, added
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies import POLICIES
 from radrm.policies.exclusive import Exclusive
+from radrm.policies.sharing import Sharing
 from radrm.recovery import RECOVERIES
 
 REGISTRIES: Mapping[str, Mapping[str, str]] = {
@@ -83,24 +85,16 @@ _NOT_SETTINGS = frozenset(
     }
 )
 
+_SHARED: Mapping[tuple[str, str], Callable[..., Any]] = {("policies", Sharing.table): Sharing}
+"""The tables of several rules, by kind and name."""
+
 FALLBACK = "fallback"
 """The name of the planner that starts jobs while the configured one rests."""
 READINGS_MISSED = 5
 """A reading is stale after this many missed rounds of readings."""
 
-# Fields of the core's settings that follow from other settings, and where these are.
 _OF_USERS = "running_jobs", "gpus", "reserved_gpu_hours"
-_NOT_CORE_SETTINGS = {
-    "collocation": 'write collocation = "..." above the tables',
-    "checkpoint_limit_s": "write [checkpoint] patience_s = ...",
-    "overcommit": "it follows from the policy: conditions = false in the policy's table",
-    "gpu_order": "write [gpus] order = [...]",
-    "honours_slowdown": "it follows from the policy",
-    "clients_alone": "it follows from mps.set_compute_mode",
-    **{f"user_{name}": f"write [limits] {name} = ..." for name in _OF_USERS},
-    "exempt_users": "root and the daemon's user have no limits",
-    "whole_devices": 'it follows from the policy: policy = "exclusive"',
-}
+"""The limits of users that the core applies."""
 
 
 # ------------------------------------------------------------------ rules
@@ -139,8 +133,8 @@ def _make(
 
     `interface` is the protocol that it must have; None: that of its kind.
     """
-    rule, where = find_rule(kind, name), f"{TABLES[kind]}.{name}"
-    given = dict(tables.get(name, {}))
+    rule, table = find_rule(kind, name), table_of(kind, name)
+    where, given = f"{TABLES[kind]}.{table}", dict(tables.get(table, {}))
     settings = _checked(where, rule, given)
     interface = interface or INTERFACES[kind]
     with _not_raising(where):
@@ -172,21 +166,52 @@ def _not_raising(where: str) -> Iterator[None]:
 
 def settings_of(rule: Callable[..., Any]) -> dict[str, Field[Any]]:
     """Return the fields of a rule's class that are settings, by name."""
-    found = fields(rule) if is_dataclass(rule) else ()
-    return {f.name: f for f in found if f.init and f.name not in _NOT_SETTINGS}
+    found = own_settings_of(rule)
+    return {name: found[name] for name in found if name not in _NOT_SETTINGS}
+
+
+def table_of(kind: str, name: str) -> str:
+    """Return the table of a rule's settings: its own, or one of several rules."""
+    return str(getattr(find_rule(kind, name), "table", name))
+
+
+def rule_of_table(kind: str, table: str) -> Callable[..., Any]:
+    """Return a class that takes the settings of a table: of several rules, or of the rule with
+    this name. Raises `BadConfig` if there is none."""
+    return _SHARED.get((kind, table)) or find_rule(kind, table)
+
+
+def _check_tables(config: Config) -> None:
+    """Raise `BadConfig` for a table of a missing rule, and in a file for what is no setting."""
+    for kind, tables in TABLES.items():
+        for table, given in getattr(config, tables).items():
+            rule = rule_of_table(kind, table)
+            if (used := getattr(rule, "table", table)) != table:
+                where = f"{tables}.{used}"
+                raise BadConfig(f"[{tables}.{table}] has no settings; write them in [{where}]")
+            if config.from_text and is_dataclass(rule):
+                _known(f"{tables}.{table}", settings_of(rule), given)
 
 
 def _checked(where: str, rule: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a table. Raises `BadConfig` for unknown keys and wrong kinds."""
+    """Return the settings of a table, and fixed values that only Python code can give.
+
+    Raises `BadConfig` for unknown keys and wrong kinds.
+    """
     if not is_dataclass(rule):
         return dict(given)
-    settings = settings_of(rule)
+    taken = {f.name: f for f in fields(rule) if f.init and f.name not in _NOT_SETTINGS}
+    _known(where, taken, given)
     for key, value in given.items():
+        _check_kind(f"{where}.{key}", taken[key], value)
+    return dict(given)
+
+
+def _known(where: str, settings: Mapping[str, Field[Any]], given: Mapping[str, Any]) -> None:
+    for key in given:
         if key not in settings:
             hint = _nearest(key, sorted(settings))
             raise BadConfig(f"[{where}] has no setting {shown(key)}{hint}")
-        _check_kind(f"{where}.{key}", settings[key], value)
-    return dict(given)
 
 
 def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
@@ -227,6 +252,7 @@ def _nearest(word: str, names: list[str]) -> str:
 
 def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     """Return the rules that a configuration names. `zone`: that of local times."""
+    _check_tables(config)
     config = resolved(config)
     order = make_order(config)
     if isinstance(order, Ageing):
@@ -236,9 +262,6 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     _check_planners(planners)
     planners += tuple(added(config, policy, zone))
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
-    for kind, table in TABLES.items():
-        for name in getattr(config, table):
-            find_rule(kind, name)  # raises for a table of a missing rule
     alone: Any = Exclusive()
     fallback = OrderPolicy(alone, alone, name=FALLBACK)
     return Rules(order, planners, recovery, fallback, LossLearner())
@@ -255,6 +278,7 @@ def make_order(config: Config) -> Order:
 
 def make_planner(config: Config, name: str, zone: Zone = UTC) -> Planner | SlowPlanner:
     """Return one planner of a configuration. Raises `BadConfig`."""
+    _check_tables(config)
     config = resolved(config)
     return _make_planner(config, name, _make_policy(config), make_costs(config, zone))
 
@@ -314,22 +338,18 @@ def make_settings(
     """Return the core's settings. `exempt`: the users (uids) without limits.
 
     A reading is stale only after `READINGS_MISSED` rounds and `patience_s`.
-    `overcommit` and `whole_devices` follow from the policy. They cannot be set: with a policy
-    that checks memory, `overcommit` would only disable the core's own check.
     """
-    for key in config.core.keys() & _NOT_CORE_SETTINGS.keys():
-        raise BadConfig(f"[core] {key} is not set here; {_NOT_CORE_SETTINGS[key]}")
-    given = _checked("core", CoreSettings, {**config.unmanaged.for_core, **config.core})
+    given = _checked("core", CoreSettings, config.core)
     if cpus is not None:
         given.setdefault("gpuless_at_once", cpus)
     policy = _make_policy(resolved(config))
     follows = {
         "collocation": config.collocation,
+        "yield_to_unmanaged": config.unmanaged.action == "drain",
         "overcommit": policy.overcommits,
         "whole_devices": policy.whole_device,
         # A policy that does not say so cannot weigh it.
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
-        "clients_alone": config.mps.set_compute_mode,
         "gpu_order": config.gpus.order,
         "checkpoint_limit_s": config.checkpoint.patience_s,
         **{f"user_{name}": getattr(config.limits, name) for name in _OF_USERS},

@@ -34,7 +34,7 @@ from radrm.wiring import (
     settings_of,
 )
 
-MAGM = 'policy = "magm"\n[policies.magm]\n'
+MAGM = 'policy = "magm"\n[policies.sharing]\n'
 
 
 def config(text: str) -> Config:
@@ -68,8 +68,8 @@ def test_settings_reach_their_rule() -> None:
         ('recovery = "nine"', ("nine", "none")),
         ('recovery = "exclusive"\n[recoveries.exclusive]\nmax = 1', ("[recoveries.exclusive]",)),
         (
-            "policy = 'magm'\n[policies.magm]\nmax_smact = 80",
-            ("[policies.magm]", "max_smact = 80", "0 to 1"),
+            "policy = 'magm'\n[policies.sharing]\nmax_smact = 80",
+            ("[policies.sharing]", "max_smact = 80", "0 to 1"),
         ),
         ('policy = "exclusive"\n[policies.exclusive]\nfloor_mib = 1', ("floor_mib",)),
         (f"{MAGM}overommits = true", ("overommits",)),
@@ -79,6 +79,8 @@ def test_settings_reach_their_rule() -> None:
         (f"{MAGM}margin_mib = true", ("margin_mib", "True")),
         (f"{MAGM}margin_mib = -1", ("margin_mib", "below zero")),
         (f"{MAGM}name = 'x'", ("name",)),
+        ("[policies.lug]\nmax_smact = 0.5", ("[policies.lug]", "in [policies.sharing]")),
+        ("[planners.andreas]\nseed = 1", ("[planners.andreas]", "no setting 'seed'")),
     ],
 )
 def test_what_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:
@@ -93,10 +95,8 @@ def test_what_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:
     [
         ("[core]\ngrace = 5", "grace_s"),
         ("[core]\ngrace_s = true", "grace_s"),
-        ("[core]\nyield_to_unmanaged = 1", "yield_to_unmanaged"),
-        ("[core]\ncollocation = 1", "above the tables"),
-        ("[core]\novercommit = true", "conditions = false"),
-        ("[core]\novercommit = false", "conditions = false"),
+        ("[core]\nretry_s = 1", "unknown key 'core.retry_s'"),
+        ("[core]\novercommit = true", "unknown key 'core.overcommit'"),
         ('policy = "magn"', "magm"),
     ],
 )
@@ -117,10 +117,8 @@ def test_no_rule_takes_a_number_that_is_none(value: float) -> None:
 
 
 def test_core_settings_are_taken_and_never_stale_too_soon() -> None:
-    settings = make_settings(
-        config('collocation = "mps"\n[core]\ngrace_s = 5\nyield_to_unmanaged = true'), 6.0
-    )
-    assert (settings.grace_s, settings.yield_to_unmanaged) == (5, True)
+    settings = make_settings(config('collocation = "mps"\n[core]\ngrace_s = 5'), 6.0)
+    assert settings.grace_s == 5
     assert settings.collocation is Collocation.MPS
     assert settings.stale_after_s == 30.0
     assert make_settings(config(""), 6.0, patience_s=60.0).stale_after_s == 60.0
@@ -133,9 +131,9 @@ def test_core_settings_are_taken_and_never_stale_too_soon() -> None:
         ("", False),
         ('policy = "exclusive"', False),
         ('policy = "rr"', True),
-        ('policy = "rr"\n[policies.rr]\nconditions = true', False),
-        ('policy = "magm"\n[policies.magm]\nconditions = false', True),
-        ('policy = "lug"\n[policies.magm]\nconditions = false', False),
+        ('policy = "rr"\n[policies.sharing]\nconditions = true', False),
+        ('policy = "magm"\n[policies.sharing]\nconditions = false', True),
+        ('policy = "packing"\n[policies.sharing]\nconditions = false', False),
     ],
 )
 def test_the_core_lets_jobs_overcommit_exactly_when_the_policy_looks_at_nothing(
@@ -144,6 +142,14 @@ def test_the_core_lets_jobs_overcommit_exactly_when_the_policy_looks_at_nothing(
     assert make_settings(config(text)).overcommit is overcommit
     (planner,) = make_rules(config(text)).planners
     assert planner.policy.overcommits is overcommit  # type: ignore[attr-defined]
+
+
+def test_python_code_gives_fixed_values_and_a_file_does_not() -> None:
+    given = Config(planner=("andreas",), planners={"andreas": {"seed": 7}}, core={"retry_s": 1.0})
+    assert make_rules(given).planners[0].seed == 7  # type: ignore[union-attr]
+    assert make_settings(given).retry_s == 1.0
+    with pytest.raises(BadConfig, match="has no setting 'seed'"):
+        make_rules(replace(given, from_text=True))
 
 
 def test_a_rule_that_lacks_a_part_of_its_interface_is_an_error(mocker: MockerFixture) -> None:

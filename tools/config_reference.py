@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -37,7 +36,10 @@ from radrm.config import (
     goals_with,
 )
 from radrm.core.settings import CoreSettings
-from radrm.wiring import REGISTRIES, find_rule
+from radrm.wiring import REGISTRIES, rule_of_table, table_of
+
+Row = tuple[str, ...]
+"""The cells of a row, behind its key: the default, the meaning, and who sets it."""
 
 _TABLES: Mapping[str, type] = {
     "gpus": GpusConfig,
@@ -83,7 +85,7 @@ def _top_table(whole: Mapping[str, Any]) -> str:
         says = meaning(Config, key)
         if key in registries:
             says += f" Available: {_listed(sorted(REGISTRIES[registries[key]]))}."
-        rows.append((f"`{key}`", _code(default), says))
+        rows.append((f"`{key}`", _code(default), says, who_sets(Config, key)))
     return _markdown(rows)
 
 
@@ -95,31 +97,20 @@ def _plain_table(name: str, owner: type, whole: Mapping[str, Any]) -> Iterator[s
 
 
 def _rules(table: str) -> Iterator[str]:
-    """Yield a heading and the settings of one kind of rules.
-
-    Rules that take the same settings share the rows. Otherwise each row names its rules.
-    """
+    """Yield a heading and the settings of one kind of rules. A row names all tables that have the
+    same setting."""
     yield f"### `[{table}.NAME]`"
     registry = registry_of(table)
-    rules: dict[str, Any] = {n: find_rule(registry, n) for n in sorted(REGISTRIES[registry])}
-    defaults = {name: rule_settings(table, name) for name in rules}
-    keys = dict.fromkeys(key for settings in defaults.values() for key in settings)
-    takers = {key: tuple(name for name in rules if key in defaults[name]) for key in keys}
-    if len(set(takers.values())) == 1:
-        yield f"For {_listed(next(iter(takers.values())))}."
-    rows = []
-    for key, names in takers.items():
-        if len(set(takers.values())) == 1:
-            shown = _merged({n: _of_rule(table, n, key, defaults[n][key]) for n in names})
-            rows.append((f"`{key}`", shown, _merged({n: meaning(rules[n], key) for n in names})))
-        else:
-            alike: dict[tuple[str, str], list[str]] = {}
-            for name in names:
-                shown = _of_rule(table, name, key, defaults[name][key])
-                said = (shown, meaning(rules[name], key))
-                alike.setdefault(said, []).append(f"{name}.{key}")
-            rows += [(_listed(some), *said) for said, some in alike.items()]
-    yield _markdown(rows)
+    alike: dict[tuple[str, Row], list[str]] = {}
+    for name in sorted({table_of(registry, rule) for rule in REGISTRIES[registry]}):
+        owner: Any = rule_of_table(registry, name)
+        for key, default in rule_settings(table, name).items():
+            row = (_of_rule(table, name, key, default), meaning(owner, key), who_sets(owner, key))
+            alike.setdefault((key, row), []).append(f"{name}.{key}")
+    if alike:
+        yield _markdown((_listed(names), *row) for (_, row), names in alike.items())
+    else:
+        yield "The rules of radrm have no settings here."
 
 
 def _of_rule(table: str, name: str, key: str, default: Any) -> str:
@@ -135,23 +126,18 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _merged(words: Mapping[str, str]) -> str:
-    """Return the text of most rules, then the different texts with their rules."""
-    most = Counter(words.values()).most_common(1)[0][0]
-    others: dict[str, list[str]] = {}
-    for name, said in words.items():
-        if said != most:
-            others.setdefault(said, []).append(name)
-    return " ".join([most, *(f"({_listed(n)}: {said})" for said, n in others.items())])
-
-
 _OF_THE_MACHINE = {"gpuless_at_once": "the number of CPUs"}
 """Defaults that a daemon finds out."""
 
 
 def _settings_table(owner: type, settings: Mapping[str, Any]) -> str:
     return _markdown(
-        (f"`{key}`", _OF_THE_MACHINE.get(key, _code(default)), meaning(owner, key))
+        (
+            f"`{key}`",
+            _OF_THE_MACHINE.get(key, _code(default)),
+            meaning(owner, key),
+            who_sets(owner, key),
+        )
         for key, default in settings.items()
     )
 
@@ -160,14 +146,24 @@ def _settings_table(owner: type, settings: Mapping[str, Any]) -> str:
 
 
 def meaning(owner: type, key: str) -> str:
-    """Return a field's own docstring, from the class or a base of it.
+    """Return what a setting means: the first paragraph of the docstring behind it.
 
     Raises `LookupError` if there is none.
     """
+    return _paragraphs(owner, key)[0]
+
+
+def who_sets(owner: type, key: str) -> str:
+    """Return who sets it, and why: the second paragraph; "" without one."""
+    return "".join(_paragraphs(owner, key)[1:])
+
+
+def _paragraphs(owner: type, key: str) -> list[str]:
+    """Return a field's own docstring, from the class or a base of it."""
     for cls in owner.__mro__[:-1]:
         found = _field_docstrings(cls).get(key)
         if found is not None:
-            return found
+            return [_one_line(part) for part in found.split("\n\n")]
     raise LookupError(f"{key!r} of {owner.__name__} has no meaning; write a docstring behind it")
 
 
@@ -188,7 +184,7 @@ def _field_docstrings(cls: type) -> dict[str, str]:
             and isinstance(after.value, ast.Constant)
             and isinstance(after.value.value, str)
         ):
-            found[field.target.id] = _one_line(after.value.value)
+            found[field.target.id] = after.value.value
     return found
 
 
@@ -203,9 +199,10 @@ def _code(value: Any) -> str:
     return f"`{toml_value(value)}`"
 
 
-def _markdown(rows: Iterable[tuple[str, str, str]]) -> str:
+def _markdown(rows: Iterable[Row]) -> str:
     lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
-    return "\n".join(["| key | default | meaning |", "|---|---|---|", *(f"| {r} |" for r in lines)])
+    head = ["| key | default | meaning | who sets it |", "|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {r} |" for r in lines)])
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ TESTS = (
     *("tests/deadlines", "tests/estimators/test_profile.py"),
     *("tests/estimators/test_chips.py", "tests/contract/mps/test_passing.py"),
     *("tests/host/storage/test_energy_book.py", "tests/daemon/answers/test_energy.py"),
-    *("tests/host/gpus/limits/test_power_limit.py", "tests/host/gpus/nvml/test_activity.py"),
+    *("tests/host/gpus/nvml/test_activity.py"),
     *("tests/contract/systems/test_andreas.py", "tests/contract/systems/test_andreas_lives.py"),
     *("tests/contract/systems/test_dlrover.py", "tests/contract/systems/test_nearchus.py"),
     *("tests/radrun/shards/test_book.py", "tests/radrun/shards/test_boundary.py"),

@@ -27,6 +27,7 @@ from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.engine import simulate
 from radrm.simulator.scenario import Life, Scenario
 from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import table_of
 
 RUN_TO_RUN = 0.1
 """Standard deviation of the duration of a program from run to run (logarithm). An assumption."""
@@ -92,7 +93,7 @@ def predictions(
 
     config = Config(policy=policy, mps=SPANNING)
     if policy != "exclusive":
-        config = replace(config, policies={policy: {"max_smact": 1.0}})
+        config = replace(config, policies={table_of("policies", policy): {"max_smact": 1.0}})
     devices = parse(f"sim:{gpus}xA100-40GB")
     scenario = Scenario(config=config, devices=devices, estimator="auto", seed=seed, life=Life())
     with patch.object(AutoEstimates, "estimate", noted):

@@ -21,10 +21,11 @@ from radrm.simulator.traces.importers.aids import Aids
 from radrm.simulator.traces.importers.forms import read_any
 from radrm.simulator.traces.importers.profiles import read_profile
 from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import table_of
 from tests.paths import SHARED_DATA
 
 SERVER = "sim:4xA100-40GB"
-SPANNING = MpsConfig(enabled=True, scope="server")
+SPANNING = MpsConfig(enabled=True, spans=True)
 """One control daemon for all GPUs, as in the published runs: jobs on two GPUs are clients."""
 TRACES = ("heavy60", "mix90")
 
@@ -201,7 +202,7 @@ def scenario(row: Row, fidelity: Fidelity, seed: int, loss: float = PESSIMISTIC)
     settings = row.settings if fidelity == "published" else row.own
     config = Config(
         policy=row.policy,
-        policies={row.policy: settings} if settings else {},
+        policies={table_of("policies", row.policy): settings} if settings else {},
         core=row.core,
         recovery=row.recovery,
         mps=SPANNING,

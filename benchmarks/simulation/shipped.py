@@ -297,7 +297,7 @@ def tables(runs: Runs, rows: Sequence[Row], traces: Sequence[str]) -> Iterator[s
 
 
 def mps_table(runs: Runs) -> str:
-    title = "**Under MPS**, own model. The same figures; `mps.scope` and users as installed."
+    title = "**Under MPS**, own model. The same figures; users as installed."
     shown = {row.name: [cell(runs.mean(row.name, t)) for t in THESIS] for row in MPS_ROWS}
     return table(title, "known", THESIS, shown)
 

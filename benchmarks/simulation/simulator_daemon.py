@@ -58,12 +58,12 @@ def jobs(seed: int = 1) -> list[TraceJob]:
 
 def pairs() -> list[Pair]:
     trace = jobs()
-    config = Config(policies={"magm": {"timeslice_max_smact": MOST_SMACT}})
+    config = Config(policies={"sharing": {"timeslice_max_smact": MOST_SMACT}})
     run = simulate(trace, same_scenario(GPUS, config))
     with tempfile.TemporaryDirectory(prefix="radrm-bench-") as folder:
         home = DaemonHome(Path(folder), GPUS, SCALE)
         try:
-            home.settings = [f"policies.magm.timeslice_max_smact={MOST_SMACT}"]
+            home.settings = [f"policies.sharing.timeslice_max_smact={MOST_SMACT}"]
             home.start()
             seen = through_daemon(home, trace)
         finally:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
 
-from radrm.config import Config, MpsConfig
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run
@@ -29,15 +28,13 @@ _ONE_USER = "one user"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How users share a GPU. `turns`: a GPU with clients takes no other process."""
+    """How users share a GPU."""
 
     what: str
     mps: bool = True
-    turns: bool = False
 
 
 WAYS = (
-    Way("turns only", turns=True),
     Way("beside clients"),
     Way("without MPS", mps=False),
     Way(_ONE_USER),
@@ -94,9 +91,8 @@ def measure(seeds: int = 3, users: int = 10, count: int = 100) -> Iterator[str]:
 def _run(way: Way, seed: int, jobs: list[TraceJob]) -> Run:
     if way.what == _ONE_USER:
         jobs = [replace(job, user="user") for job in jobs]
-    config = Config(mps=MpsConfig(set_compute_mode=way.turns))
     scenario = Scenario(
-        devices=parse(SERVER), config=config, seed=seed, mps=way.mps, estimator="none", known=_KNOWN
+        devices=parse(SERVER), seed=seed, mps=way.mps, estimator="none", known=_KNOWN
     )
     return simulate(jobs, scenario)
 

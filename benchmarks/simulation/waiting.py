@@ -30,6 +30,7 @@ from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import Metrics, metrics
 from radrm.simulator.scenario import Known, Scenario
 from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import table_of
 from tests.paths import SHARED_DATA
 
 KNOWN = Known(memory=0.08, smact=0.15, duration=0.3)
@@ -59,7 +60,7 @@ class Part:
             policy=self.policy,
             order=self.order,
             planner=(self.planner,),
-            policies={self.policy: policy} if policy else {},
+            policies={table_of("policies", self.policy): policy} if policy else {},
             orders={self.order: order} if order else {},
             planners={self.planner: planner} if planner else {},
             core=self.core,

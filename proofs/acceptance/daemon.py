@@ -14,7 +14,7 @@ from proofs.acceptance.step import Step, lines_of, said
 from tests.gpu.server import PROGRAMS, RealServer, short_folder
 from tests.paths import REPOSITORY
 
-PACKING = ("policy=first-fit", "policies.first-fit.conditions=false", "mps.set_compute_mode=false")
+PACKING = ("policy=first-fit", "policies.sharing.conditions=false")
 _AS_CLIENT = ("--collocation=mps", "--gpu-memory=4G")
 
 

@@ -85,7 +85,7 @@ def isolation_kill(step: Step) -> str:
 
 def driver_caps(step: Step) -> str:
     """The driver's own cap on the memory of a time-sliced job (R615)."""
-    with running(step, "policy=first-fit", "policies.first-fit.conditions=false") as server:
+    with running(step, "policy=first-fit", "policies.sharing.conditions=false") as server:
         _need_driver_caps(step, server)
         options = ("--collocation=timeslice", f"--gpu-memory={_CAP_MIB}M")
         within = server.run("hold.py", "--memory", _CAP_MIB // 2, options=options)
@@ -100,7 +100,7 @@ def driver_caps(step: Step) -> str:
 
 def cap_raise(step: Step) -> str:
     """A running job's cap of the driver grows when memory becomes free, and the job notices."""
-    with running(step, "policy=first-fit", "policies.first-fit.conditions=false") as server:
+    with running(step, "policy=first-fit", "policies.sharing.conditions=false") as server:
         _need_driver_caps(step, server)
         free_mib = server.device()["free_mib"]
         slices = "--collocation=timeslice"

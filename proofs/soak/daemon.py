@@ -80,7 +80,7 @@ class Daemon:
 
     def begin(self) -> None:
         """Start a daemon. It is silent until `answers` finds that it is not."""
-        command = [sys.executable, "-m", "radrm.cli.main", "daemon", "--gpus", GPUS]
+        command = [sys.executable, "-m", "tests.unfixed", "daemon", "--gpus", GPUS]
         command += ["--time-scale", str(SCALE)]
         for setting in SETTINGS:
             command += ["--set", setting]

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, replace
 from typing import Any
 
 from radrm.config import Config, contradictions, examine_config, resolved
+from radrm.config.goals import PUBLISHED, SHARING
 from radrm.core.settings import CoreSettings
 from radrm.errors import BadConfig
 from radrm.wiring import (
     AUTO_CHAIN,
     TABLES,
-    find_rule,
     make_estimating,
     make_planner,
     make_rules,
     make_settings,
+    rule_of_table,
     settings_of,
+    table_of,
 )
 
 RULE_TABLES: Mapping[str, str] = {
@@ -56,21 +58,17 @@ def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
 
 
 def rule_settings(table: str, name: str) -> dict[str, Any]:
-    """A rule's settings and their defaults. Raises `BadConfig` if there is no such rule."""
-    settings = settings_of(find_rule(registry_of(table), name))
+    """The settings of a rule or a table, and their defaults. Raises `BadConfig` if there is no
+    such."""
+    settings = settings_of(rule_of_table(registry_of(table), name))
     found = {key: s.default for key, s in settings.items() if s.default is not MISSING}
     made = {k: s.default_factory for k, s in settings.items() if s.default_factory is not MISSING}
     return found | {key: make() for key, make in made.items()}
 
 
 def core_settings() -> dict[str, Any]:
-    """The settings of `[core]` and their defaults: those that `wiring` accepts there."""
-    return {
-        f.name: f.default
-        for f in fields(CoreSettings)
-        if isinstance(f.default, (bool, int, float))
-        and _complaint(_make_core, {f.name: f.default}) is None
-    }
+    """The settings of `[core]` and their defaults."""
+    return {name: each.default for name, each in settings_of(CoreSettings).items()}
 
 
 def filled(config: Config) -> Config:
@@ -79,9 +77,10 @@ def filled(config: Config) -> Config:
     tables: dict[str, Any] = {table: dict(getattr(meant, table)) for table in RULE_TABLES}
     for table, names in chosen_rules(config).items():
         for name in names:
-            settings = {**rule_settings(table, name), **tables[table].get(name, {})}
+            own = table_of(registry_of(table), name)
+            settings = {**rule_settings(table, name), **tables[table].get(own, {})}
             if settings:
-                tables[table][name] = settings
+                tables[table][own] = settings
     in_force = make_settings(config, cpus=os.cpu_count())
     core = {key: getattr(in_force, key) for key in core_settings()} | dict(config.core)
     return replace(config, core=core, **tables)
@@ -113,8 +112,10 @@ def find_errors(text: str, source: str) -> list[str]:
 def _rule_errors(config: Config) -> Iterator[str]:
     for table, chosen in chosen_rules(config).items():
         given: Mapping[str, Mapping[str, Any]] = getattr(config, table)
-        for name in dict.fromkeys([*chosen, *given]):
-            yield from _table_errors(_make_rule(table, name), given.get(name, {}))
+        rules = {_own_table(table, name): name for name in chosen}
+        for own in dict.fromkeys([*rules, *given]):
+            name = rules.get(own, PUBLISHED.policy if own == SHARING else own)
+            yield from _table_errors(_make_rule(table, name, own), given.get(own, {}))
     yield from _table_errors(_make_core, config.core)
 
 
@@ -136,17 +137,26 @@ def _table_errors(make: Callable[[Any], object], given: Mapping[str, Any]) -> li
     return [cause for cause in single if cause is not None] or [whole]
 
 
-def _make_rule(table: str, name: str) -> Callable[[Any], object]:
-    """A function that makes one rule from given settings, with defaults for everything else."""
+def _own_table(table: str, name: str) -> str:
+    """The table of a rule's settings; its name if there is no such rule."""
+    try:
+        return table_of(registry_of(table), name)
+    except BadConfig:
+        return name
+
+
+def _make_rule(table: str, name: str, own: str) -> Callable[[Any], object]:
+    """A function that makes one rule from given settings of the table `own`, with defaults for
+    everything else."""
     make: Callable[[Config], object] = make_rules
     if table == "estimators":
         make = make_estimating
 
     def made(settings: Mapping[str, Any]) -> object:
         if table == "planners":  # alone it need not start jobs
-            return make_planner(replace(Config(), planners={name: settings}), name)
-        choice: dict[str, Any] = {RULE_TABLES[table]: name, table: {name: settings}}
-        return make(replace(Config(), **choice))
+            return make_planner(Config(planners={own: settings}, from_text=True), name)
+        choice: dict[str, Any] = {RULE_TABLES[table]: name, table: {own: settings}}
+        return make(Config(**choice, from_text=True))
 
     return made
 

@@ -11,8 +11,15 @@ import os
 from radrm.client.states import FINAL
 from radrm.client.text import warn
 from radrm.errors import RadrmError, Refused
-from radrm.host.snapshots.listing import files_of
-from radrm.host.snapshots.places import LINK, Note, copies, files_folder, make, read_note, remove
+from radrm.host.snapshots import (
+    Note,
+    copies,
+    files_folder,
+    files_of,
+    make,
+    read_note,
+    remove,
+)
 from radrm.host.storage.paths import own_state
 from radrm.host.storage.spool import has_envelope
 from radrm.host.storage.tickets import new_ticket
@@ -23,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from radrm.client.connection import Client
-    from radrm.host.snapshots.listing import Found
     from radrm.host.storage.paths import Paths
     from radrm.jobfile.radfile import JobFile
 
@@ -38,7 +44,7 @@ class Copy(Record):
     source: str
     name: str
     place: str
-    files: list[Found]
+    files: tuple[str, ...]
 
     def run_folder(self, job_file: JobFile) -> str:
         """Where a job runs: at the place of its folder in the copy, or at the top of the copy."""
@@ -72,9 +78,8 @@ class Copies:
         for copy in self._copies.values():
             tickets = [r["envelope"].ticket for r in results if r.get("copy") is copy]
             if tickets:
-                rows = [(f.path, LINK if f.link else f.size, f.changed_ns) for f in copy.files]
-                note = Note(copy.source, self._spool, tuple(tickets), tuple(rows))
-                make(copy.place, copy.name, note, copy.files)
+                note = Note(copy.source, self._spool, tuple(tickets), copy.files)
+                make(copy.place, copy.name, note)
 
     def sweep(self, client: Client) -> None:
         """Remove the copies that nobody needs any more. What jobs wrote into them stays."""

@@ -9,7 +9,7 @@ from radrm.errors import BadConfig
 
 
 def with_set(config: Config, setting: str) -> Config:
-    """Return the configuration with one `KEY=VALUE` changed: `policies.magm.max_smact=0.9`.
+    """Return the configuration with one `KEY=VALUE` changed: `policies.sharing.max_smact=0.9`.
 
     VALUE is TOML; a value that is not TOML is text. Raises `BadConfig`.
     """
@@ -17,7 +17,7 @@ def with_set(config: Config, setting: str) -> Config:
     key, equals, value = setting.partition("=")
     words = [word.strip() for word in key.split(".")]
     if not equals or not all(words):
-        raise BadConfig(f"{source}: write KEY=VALUE, as in policies.magm.max_smact=0.9")
+        raise BadConfig(f"{source}: write KEY=VALUE, as in policies.sharing.max_smact=0.9")
     if any(0xD800 <= ord(c) <= 0xDFFF for c in setting):
         raise BadConfig(f"{source}: not UTF-8 text; type it in a UTF-8 terminal")
     whole = config.to_table()

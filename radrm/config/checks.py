@@ -7,12 +7,12 @@ settings.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.config import values as v
 from radrm.config.cluster import SlurmConfig
-from radrm.config.goals import AUTO, GOALS, resolved
+from radrm.config.goals import AUTO, GOALS, PUBLISHED, SHARING, resolved
 from radrm.config.notify import NOTIFY
 from radrm.config.shapes import (
     CheckpointConfig,
@@ -34,7 +34,7 @@ from radrm.config.shapes import (
     UnmanagedConfig,
 )
 from radrm.config.slurm import SLURM
-from radrm.core.settings import CoreSettings
+from radrm.core.settings import CoreSettings, settings_of
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig
 
@@ -92,7 +92,7 @@ def _examined(table: Table, source: str) -> Examined:
     if v.too_deep(table):
         raise BadConfig(f"{source}: nested too deeply")
     place = v.Place(source, [])
-    config = Config(**v.known(table, _CHECKS, place))
+    config = Config(**v.known(table, _CHECKS, place), from_text=True)
     return Examined(config, tuple(place.errors))
 
 
@@ -113,11 +113,6 @@ def contradictions(config: Config) -> list[str]:
             "readings.smact = 'gpm' while readings.source = 'nvidia-smi', which cannot read GPM; "
             "set readings.source = 'auto'"
         )
-    if config.unmanaged.action == "drain" and config.core.get("yield_to_unmanaged") is False:
-        found.append(
-            "unmanaged.action = 'drain' while core.yield_to_unmanaged is false, which wins: "
-            "unmanaged processes would only be counted; leave core.yield_to_unmanaged out"
-        )
     own = [name for name in config.planner if name in _CHOOSE_THEMSELVES]
     if config.slots.length_s > 0 and own:
         found.append(
@@ -135,15 +130,17 @@ def contradictions(config: Config) -> list[str]:
 def _unused_tables(config: Config) -> list[str]:
     """Return one line for each table of a policy or an order that `auto` does not choose."""
     meant, found = resolved(config), []
+    tables_of = {meant.policy, *([SHARING] if meant.policy == PUBLISHED.policy else [])}
     for key, tables, used in (
-        ("policy", config.policies, meant.policy),
-        ("order", config.orders, meant.order),
+        ("policy", config.policies, tables_of),
+        ("order", config.orders, {meant.order}),
     ):
         if getattr(config, key) == AUTO:
-            for name in tables.keys() - {used}:
+            for name in tables.keys() - used:
+                chosen = getattr(meant, key)
                 found.append(
-                    f"{key} = 'auto' means {used!r}, so the settings of {name!r} are not used; "
-                    f"set {key} = {name!r}, or remove them"
+                    f"{key} = 'auto' means {chosen!r}, so the settings of {name!r} are not used; "
+                    f"set {key}, or remove them"
                 )
     return sorted(found)
 
@@ -205,8 +202,7 @@ def _idle(value: Any, place: v.Place) -> IdleConfig:
 
 
 def _core(value: Any, place: v.Place) -> dict[str, float]:
-    given = v.table(value, place)
-    return v.known(given, {key: _CORE.get(key, v.number) for key in given}, place)
+    return v.known(v.table(value, place), _CORE, place)
 
 
 def _retention(value: Any, place: v.Place) -> RetentionConfig:
@@ -234,9 +230,7 @@ _RULES = v.every(v.table)
 
 _MPS: dict[str, v.Check] = {
     "enabled": v.gpus,
-    "scope": v.choice("gpu", "server"),
     "active_thread_percentage": v.whole(1, 100),
-    "set_compute_mode": v.switch,
     "multiuser": v.switch,
 }
 _READINGS: dict[str, v.Check] = {
@@ -248,16 +242,13 @@ _READINGS: dict[str, v.Check] = {
 _UNMANAGED: dict[str, v.Check] = {
     "action": v.choice("count", "warn", "drain", "signal"),
     "grace_s": v.grace,
-    "kill_grace_s": v.grace,
     "spare": v.names,
     "spare_users": v.names,
 }
 _ESTIMATION: dict[str, v.Check] = {
-    "time_limit_s": v.between(0.1, 600),
     "trace": v.switch,
     "probe": v.switch,
     "trace_limit_s": v.between(1, 3600),
-    "trace_memory_mib": v.whole(512, 1 << 24),
 }
 _GPUS: dict[str, v.Check] = {
     "only": v.gpu_names,
@@ -277,40 +268,24 @@ _ENERGY: dict[str, v.Check] = {
     "price": v.price,
     "pue": v.between(1, 10),
     "currency": v.currency,
-    "power_limit_w": v.between(0, 100_000),
     "node_watts": v.node_watts,
     "wait_for_cheap": v.switch,
 }
 _SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}
 _IDLE: dict[str, v.Check] = {
     "action": v.choice("off", "notify", "requeue", "cancel"),
-    "smact_below": v.between(0.001, 1),
     **dict.fromkeys(("for_s", "warn_s"), v.between(60, 31_536_000)),
-    "warmup_s": v.between(0, 31_536_000),
     "interactive_for_s": v.none_or(v.between(60, 31_536_000)),
 }
-_CORE: dict[str, v.Check] = {
-    each.name: v.switch for each in fields(CoreSettings) if isinstance(each.default, bool)
-}
-"""The switches of the core; its other settings are numbers."""
-_DAYS = v.none_or(v.between(1, 36_500))
+_CORE: dict[str, v.Check] = dict.fromkeys(settings_of(CoreSettings), v.number)
 _RETENTION: dict[str, v.Check] = {
-    "finished_days": _DAYS,
+    "finished_days": v.none_or(v.between(1, 36_500)),
     "finished_jobs": v.none_or(v.whole(100, 10**9)),
-    "store_mib": v.none_or(v.whole(64, 1 << 30)),
-    "energy_days": _DAYS,
-    "refused_days": _DAYS,
-    "refused_mib": v.none_or(v.whole(1, 1 << 30)),
 }
-_COUNT = v.whole(0, 1_000_000_000)
 _LIMITS: dict[str, v.Check] = {
-    **dict.fromkeys(("queued_jobs", "running_jobs", "gpus", "array_size"), _COUNT),
-    **dict.fromkeys(("environment_kib", "connections"), _COUNT),
-    "spool_files": v.none_or_from(50_000),
-    "spool_mib": v.none_or_from(1024),
+    **dict.fromkeys(("queued_jobs", "running_jobs", "gpus"), v.whole(0, 1_000_000_000)),
     "priority_max": v.whole(-1000, 1000),
     "reserved_gpu_hours": v.between(0, 1e6),
-    "requests_per_s": v.between(0, 1e6),
 }
 _CHECKS: dict[str, v.Check] = {
     "goal": v.choice(*GOALS),

@@ -31,6 +31,8 @@ class Combination:
 
 PUBLISHED = Combination("magm", "fifo", "default")
 """RAD-RM's best setting (thesis, chapter 6)."""
+SHARING = "sharing"
+"""The table of its policy's settings."""
 
 GOALS: Mapping[str, Combination] = {
     # Jobs on several GPUs start early: started last, they would keep the other GPUs waiting. For

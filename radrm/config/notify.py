@@ -1,26 +1,13 @@
-"""Check the table `[notify]`: targets, addresses and texts with fields."""
+"""Check the table `[notify]`: targets and addresses."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 from radrm.config import values as v
-from radrm.errors import BadConfig
 from radrm.jobfile.targets import KINDS, Target, target_of
 
-FIELDS = frozenset(
-    {
-        *("what", "warning", "event", "host", "job", "name", "user", "comment", "state"),
-        *("exit_code", "reason", "elements", "params", "submitted", "started", "ended", "waited"),
-        *("ran", "gpus", "peak", "attempts", "ooms"),
-    }
-)
-"""What `{...}` may name in a subject or text."""
-FIELD = re.compile(r"\{([^{}\n]*)\}")
 _MOST_TARGETS = 8
-_SUBJECT, _TEXT = 200, 4000
 
 
 def _targets(value: Any, place: v.Place) -> tuple[str, ...]:
@@ -59,34 +46,9 @@ def _domain(value: Any, place: v.Place) -> str:
     return str(value)
 
 
-def _program(value: Any, place: v.Place) -> str:
-    if not isinstance(value, str) or not value.startswith("/") or not value.isprintable():
-        raise v.wrong(place, "the absolute path of a program", value)
-    return value
-
-
-def _template(most: int, lines: bool) -> Callable[[Any, v.Place], str]:
-    def check(value: Any, place: v.Place) -> str:
-        text = value.replace("\n", "") if isinstance(value, str) and lines else value
-        if not isinstance(text, str) or len(value) > most or not (text.isprintable() or not text):
-            what = "text" if lines else "one line"
-            raise v.wrong(place, f"{what} of at most {most} printable characters", value)
-        for name in FIELD.findall(value):
-            if name not in FIELDS:
-                near = v.nearest(name, sorted(FIELDS))
-                raise BadConfig(f"{place} has the unknown field {v.shown(name)}; {near}")
-        return str(value)
-
-    return check
-
-
 NOTIFY: dict[str, v.Check] = {
     "default": _targets,
     "kinds": _kinds,
-    "per_hour": v.whole(1, 1000),
     "mail_from": _sender,
     "mail_domain": _domain,
-    "sendmail": _program,
-    "subject": _template(_SUBJECT, lines=False),
-    "text": _template(_TEXT, lines=True),
 }

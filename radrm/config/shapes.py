@@ -8,10 +8,11 @@ those of `[core]`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from radrm.config.cluster import SlurmConfig
+from radrm.core.settings import fixed, settings_of
 from radrm.core.words import Collocation
 
 Table = Mapping[str, Any]
@@ -30,18 +31,24 @@ class MpsConfig:
 
     enabled: bool = False
     """Let jobs of one user share a GPU through MPS, with memory limits. A list of indices and UUIDs
-    (or their beginnings) enables it on some GPUs: `[0, "GPU-1a2b3c4d"]`."""
-    only: tuple[str, ...] = ()
+    (or their beginnings) enables it on some GPUs: `[0, "GPU-1a2b3c4d"]`.
+
+    A site whose users share GPUs with jobs that are known: MPS is faster than time-slicing, but
+    one job's fault can end the others of its user."""
+    only: tuple[str, ...] = fixed(())
     """The GPUs of that list; empty: all. A file has this list in `enabled`."""
-    scope: str = "gpu"
-    """`gpu`: one control daemon per GPU. `server`: one for all GPUs, also for jobs on several."""
+    spans: bool = fixed(False)
+    """One control daemon serves all GPUs, also jobs on several: in simulations of published
+    systems. Where each GPU has its own, a fault ends no client on another GPU."""
     active_thread_percentage: int = 100
-    """Limit of one client's share of the SMs, 1 to 100."""
-    set_compute_mode: bool = False
-    """Set a GPU to EXCLUSIVE_PROCESS while it has clients, and back afterwards. Root only."""
+    """Limit of one client's share of the SMs, 1 to 100.
+
+    A site where one client must not take a whole GPU."""
     multiuser: bool = False
     """Let several users share one MPS server, if the driver can. Root only. Nothing separates their
-    memory."""
+    memory.
+
+    A site whose users trust one another."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
@@ -57,17 +64,26 @@ class ReadingsConfig:
     """How GPUs are read. Simulated GPUs use `interval_s` only."""
 
     source: str = "auto"
-    """How GPUs are listed and read: `nvml`, `nvidia-smi`, or `auto`: the first that works."""
+    """How GPUs are listed and read: `nvml`, `nvidia-smi`, or `auto`: the first that works.
+
+    Who finds that one of the two does not work on this server."""
     smact: str = "auto"
     """The source of SM activity: `gpm` (NVML, Hopper and newer), `dcgm` (`dcgmi dmon`),
     `dcgm-exporter`, or `utilization`, from which it is only estimated. `auto`: for each GPU the
-    first that works. With a named source no other replaces it."""
+    first that works. With a named source no other replaces it.
+
+    Who wants no other source: for a measurement, or because a tool of NVIDIA's disturbs
+    another."""
     dcgm_exporter: str = "http://127.0.0.1:9400/metrics"
     """The address of dcgm-exporter on this machine. Enable DCGM_FI_PROF_SM_ACTIVE there and set
-    `--collect-interval=1000`. `auto` uses it only if root or the daemon's user serves the port."""
+    `--collect-interval=1000`. `auto` uses it only if root or the daemon's user serves the port.
+
+    A site whose dcgm-exporter has another port."""
     interval_s: float = 1.0
     """Time between two readings (RAD-RM thesis, section 6.2.1). A shorter one costs CPU time; with
-    a longer one radrm sees changes later. When a job starts or ends, GPUs are read at once."""
+    a longer one radrm sees changes later. When a job starts or ends, GPUs are read at once.
+
+    A site with few CPUs, or who measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +94,25 @@ class UnmanagedConfig:
     action: str = "count"
     """`count`: no action. `warn`: log each process once, and show it in `radrm status` and `radrm
     doctor`. `drain`: a GPU takes no new job while they use more than `core.idle_unmanaged_mib`.
-    `signal`: as `warn`; a process gets TERM after `grace_s` without a gap, and KILL `kill_grace_s`
-    later. Only a daemon of root sends signals, and never on a drained GPU."""
+    `signal`: as `warn`; a process gets TERM after `grace_s` without a gap, and KILL 30 s
+    later. Only a daemon of root sends signals, and never on a drained GPU.
+
+    A site that wants all GPU work under radrm."""
     grace_s: float = 300.0
-    """Time on a GPU before TERM."""
-    kill_grace_s: float = 30.0
-    """Time from TERM to KILL."""
+    """Time on a GPU before TERM.
+
+    A site that gives its users longer to notice."""
+    kill_grace_s: float = fixed(30.0)
+    """Time from TERM to KILL: a process without a handler is gone at once."""
     spare: tuple[str, ...] = ()
     """Programs that `warn` and `signal` ignore, by the executable's name: `["ollama"]`. Only root
-    may own and write the file. Display servers, MPS and NVIDIA's services are always ignored."""
-    spare_users: tuple[str, ...] = ()
-    """Users whose processes `warn` and `signal` ignore."""
+    may own and write the file. Display servers, MPS and NVIDIA's services are always ignored.
 
-    @property
-    def for_core(self) -> Table:
-        """The settings of `[core]` that follow from these."""
-        return {"yield_to_unmanaged": True} if self.action == "drain" else {}
+    A site with services on its GPUs."""
+    spare_users: tuple[str, ...] = ()
+    """Users whose processes `warn` and `signal` ignore.
+
+    A site whose administrators test without radrm."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
@@ -105,16 +124,22 @@ class UnmanagedConfig:
 class EstimationConfig:
     """Limits of the estimators."""
 
-    time_limit_s: float = 5.0
-    """Limit for one estimate, 0.1 to 600."""
+    time_limit_s: float = fixed(5.0)
+    """Limit for one estimate: all of radrm's answer within a tenth of it."""
     trace: bool = True
-    """Trace the training step of jobs with `--model-factory`, as their user and in their Python."""
+    """Trace the training step of jobs with `--model-factory`, as their user and in their Python.
+
+    A site that runs no code of users before their jobs start."""
     probe: bool = True
-    """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job."""
+    """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job.
+
+    A site where no job may start that no user has submitted."""
     trace_limit_s: float = 60.0
-    """Limit for one trace, 1 to 3600. Only the traced job waits."""
-    trace_memory_mib: int = 8192
-    """Host memory for one trace, from 512."""
+    """Limit for one trace, 1 to 3600. Only the traced job waits.
+
+    A site with large models: their step takes longer to trace."""
+    trace_memory_mib: int = fixed(8192)
+    """Host memory for one trace: PyTorch and a model's description need less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +147,18 @@ class NodeConfig:
     """What jobs can book of this server (`--cpus`, `--memory`). Both may exceed what there is."""
 
     cpus: float | str = "auto"
-    """The number of CPUs. `auto`: those that the daemon may use, by affinity and control groups."""
+    """The number of CPUs. `auto`: those that the daemon may use, by affinity and control groups.
+
+    A site that keeps CPUs for other work, or lets jobs book more than there are."""
     cpu_bind: str = "socket"
     """The CPUs on which jobs run: those of their GPUs' `socket` or `numa` node, or all (`none`). A
-    job's own `--cpu-bind` comes first. See [nearness.md](administrators.md#cpus)."""
+    job's own `--cpu-bind` comes first. See [nearness.md](administrators.md#cpus).
+
+    A site whose jobs are better off on all CPUs."""
     memory: str = "auto"
-    """Host memory, as `"480G"`. `auto`: all, or the limit of the daemon's control group."""
+    """Host memory, as `"480G"`. `auto`: all, or the limit of the daemon's control group.
+
+    A site that keeps host memory for other work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +167,29 @@ class GpusConfig:
 
     only: tuple[str, ...] = ()
     """Indices and UUIDs (or their beginnings) of the GPUs that radrm uses: `[0, 1]`. The others are
-    not read, and no job gets one. A GPU's name stands for its MIG instances, too. Empty: all."""
+    not read, and no job gets one. A GPU's name stands for its MIG instances, too. Empty: all.
+
+    A site that keeps GPUs for other work."""
     until: str = ""
     """Until when radrm has them, in local time: `"2030-01-31T18:00"`. A job starts only if its time
-    limit ends before. Empty: for ever."""
+    limit ends before. Empty: for ever.
+
+    Who has the server for a time: in a Slurm job, or lent."""
     order: tuple[str, ...] = ()
     """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
-    come last. A job's own `--prefer-gpus` and `--avoid-gpus` come first."""
+    come last. A job's own `--prefer-gpus` and `--avoid-gpus` come first.
+
+    A site with unlike GPUs."""
     isolate: bool = True
     """Let the kernel deny jobs the GPUs that they were not given
-    ([security.md](security.md#gpus)). Root only."""
+    ([security.md](security.md#gpus)). Root only.
+
+    A site whose jobs need a GPU beyond their own, as for a monitor."""
     memory_caps: bool = True
     """Let the driver cap the memory of jobs that share a GPU without MPS, where it can
-    ([mps.md](administrators.md#caps-by-the-driver)). Root only."""
+    ([mps.md](administrators.md#caps-by-the-driver)). Root only.
+
+    A site whose jobs allocate more than they use."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
@@ -162,7 +203,9 @@ class ProgressConfig:
     """What jobs report of their progress ([progress.md](progress.md))."""
 
     interval_s: float = 10.0
-    """Least time between two reports of a job to planners, 1 to 3600."""
+    """Least time between two reports of a job to planners, 1 to 3600.
+
+    A site that plays with planners of running jobs, or has thousands of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +214,9 @@ class CheckpointConfig:
 
     patience_s: float = 300.0
     """Time for a job to save after a request, 1 to 86400; at least three times its
-    `--checkpoint-cost`."""
+    `--checkpoint-cost`.
+
+    A site whose jobs save many GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,26 +224,36 @@ class DeadlinesConfig:
     """What late jobs cost (`--due`, `--weight`)."""
 
     cost_per_hour: float = 1.0
-    """Cost of an hour's delay of a job with weight 1, in `energy.currency`."""
+    """Cost of an hour's delay of a job with weight 1, in `energy.currency`.
+
+    A site that pays for lateness, to weigh it against energy."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnergyConfig:
-    """What [energy](administrators.md#energy) costs, and how much power GPUs may draw."""
+    """What [energy](administrators.md#energy) costs."""
 
     price: float | Mapping[str, float] = 0.25
-    """Price of a kWh. By local hour: `{ "00:00" = 0.18, "06:00" = 0.31, "22:00" = 0.18 }`."""
+    """Price of a kWh. By local hour: `{ "00:00" = 0.18, "06:00" = 0.31, "22:00" = 0.18 }`.
+
+    A site that wants costs in its reports, from its contract."""
     pue: float = 1.33
-    """Energy of the site for each part that its servers use, 1 to 10."""
+    """Energy of the site for each part that its servers use, 1 to 10.
+
+    A site that knows the figure of its machine room."""
     currency: str = "EUR"
-    """The currency of all costs."""
-    power_limit_w: float = 0.0
-    """Power limit of each GPU in watts, within the driver's range; 0: the driver's. Root only."""
+    """The currency of all costs.
+
+    A site outside the euro."""
     node_watts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Power of a whole server by the number of its GPUs in use, for each type of GPU (a word of its
-    name): `{ "V100" = [530, 700], "T4" = [400] }`. Without it planners count only the GPUs."""
+    name): `{ "V100" = [530, 700], "T4" = [400] }`. Without it planners count only the GPUs.
+
+    A site that has measured its servers, for planner `andreas`."""
     wait_for_cheap: bool = False
-    """Let planner `deadline` hold a job back until energy is cheaper, if it surely ends in time."""
+    """Let planner `deadline` hold a job back until energy is cheaper, if it surely ends in time.
+
+    A site whose price changes with the hour."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
@@ -211,9 +266,13 @@ class SlotsConfig:
     """Time slots: a running job that can save its work gives way to waiting jobs."""
 
     length_s: float = 0.0
-    """Length of a slot, 60 to 31536000; 0: none."""
+    """Length of a slot, 60 to 31536000; 0: none.
+
+    A site where long jobs hold all GPUs."""
     warn_s: float = 600.0
-    """The job is asked to save this long before its slot ends; less than `length_s`."""
+    """The job is asked to save this long before its slot ends; less than `length_s`.
+
+    A site whose jobs save slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,38 +280,42 @@ class IdleConfig:
     """Running jobs that leave all their GPUs idle ([idle.md](administrators.md#idle-jobs))."""
 
     action: str = "off"
-    """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`."""
-    smact_below: float = 0.05
-    """SM activity below this is idle, 0.001 to 1."""
+    """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`.
+
+    A site whose users forget sessions."""
+    smact_below: float = fixed(0.05)
+    """SM activity below this is idle: a driver's own work shows a few percent."""
     for_s: float = 1800.0
-    """Idle time before the warning, 60 to 31536000."""
-    warmup_s: float = 600.0
-    """Time after a job's start that does not count, 0 to 31536000."""
+    """Idle time before the warning, 60 to 31536000.
+
+    A site whose jobs rest between steps."""
+    warmup_s: float = fixed(600.0)
+    """Time after a job's start that does not count: imports, downloads, data."""
     warn_s: float = 600.0
-    """Time from the warning to the action, 60 to 31536000."""
+    """Time from the warning to the action, 60 to 31536000.
+
+    A site that gives its users longer to react."""
     interactive_for_s: float = 0.0
-    """`for_s` of sessions of `radrm run`, 60 to 31536000; 0: `for_s`."""
+    """`for_s` of sessions of `radrm run`, 60 to 31536000; 0: `for_s`.
+
+    A site where people think between two commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionConfig:
-    """What goes when it is old, or when there is too much of it; 0: never. Unfinished jobs, what
-    estimators have learned, and users' files stay."""
+    """Finished jobs that are kept; 0: all. Unfinished jobs, what estimators have learned, and
+    users' files stay."""
 
     finished_days: float = 180.0
-    """Time for which finished jobs are kept, 1 to 36500. An array counts from its last end."""
+    """Time for which finished jobs are kept, 1 to 36500. An array counts from its last end.
+
+    A site with rules on how long records of persons may, or must, be kept."""
     finished_jobs: int = 100_000
-    """Finished jobs of one user that are kept, from 100: the newest. None goes in its first
-    hour."""
-    store_mib: int = 4096
-    """Size of the store, from 64. Above it, jobs of the user who takes most go, the oldest first,
-    but none in its first hour."""
-    energy_days: float = 1100.0
-    """Time for which the hours of the energy book are kept, 1 to 36500."""
-    refused_days: float = 30.0
-    """Time for which files are kept that lay in the spool and were no envelopes, 1 to 36500."""
-    refused_mib: int = 1024
-    """Size of all these files together, from 1. The oldest go."""
+    """Finished jobs of one user that are kept, from 100: the newest. None goes in its first hour.
+
+    A site with little room in `/var`: a job takes some KiB."""
+    refused_mib: int = fixed(1024)
+    """Size of all files together that lay in the spool and were no envelopes. The oldest go."""
 
     @property
     def words(self) -> str:
@@ -260,7 +323,6 @@ class RetentionConfig:
         limits = [
             f"{self.finished_days:g} days" if self.finished_days else "",
             f"the newest {self.finished_jobs} of a user" if self.finished_jobs else "",
-            f"{self.store_mib} MiB" if self.store_mib else "",
         ]
         return ", ".join(filter(None, limits)) or "no limit now"
 
@@ -270,21 +332,25 @@ class NotifyConfig:
     """Notices to users about their jobs ([notices.md](notices.md))."""
 
     default: tuple[str, ...] = ()
-    """Targets for jobs that name none, as `--notify` takes them: `["mail:fail"]`."""
+    """Targets for jobs that name none, as `--notify` takes them: `["mail:fail"]`.
+
+    A site that wants all users told of failures."""
     kinds: tuple[str, ...] = ("mail", "webhook", "command")
-    """The kinds of target that jobs may have."""
-    per_hour: int = 60
-    """Notices of one user in an hour, 1 to 1000. More of them are not sent."""
+    """The kinds of target that jobs may have.
+
+    A site that sends no data to other servers, or has no mail."""
+    per_hour: int = fixed(60)
+    """Notices of one user in an hour. More of them are not sent."""
     mail_from: str = ""
-    """The sender of mails; empty: the user, as `sendmail` says."""
+    """The sender of mails; empty: the user, as `sendmail` says.
+
+    A site whose mail server refuses the users' names."""
     mail_domain: str = ""
-    """The domain of the target `mail`, USER@DOMAIN; empty: the user's mailbox on this server."""
-    sendmail: str = "/usr/sbin/sendmail"
-    """The program that sends mails."""
-    subject: str = "radrm on {host}: {what}"
-    """The subject, with [fields](notices.md#texts)."""
-    text: str = ""
-    """The text, with fields; empty: radrm's own."""
+    """The domain of the target `mail`, USER@DOMAIN; empty: the user's mailbox on this server.
+
+    A site whose users read their mail elsewhere."""
+    sendmail: str = fixed("/usr/sbin/sendmail")
+    """The program that sends mails, where all mail servers for Unix put it."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
@@ -299,31 +365,41 @@ class LimitsConfig:
 
     queued_jobs: int = 100_000
     """Jobs that wait, held ones included; each element of an array counts. Further submissions wait
-    in the spool."""
+    in the spool.
+
+    A site with many users, whose lines must stay readable."""
     running_jobs: int = 0
     """Jobs that run at a time. Without this limit, the GPUs, and `core.gpuless_at_once`, bound
-    them."""
+    them.
+
+    A site that leaves room for others at any time."""
     gpus: int = 0
     """GPUs that all running jobs have together. Each job counts its GPUs: one that two jobs share
-    counts twice. A MIG instance counts as one."""
+    counts twice. A MIG instance counts as one.
+
+    A site that leaves GPUs for others at any time."""
     reserved_gpu_hours: float = 0.0
     """GPU-hours that a user may have reserved for itself at a time (`radrm reserve`). `0`: only
-    root reserves."""
-    array_size: int = 100_000
-    """Elements of an array."""
-    environment_kib: int = 512
-    """The environment that a job is submitted with, in KiB."""
+    root reserves.
+
+    A site that lets its users reserve GPUs."""
+    array_size: int = fixed(100_000)
+    """Elements of an array: more do not fit in the queue either."""
+    environment_kib: int = fixed(512)
+    """The environment that a job is submitted with, in KiB: far more than shells have."""
     priority_max: int = 0
     """The highest `--priority` of a user's job, -1000 to 1000. `0`: only root raises jobs above
-    the others."""
-    spool_files: int = 50_000
-    """Submissions that wait in the spool, from 50,000: `radrm submit` puts no more there. The
-    daemon moves what is beyond to the folder `refused`."""
-    spool_mib: int = 1024
-    """The same in MiB, from 1024."""
-    connections: int = 64
+    the others.
+
+    A site that trusts its users with priorities."""
+    spool_files: int = fixed(50_000)
+    """Submissions that wait in the spool: `radrm submit` puts no more there. The daemon moves what
+    is beyond to the folder `refused`."""
+    spool_mib: int = fixed(1024)
+    """The same in MiB."""
+    connections: int = fixed(64)
     """Open connections to the daemon, which has 256 in all."""
-    requests_per_s: float = 200.0
+    requests_per_s: float = fixed(200.0)
     """Mean rate of requests and connections to the daemon, after a burst of ten times as many.
     More of them wait; one that would wait for more than 10 s is refused."""
 
@@ -334,25 +410,41 @@ class Config:
 
     goal: str = "sharing"
     """What `policy = "auto"` aims at: `sharing`, `throughput`, `turnaround` or `published`. See
-    [policies.md](policies.md#goals)."""
+    [policies.md](policies.md#goals).
+
+    A site that knows what it wants: much work in all, or short waits."""
     policy: str = "auto"
-    """Chooses a job's GPUs; `auto`: the goal's policy."""
+    """Chooses a job's GPUs; `auto`: the goal's policy.
+
+    Who repeats a paper, or wants no sharing."""
     order: str = "auto"
-    """Sorts the waiting jobs; `auto`: the goal's order with `policy = "auto"`, else `fifo`."""
+    """Sorts the waiting jobs; `auto`: the goal's order with `policy = "auto"`, else `fifo`.
+
+    A site that wants turns by submission, by users or by due times."""
     planner: tuple[str, ...] = ("auto",)
     """Decides what starts and changes; `auto`: the goal's planner with `policy = "auto"`, else
     `default`. A list runs several in this order: `["auto", "mine"]`, or `"auto+mine"`. Exactly one
-    of them starts waiting jobs."""
+    of them starts waiting jobs.
+
+    A site with due times, elastic jobs or a planner of its own."""
     estimator: str = "auto"
-    """Predicts the needs of jobs that declare none; `auto` combines several."""
+    """Predicts the needs of jobs that declare none; `auto` combines several.
+
+    Who compares estimators, or wants declared needs only."""
     recovery: str = "exclusive"
-    """Decides what follows a GPU out-of-memory."""
+    """Decides what follows a GPU out-of-memory.
+
+    A site that wants no second try, or one beside others."""
     collocation: Collocation = Collocation.AUTO
     """How jobs share a GPU by default: `exclusive`, `timeslice`, `mps`, or `auto`: MPS where it is
-    enabled, else time-slicing."""
+    enabled, else time-slicing.
+
+    A site with MPS that uses it only for jobs that ask."""
     device_ids: str = "uuid"
     """How `CUDA_VISIBLE_DEVICES` names a job's GPUs: `uuid`, or `index` for programs that need
-    it."""
+    it.
+
+    A site whose programs read numbers."""
 
     policies: RuleTables = field(default_factory=dict)
     orders: RuleTables = field(default_factory=dict)
@@ -378,6 +470,10 @@ class Config:
     limits: LimitsConfig = LimitsConfig()
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
 
+    from_text: bool = field(default=False, compare=False)
+    """Made from a file or `--set`, which have settings only. Python code (benchmarks, tests) can
+    also give rules and core their fixed values."""
+
     @property
     def planners_joined(self) -> str:
         """The names of the planners in one word, as `--planner` takes them: `default+mine`."""
@@ -391,4 +487,10 @@ class Config:
             name: getattr(self, name).to_table()
             for name in ("energy", "gpus", "mps", "notify", "unmanaged")
         }
-        return {**asdict(self), **words, **own}
+        table = {**asdict(self), **words, **own}
+        del table["from_text"]
+        for name, part in ((each.name, getattr(self, each.name)) for each in fields(self)):
+            if is_dataclass(part):
+                kept = settings_of(type(part))
+                table[name] = {key: table[name][key] for key in kept if key in table[name]}
+        return table

@@ -22,7 +22,6 @@ _SHORTEST_SLOT_S = 60
 _MOST_PRICE = 1e6
 _MOST_WATTS = 1e6
 _MOST_GPUS = 1024
-_MOST_COUNT = 1_000_000_000
 MOST_CPUS = 65536
 MOST_MEMORY_MIB = 1 << 30
 _MOST_PLANNERS = 16
@@ -218,15 +217,6 @@ def none_or(check: Check) -> Check:
         return check(value, place)
 
     return check_value
-
-
-def none_or_from(least: int) -> Callable[[Any, Place], int]:
-    def check(value: Any, place: Place) -> int:
-        if type(value) is not int or (value != 0 and not least <= value <= _MOST_COUNT):
-            raise wrong(place, f"0 (no limit) or a whole number from {least} on", value)
-        return value
-
-    return check
 
 
 def grace(value: Any, place: Place) -> float:

@@ -4,14 +4,14 @@ Theory of operation
 -------------------
 A job stands aside if it could not start even if every device in service were idle. Under a
 strict order all other jobs would wait behind it otherwise. It keeps its order key and shows
-the reason. A job that no known device could ever run fails after `core.gone_after_s`. Until
+the reason. A job that no known device could ever run fails after `GONE_AFTER_S`. Until
 then an administrator may change the MIG layout, or the driver may start.
 
 Invariants:
 - A verdict depends only on the job's need and on the devices in service, so jobs of one need
   share it (`core/state/queue/waiting.py`). The devices that are reserved for others, now or before
   the job would end, are a part of the need (`core/reservations/barred.py`).
-- A device is out of service only after `core.out_of_service_s`: one failed reading moves no job.
+- A device is out of service only after `OUT_OF_SERVICE_S`: one failed reading moves no job.
 
 What may interleave: a device may leave or enter service at any reading. `update` compares the
 devices with the last ones, and judges the jobs again only if these differ.
@@ -33,6 +33,10 @@ from radrm.core.state.queue.waiting import Aside
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation, Unit
+
+GONE_AFTER_S = 600.0
+"""A waiting job fails after this time if no device can ever run it: time to change a MIG layout, or
+for a driver to start."""
 
 
 def update(state: State, force: bool) -> None:
@@ -113,13 +117,13 @@ _SHOWN = 3
 
 
 def _end_hopeless(state: State) -> None:
-    """Fail jobs whose need no known device could serve for `core.gone_after_s`."""
+    """Fail jobs whose need no known device could serve for `GONE_AFTER_S`."""
     now_s, since = state.step.now.boot_s, state.never_since
     found = list(state.waiting.hopeless())
     needs = {need for need, _, _ in found}
     for need in [need for need in since if need not in needs]:
         del since[need]
     for need, why, job_ids in found:
-        if now_s - since.setdefault(need, now_s) >= state.settings.gone_after_s:
+        if now_s - since.setdefault(need, now_s) >= GONE_AFTER_S:
             for job_id in sorted(job_ids):
                 fail_waiting(state, state.jobs[job_id], why)

@@ -21,7 +21,7 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Instant, Job, Progress
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
-from radrm.core.words import CheckpointKind, Collocation, StopReason
+from radrm.core.words import CheckpointKind, StopReason
 from radrm.daemon.elastic.ends import exits_of, host_oom_of
 from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps.failures import Failures
@@ -237,9 +237,7 @@ class Attempts:
 
     def _hint(self, attempt: Attempt, found: Ended) -> str | None:
         """Return what its user can change, if its last words tell."""
-        client = attempt.placement.collocation is Collocation.MPS
-        counts_gpus = not (client and self._mps is not None and self._mps.spans)
-        return next(filter(None, (hint(found.exit, t, counts_gpus) for t in found.tails)), None)
+        return next(filter(None, (hint(found.exit, t) for t in found.tails)), None)
 
 
 _OUTER_ENDS = {

@@ -207,9 +207,6 @@ class Effects:
         plan = self.capping.with_caps(plan, action)
         if job.spec.resizing is Resizing.LIVE:
             self._make_folder(action, job, submission, devices)
-        if site.mps is not None:
-            client = action.placement.collocation is Collocation.MPS
-            site.mps.prepare(action.placement.devices, client)
         crossed("launch planned")
         self._launcher.launch(plan)
         log.info(

@@ -310,7 +310,7 @@ def _device_variables(
     isolated = site.isolation.rules(devices) is not None
     # While its tasks change, a job can open old and new GPUs, so no number is sure.
     if (options.device_ids or site.device_ids) == "index" and not (isolated and live):
-        names = _by_index(devices, site.mps, access, isolated)
+        names = _by_index(devices, access, isolated)
     reserved = [s.reserved_mib for s in shares if s.device is not None]
     cpus, bound = cpus_of(shares), cpus_near(shares, devices, options, site)
     found = {
@@ -329,18 +329,13 @@ def _device_variables(
     return found
 
 
-def _by_index(
-    devices: Sequence[Device], mps: Mps | None, access: Access | None, isolated: bool
-) -> list[str]:
+def _by_index(devices: Sequence[Device], access: Access | None, isolated: bool) -> list[str]:
     """The devices' names for a job that asks for indices; a UUID where no index is sure.
 
-    CUDA has no index for one instance of a GPU: 0 would be the first one. A control daemon of one
-    GPU numbers it 0. Of one that serves several GPUs it is not known whether clients count the
-    daemon's GPUs or their own. In an isolated job CUDA counts only the GPUs that it can open (as in
+    CUDA has no index for one instance of a GPU: 0 would be the first one. A control daemon numbers
+    its GPU 0. In an isolated job CUDA counts only the GPUs that it can open (as in
     Slurm with ConstrainDevices=yes).
     """
-    if access is not None and (mps is None or mps.spans):
-        return [device.uuid for device in devices]
     counted = sorted({device.index for device in devices})
     numbers = {d.uuid: counted.index(d.index) if isolated else d.index for d in devices}
     if access is not None:

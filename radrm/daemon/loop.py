@@ -45,7 +45,6 @@ from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.estimation.service import Estimated
-from radrm.host.gpus.power_limit import PowerLimits
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.node import NodeWatch
 from radrm.host.notices.outbox import Outbox, Sender
@@ -83,7 +82,6 @@ class Parts:
     unmanaged: UnmanagedWatch
     node: NodeWatch
     costs: Costs
-    limits: PowerLimits | None
     foresight: Foresight
     retention: Retention
     sender: Sender

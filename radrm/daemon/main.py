@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import faulthandler
 import logging
-import math
 import os
 import signal
 import sys
@@ -60,14 +59,12 @@ from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
 from radrm.host.gpus.memory_caps import CappedGpus, MemoryCaps, nvml_caps, why_never
-from radrm.host.gpus.power_limit import LimitedGpus, PowerLimits, nvml_power
 from radrm.host.gpus.served import open_served, served
 from radrm.host.gpus.source import GpuSource
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.home import Home
 from radrm.host.isolation.isolation import Isolation
 from radrm.host.isolation.isolation import find as find_isolation
-from radrm.host.mps.compute_mode import driver_compute_modes
 from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
@@ -112,7 +109,6 @@ class Devices:
     description: str
     renew: Callable[[], GpuSource] | None = None
     """Opens a new source, for when a call of `source` never returns."""
-    limits: PowerLimits | None = None
     caps: MemoryCaps | None = None
 
 
@@ -139,7 +135,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         arrivals = Arrivals(
             paths.spool, paths.refused, lambda name: reserved(name, system), spool_room(limits)
         )
-        most = config.retention.refused_mib << 20 or math.inf
+        most = config.retention.refused_mib << 20
         refused = RefusedFiles(paths.refused, most, lambda: arrivals.refused_bytes)
         refused.finish()
         controllers = prepare_controllers()  # before anything is started
@@ -229,7 +225,6 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             ),
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
             costs=costs,
-            limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
             retention=retention,
             sender=Sender(store.notices, os.uname().nodename, uid == 0, variables_of_home(system)),
@@ -298,8 +293,6 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             parts.site.elastic.close()
             if devices.mps is not None and home.is_here:  # else it is another daemon's
                 devices.mps.close()
-            if devices.limits is not None and home.is_here:
-                devices.limits.put_back()
             devices.source.close()
             store.close()
         log.info("radrm ends; running jobs run on, and the next daemon re-adopts them")
@@ -370,13 +363,9 @@ def _lock(paths: Paths) -> AbstractContextManager[object]:
 def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: float) -> Devices:
     """Simulated GPUs if `gpus` is given, else the real ones; never one in place of the other."""
     if gpus is not None:
-        if config.energy.power_limit_w:
-            log.warning("energy.power_limit_w is ignored: simulated GPUs have no power limit")
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
         source = served(
-            SimulatedGpus(
-                driver.socket, mps=config.mps.enabled, spans=config.mps.scope == "server"
-            ),
+            SimulatedGpus(driver.socket, mps=config.mps.enabled),
             config.gpus,
         )
         return Devices(
@@ -395,16 +384,11 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
             f"no NVIDIA GPU can be used: {error}; "
             "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
         ) from error
-    mps = MpsService(
-        config.mps, paths.run, driver_compute_modes(f"{paths.state}/compute-modes.json")
-    )
-    watts, file = config.energy.power_limit_w, f"{paths.state}/power-limits.json"
-    limits = PowerLimits(watts, file, nvml_power())
-    limits.begin(gpus_here)
+    mps = MpsService(config.mps, paths.run)
     caps = MemoryCaps(nvml_caps(), why_never(config.gpus.memory_caps, gpus_here.name))
 
     def around(source: GpuSource) -> GpuSource:
-        return CappedGpus(LimitedGpus(MpsGpus(source, mps), limits), caps)
+        return CappedGpus(MpsGpus(source, mps), caps)
 
     return Devices(
         source=around(gpus_here),
@@ -413,6 +397,5 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
         mps=mps,
         description="NVML" if gpus_here.name == "nvml" else gpus_here.name,
         renew=lambda: around(open_served(config)),
-        limits=limits,
         caps=caps,
     )

@@ -13,13 +13,21 @@ from collections.abc import Iterable
 
 import inotify_simple
 
+from radrm.errors import Refused
+
 
 class Wakeups:
     """Used by the loop's thread, except `wake`."""
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._inotify = inotify_simple.INotify()
+        try:
+            self._inotify = inotify_simple.INotify()
+        except OSError as error:
+            raise Refused(
+                f"no inotify instance can be made: {error.strerror}; raise the limit of this user: "
+                "sysctl fs.inotify.max_user_instances=512"
+            ) from None
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._selector.register(self._inotify.fileno(), selectors.EVENT_READ)

@@ -34,7 +34,9 @@ class Auto:
     routes: Sequence[Estimator] = ()
     quantile: float = 0.95
     """The upper bound of a memory estimate: this quantile (0 to 1) of the estimator's past ratios
-    of measured to estimated memory."""
+    of measured to estimated memory.
+
+    A site that would rather lose jobs than memory, or memory than jobs."""
     complain: Complain = ignore
     name: str = "auto"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records import Estimate
+from radrm.core.settings import fixed
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
@@ -49,7 +50,7 @@ class Horus:
     model without layers that count.
     """
 
-    overhead_mib: int = 800
+    overhead_mib: int = fixed(800)
     """The start-up overhead d of Horus's formula, with the CUDA context."""
     name: str = "horus"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records import Estimate
+from radrm.core.settings import fixed
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
@@ -42,9 +43,9 @@ class Summary:
     hides shapes. An unknown optimizer or precision is an error, too.
     """
 
-    context_mib: float = CONTEXT_MIB
+    context_mib: float = fixed(CONTEXT_MIB)
     """The memory of a process on an A100 before its first tensor."""
-    cudnn_mib: float = CUDNN_MIB
+    cudnn_mib: float = fixed(CUDNN_MIB)
     """The memory that cuDNN's kernels add once a convolution has loaded them."""
     name: str = "summary"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records import Estimate
+from radrm.core.settings import fixed
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
 from radrm.estimators.memory.overheads import CUDNN_MIB, context_mib
@@ -24,7 +25,7 @@ class Trace:
     size. For another batch size all but weights, gradients and optimizer is scaled.
     """
 
-    context_mib: float = 0.0
+    context_mib: float = fixed(0.0)
     """The memory of a process on this machine before its first tensor; 0: the figure for the kind
     of GPU."""
     name: str = "trace"

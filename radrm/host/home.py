@@ -43,7 +43,7 @@ log = logging.getLogger("radrm")
 BLOCK = 1000
 """Numbers that one write reserves. After the loss of a store at most this many stay unused."""
 _LARGEST_NUMBER = 10**15
-_WRITTEN = ("radrm-home.json", "power-limits.json", "compute-modes.json")
+_WRITTEN = ("radrm-home.json",)
 """What daemons write into the state folder itself."""
 _LARGEST_MARKER = 1 << 20
 _ELSEWHERE = "move it away and radrm makes a new one, or set RADRM_HOME to a folder of your own"

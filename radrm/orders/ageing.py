@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from radrm.core.records import Instant, Job
 from radrm.core.rules import Order
+from radrm.core.settings import fixed
 from radrm.core.units import show_seconds
 from radrm.deadlines.costs import UTC, Zone
 from radrm.deadlines.remaining import remaining
@@ -30,8 +31,10 @@ class Ageing(Order):
     """Sort jobs by `size`, and old jobs before all others by their submission."""
 
     max_wait_s: float = 14_400.0
-    """A job that has waited for this long goes before all younger ones. 0: as `fifo`."""
-    unknown_duration_s: float = 3600.0
+    """A job that has waited for this long goes before all younger ones. 0: as `fifo`.
+
+    A site that agreed with its users how long a large job may be passed."""
+    unknown_duration_s: float = fixed(3600.0)
     """The duration to assume for a job without a prediction of it. A job's time limit bounds
     both."""
     site_zone: Zone = UTC

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from radrm.core.records import Instant, Job, Use, UserUse
 from radrm.core.rules import Order
+from radrm.core.settings import fixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,18 @@ class Fair(Order):
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
-    """A user of weight 2 may have twice the GPU time of others. Not named: 1."""
+    """A user of weight 2 may have twice the GPU time of others. Not named: 1.
+
+    A site whose users have paid for different parts of the server."""
     by_group: bool = False
-    """Compare the users' Unix groups first, then the users of one group."""
+    """Compare the users' Unix groups first, then the users of one group.
+
+    A site that belongs to several groups."""
     group_weights: Mapping[str, float] = field(default_factory=dict)
-    """The same as `weights`, for groups."""
-    ahead_s: float = 3600.0
+    """The same as `weights`, for groups.
+
+    A site whose groups have paid for different parts of the server."""
+    ahead_s: float = fixed(3600.0)
     """Each GPU that a user holds counts as used for this long already."""
     name: str = "fair"
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from radrm.core.records import Instant, Job, UserUse
+from radrm.core.settings import fixed
 from radrm.core.units import show_seconds
 from radrm.core.words import Quantity
 from radrm.orders.ageing import Ageing
@@ -38,24 +39,19 @@ _LEAST_WORK_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SmallestWork(Ageing):
-    """Sort jobs by expected duration x GPUs x SM activity.
+    """Sort jobs by expected duration x GPUs x SM activity."""
 
-    Raises ValueError for an SM activity outside 0..1.
-    """
-
-    unknown_smact: float = 1.0
+    unknown_smact: float = fixed(1.0)
     """The SM activity to assume for a job without a prediction of it."""
     wide_weight: float = 1.0
     """The work of a job on several GPUs counts this many times. Below 1 it starts earlier, if one
-    GPU could not show its predicted SM activity; 0: before all others."""
+    GPU could not show its predicted SM activity; 0: before all others.
+
+    A site with many jobs on several GPUs, which would start last."""
     shares: Fair = field(default_factory=Fair)
     """The weights of users and groups: those of `fair`. Not a setting."""
     name: str = "smallest-work"
     first: ClassVar[str] = "smaller"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.unknown_smact <= 1:
-            raise ValueError(f"unknown_smact = {self.unknown_smact} is not a fraction from 0 to 1")
 
     def key(self, job: Job, now: Instant) -> tuple[float, ...]:
         tier, size, *place = Ageing.key(self, job, now)

@@ -40,6 +40,7 @@ from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan
+from radrm.core.settings import fixed
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import JobState, Queue
@@ -59,11 +60,13 @@ class Backfill(OrderPolicy):
     The work for an event is at most `depth` jobs times the devices.
     """
 
-    depth: int = 100
+    depth: int = fixed(100)
     """The number of jobs of a line that are tried."""
     max_delay_s: float = 1800.0
     """The longest delay of a job by those that pass it. Where durations are unknown: the longest
-    time for which jobs pass it."""
+    time for which jobs pass it.
+
+    A site where large jobs wait too long, or GPUs stand idle before them."""
     name: str = "backfill"
 
     def _from_line(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:

@@ -58,6 +58,7 @@ from radrm.core.planning.fallback import Checked, RuleFailed, find_with_fallback
 from radrm.core.proposals import Migrate, Preempt, Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan
+from radrm.core.settings import fixed
 from radrm.core.view import View
 from radrm.core.words import Collocation
 from radrm.deadlines.costs import Costs
@@ -84,20 +85,24 @@ class Deadline(OrderPolicy):
     """Start and stop jobs by what a late end costs (`--due`). Without due times: `default`."""
 
     costs: Costs = _COSTS
-    depth: int = 20
+    depth: int = fixed(20)
     """The number of waiting jobs with due times that are tried at an event."""
     max_wait_s: float = 86_400.0
     """A job that has waited for this long goes before all others; with a due time: this long after
-    it."""
-    unknown_duration_s: float = 3600.0
+    it.
+
+    A site that agreed with its users how long a job may wait for those with due times."""
+    unknown_duration_s: float = fixed(3600.0)
     """The duration to assume for a job without a prediction of it. A time limit bounds both."""
-    margin: float = 0.2
+    margin: float = fixed(0.2)
     """A stop must save this part more than it costs."""
-    restart_s: float = 60.0
+    restart_s: float = fixed(60.0)
     """The time that a stopped job needs to start again and to load its work."""
     min_run_s: float = 300.0
-    """A job is stopped only after it has run for this long."""
-    cooldown_s: float = 1800.0
+    """A job is stopped only after it has run for this long.
+
+    A site whose jobs need longer to begin their work."""
+    cooldown_s: float = fixed(1800.0)
     """A job is not stopped, nor asked to, again within this time."""
     name: str = "deadline"
 

@@ -37,6 +37,7 @@ from radrm.core.planning.sizing import find_size, with_cpus
 from radrm.core.proposals import Proposal, ResizeTo, SetShares
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.rules import Plan, Planner, Policy
+from radrm.core.settings import fixed
 from radrm.core.view import View
 from radrm.core.words import JobState, Resizing
 from radrm.planners.elasticity.cpus import cpus_free, more_cpus
@@ -46,7 +47,7 @@ from radrm.planners.elasticity.notes import CPUS, GPUS, Note, can_change, elasti
 from radrm.planners.elasticity.scaling import fit
 from radrm.planners.order_policy import OCCASIONS
 
-_MOST_INTERVAL_S, _MOST_FACTOR = 3600.0, 1000.0
+_MOST_INTERVAL_S = 3600.0
 _SOON = 12.0
 """After a change the first report is looked for so many times in an interval."""
 _ROUNDING_S = 0.001
@@ -59,12 +60,16 @@ class Elastic(Planner):
     policy: Policy
     recovery_policy: Policy
     interval_s: float = 60.0
-    """Seconds between two looks at who grows (1 to 3600). A size is measured for half of it."""
+    """Seconds between two looks at who grows (1 to 3600). A size is measured for half of it.
+
+    A site whose jobs report seldom."""
     least_gain: float = 0.5
     """The part of what is added that must become speed (0 to 1): 0.5 means that twice the GPUs are
-    at least 1.5 times as fast."""
-    cost_factor: float = 10.0
-    """A change must save this multiple of the time that it costs (1 to 1000)."""
+    at least 1.5 times as fast.
+
+    A site that wants its jobs wider, or its GPUs used better."""
+    cost_factor: float = fixed(10.0)
+    """A change must save this multiple of the time that it costs."""
     name: str = "elastic"
     version: int = 1
     starts_jobs: bool = False
@@ -75,8 +80,6 @@ class Elastic(Planner):
             raise ValueError(f"interval_s = {self.interval_s:g} is not from 1 to 3600 (seconds)")
         if not 0 <= self.least_gain <= 1:
             raise ValueError(f"least_gain = {self.least_gain:g} is not from 0 to 1")
-        if not 1 <= self.cost_factor <= _MOST_FACTOR:
-            raise ValueError(f"cost_factor = {self.cost_factor:g} is not from 1 to 1000")
 
     @property
     def settle_s(self) -> float:

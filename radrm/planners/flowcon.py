@@ -41,6 +41,7 @@ from radrm.core import events as ev
 from radrm.core.proposals import Proposal, SetShares
 from radrm.core.records import Attempt, Instant, Job, Refusal, Share
 from radrm.core.rules import Plan, Planner
+from radrm.core.settings import fixed
 from radrm.core.view import View
 from radrm.core.words import ActionKind, JobState
 from radrm.planners.growth import (
@@ -55,11 +56,6 @@ from radrm.planners.growth import (
     work_left_s,
 )
 
-_WORDS = {
-    "limit": ("weight", "cap"),
-    "goal": ("growth", "completion"),
-    "measure": ("relative", "paper"),
-}
 _MOST_INTERVAL_S, _MOST_ALPHA = 3600.0, 1000.0
 _MATTERS, _TRIFLE = 0.1, 0.005
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.01, 100.0
@@ -77,16 +73,22 @@ class FlowCon(Planner):
 
     alpha: float = 0.05
     """A job whose growth is below this is slow (above 0, at most 1000). Growth: how much the loss
-    falls in a second, as a part of its largest fall so far, over the part of the CPUs in use."""
+    falls in a second, as a part of its largest fall so far, over the part of the CPUs in use.
+
+    A site whose jobs converge slower or faster than the paper's, which varies it."""
     interval_s: float = 20.0
-    """Seconds between two runs (1 to 3600). It doubles while all jobs are completing."""
+    """Seconds between two runs (1 to 3600). It doubles while all jobs are completing.
+
+    A site whose jobs report seldom; the paper varies it (itval)."""
     beta: float = 2.0
-    """Each of n jobs gets at least 1 / (beta n) of the CPUs (1 to 100)."""
-    limit: str = "weight"
+    """Each of n jobs gets at least 1 / (beta n) of the CPUs (1 to 100).
+
+    A site that wants to leave slow jobs more CPUs than the paper."""
+    limit: str = fixed("weight")
     """`weight`: jobs share what the others leave; `cap`: no job uses more than its part."""
-    goal: str = "growth"
+    goal: str = fixed("growth")
     """`growth`, or `completion`: the job with the least CPU work left is first."""
-    measure: str = "relative"
+    measure: str = fixed("relative")
     """`relative`, or `paper`: the published algorithms, with losses as they are."""
     name: str = "flowcon"
     version: int = 1
@@ -100,10 +102,6 @@ class FlowCon(Planner):
             raise ValueError(f"interval_s = {self.interval_s:g} is not from 1 to 3600 (seconds)")
         if not 1 <= self.beta <= 100:
             raise ValueError(f"beta = {self.beta:g} is not from 1 to 100")
-        for setting, words in _WORDS.items():
-            given = getattr(self, setting)
-            if given not in words:
-                raise ValueError(f"{setting} = {given!r} is neither {words[0]!r} nor {words[1]!r}")
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
         kept = state or {}

@@ -30,6 +30,7 @@ from typing import Any
 
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Ask
+from radrm.core.settings import fixed
 from radrm.core.units import show_mib
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Quantity
@@ -72,33 +73,43 @@ class Packing:
     """
 
     max_demand: float = 1.6
-    """The largest sum of SM activity on a shared device."""
+    """The largest sum of SM activity on a shared device.
+
+    A site that wants fewer or more jobs on a GPU: `radrm bench collocate` measures what pays."""
     timeslice_min_gain: float = 0.15
     """A job that would be time-sliced joins if all jobs there then complete more work than before:
-    by this fraction of what it would do alone."""
+    by this fraction of what it would do alone.
+
+    A site without MPS that wants less sharing, or more of it."""
     max_blind_jobs: int = 2
     """The most jobs on a device where SM activity is not read, or only estimated from utilization.
-    One more where this server has learned that sharing costs little."""
+    One more where this server has learned that sharing costs little.
+
+    A site whose GPUs report no SM activity and whose jobs are small, or large."""
     max_slowdown: float = 0.0
-    """The largest predicted slowdown of any job, 1 or more; 0: no limit."""
-    margin_mib: int = 2048
+    """The largest predicted slowdown of any job, 1 or more; 0: no limit.
+
+    A site that promises its users a speed."""
+    margin_mib: int = fixed(2048)
     """The free memory of a busy device beyond the need, against fragmentation."""
-    new_margin_mib: int = 5120
+    new_margin_mib: int = fixed(5120)
     """The same, if the need is estimated and the SM activity unknown."""
     floor_mib: int = 5120
-    """A job of unknown need reserves this much, and needs this much free memory."""
-    assumed_smact: float = UNKNOWN_SMACT_MPS
+    """A job of unknown need reserves this much, and needs this much free memory.
+
+    A site with small GPUs, or with jobs that are usually larger."""
+    assumed_smact: float = fixed(UNKNOWN_SMACT_MPS)
     """The SM activity of a job whose own is neither measured nor predicted."""
-    timeslice_assumed_smact: float = UNKNOWN_SMACT_TIMESLICE
+    timeslice_assumed_smact: float = fixed(UNKNOWN_SMACT_TIMESLICE)
     """The same on a device where jobs would be time-sliced."""
     whole_device: bool = False
     name: str = "packing"
     version: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("assumed_smact", "timeslice_assumed_smact", "timeslice_min_gain"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} = {getattr(self, name)} is not a fraction from 0 to 1")
+        if not 0 <= self.timeslice_min_gain <= 1:
+            given = self.timeslice_min_gain
+            raise ValueError(f"timeslice_min_gain = {given} is not a fraction from 0 to 1")
         if self.max_blind_jobs < 1:
             raise ValueError(f"max_blind_jobs must be at least 1, not {self.max_blind_jobs}")
         if 0 < self.max_slowdown < 1:

@@ -37,22 +37,35 @@ class Sharing:
 
     min_free_mib: int = 5120
     """A busy device must have this much free memory, and at least need + `margin_mib`. An idle
-    device only needs room for the job."""
+    device only needs room for the job. `first-fit` and `best-fit`: 0.
+
+    A site with small GPUs: 5 GiB are much of 16."""
     margin_mib: int = 2048
-    """The margin for fragmentation; see `min_free_mib`."""
+    """The margin for fragmentation; see `min_free_mib`.
+
+    A site whose jobs leave fragments, or none."""
     max_smact: float = 0.80
-    """A busy device above this SM activity is refused."""
+    """A busy device above this SM activity is refused.
+
+    A site that wants fewer or more jobs on a GPU, or repeats the thesis, which varies it."""
     timeslice_max_smact: float = 0.50
-    """The same limit on a device where jobs would be time-sliced."""
+    """The same limit on a device where jobs would be time-sliced.
+
+    A site without MPS; to repeat the thesis: 0.8."""
     floor_mib: int = 5120
-    """A job of unknown need reserves this much, and needs this much free memory."""
+    """A job of unknown need reserves this much, and needs this much free memory.
+
+    A site with small GPUs, or with jobs that are usually larger."""
     conditions: bool = True
-    """`false`: memory and SM activity refuse no device (thesis, Table 6.3), as published for
-    `rr`."""
+    """`false`: memory and SM activity refuse no device (thesis, Table 6.3). `rr`: false.
+
+    Who repeats the thesis, which compares all policies with and without them."""
     whole_device: bool = False
     name: str = "sharing"
     version: int = 1
     steady_refusals: ClassVar[frozenset[str]] = frozenset({"memory"})
+    table: ClassVar[str] = "sharing"
+    """The table of the settings of all these policies."""
     prefer: ClassVar[Preference]
     adds_margin: ClassVar[bool] = False
     """An unknown need is `floor_mib` and the margin, as a known one is; else `floor_mib` alone."""

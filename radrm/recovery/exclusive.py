@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from radrm.core.records import Attempt, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp
+from radrm.core.settings import fixed
 from radrm.core.units import show_mib
 
 
@@ -19,7 +20,7 @@ class IdleDevice:
     second death beside others it gets a device of its own.
     """
 
-    max_recoveries: int = 3
+    max_recoveries: int = fixed(3)
     """The job fails after this many recoveries. Deaths by a neighbour's growth do not count."""
     name: str = "exclusive"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records import Attempt, Job, OutOfMemory
+from radrm.core.settings import fixed
 from radrm.recovery.looser import Looser
 
 
@@ -17,7 +18,7 @@ class Ladder(Looser):
     describes the method and does not evaluate it.
     """
 
-    step_mib: int = 5120
+    step_mib: int = fixed(5120)
     """The MiB that each step adds."""
     name: str = "ladder"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from radrm.core.records import Attempt, Job, OutOfMemory
 from radrm.core.rules import Again
+from radrm.core.settings import fixed
 from radrm.recovery.exclusive import IdleDevice
 
 
@@ -19,7 +20,7 @@ class Looser(IdleDevice):
     a neighbour's growth a job asks for no more than before.
     """
 
-    tries: int = 2
+    tries: int = fixed(2)
     """Recoveries by the site's policy before the job gets an idle device."""
 
     def again(

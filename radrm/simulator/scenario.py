@@ -76,8 +76,8 @@ class Scenario:
     - `devices`: from `radrm.simulated.spec.parse("sim:4xA100-40GB")`.
     - `config`: policy, order, recovery and their settings, as in the daemon's configuration.
     - `fidelity`: radrm's own loop, or the loop of the published prototype.
-    - `mps`: the GPUs are under MPS, with the configuration's scope and users (`mps.scope`,
-      `mps.multiuser`); without it jobs that share a GPU are time-sliced.
+    - `mps`: the GPUs are under MPS, with the configuration's `mps.spans` and
+      `mps.multiuser`; without it jobs that share a GPU are time-sliced.
     - `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
       `estimates`, or `auto` (the daemon's own, over all of these). For a name with known
       errors (`radrm.estimators.learning.errors_seen`) the seed draws a ratio.

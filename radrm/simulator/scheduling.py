@@ -94,7 +94,7 @@ class OwnLoop:
         self._auto = auto
         mps = scenario.config.mps
         self._devices = tuple(
-            each.under_mps(mps.scope == "server", mps.multiuser) if scenario.mps else each.device
+            each.under_mps(mps.spans, mps.multiuser) if scenario.mps else each.device
             for each in scenario.devices
         )
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}

@@ -12,7 +12,7 @@ import pytest
 from radrm.client import snapshots
 from radrm.client.snapshots import Copies
 from radrm.errors import Refused, Unreachable
-from radrm.host.snapshots.places import copies
+from radrm.host.snapshots import copies
 from radrm.host.storage.paths import Paths
 from radrm.jobfile.radfile import wrap_command
 from tests.cli.fakes import Script

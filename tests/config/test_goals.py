@@ -35,15 +35,17 @@ def test_resolving_twice_changes_nothing() -> None:
 def test_what_a_site_sets_wins_over_the_goal(monkeypatch: pytest.MonkeyPatch) -> None:
     goal = replace(
         GOALS["published"],
-        policies={"magm": {"max_smact": 0.5, "margin_mib": 1}},
+        policies={"sharing": {"max_smact": 0.5, "margin_mib": 1}},
         planners={"default": {"depth": 7}},
     )
     monkeypatch.setitem(GOALS, "sharing", goal)  # type: ignore[misc]
-    given = parse_config("[policies.magm]\nmax_smact = 0.9\n[policies.lug]\nmargin_mib = 3", "x")
+    given = parse_config(
+        "[policies.sharing]\nmax_smact = 0.9\n[policies.packing]\nmax_demand = 3", "x"
+    )
     found = resolved(given)
     assert found.policies == {
-        "magm": {"max_smact": 0.9, "margin_mib": 1},
-        "lug": {"margin_mib": 3},
+        "sharing": {"max_smact": 0.9, "margin_mib": 1},
+        "packing": {"max_demand": 3},
     }
     assert found.planners == {"default": {"depth": 7}}
     assert resolved(replace(given, order="fifo", planner=("auto", "mine"))).planner == (
@@ -53,15 +55,16 @@ def test_what_a_site_sets_wins_over_the_goal(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_settings_of_a_rule_that_auto_does_not_choose_are_named() -> None:
-    given = parse_config("[policies.magm]\nmax_smact = 0.5\n[policies.packing]\n", "x")
+    given = parse_config("[policies.sharing]\nmax_smact = 0.5\n[policies.packing]\n", "x")
     (line,) = contradictions(given)
-    assert line.startswith(
-        "policy = 'auto' means 'packing', so the settings of 'magm' are not used"
+    assert line == (
+        "policy = 'auto' means 'packing', so the settings of 'sharing' are not used; "
+        "set policy, or remove them"
     )
     assert contradictions(replace(given, policy="magm")) == []
     assert contradictions(replace(given, goal="published")) == [
         "policy = 'auto' means 'magm', so the settings of 'packing' are not used; "
-        "set policy = 'packing', or remove them"
+        "set policy, or remove them"
     ]
 
 

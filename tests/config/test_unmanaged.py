@@ -7,7 +7,6 @@ import pytest
 from radrm.config import (
     Config,
     UnmanagedConfig,
-    contradictions,
     parse_config,
     with_set,
 )
@@ -18,7 +17,6 @@ WHOLE = """\
 [unmanaged]
 action = "signal"
 grace_s = 600
-kill_grace_s = 0
 spare = ["ollama", "python3.10"]
 spare_users = ["triton"]
 """
@@ -26,7 +24,9 @@ spare_users = ["triton"]
 
 def test_all_of_it() -> None:
     found = parse_config(WHOLE, "x").unmanaged
-    assert found == UnmanagedConfig("signal", 600.0, 0.0, ("ollama", "python3.10"), ("triton",))
+    assert found == UnmanagedConfig(
+        "signal", 600.0, spare=("ollama", "python3.10"), spare_users=("triton",)
+    )
     assert parse_config("", "x").unmanaged == UnmanagedConfig()
     assert with_set(Config(unmanaged=found), "order=fifo").unmanaged == found, "it reads back"
     assert with_set(Config(), 'unmanaged.spare=["a"]').unmanaged.spare == ("a",)
@@ -40,7 +40,7 @@ def test_all_of_it() -> None:
         ("grace_s = -1", "unmanaged.grace_s must be seconds from 0"),
         ("grace_s = true", "unmanaged.grace_s must be seconds from 0"),
         ("grace_s = '5m'", "unmanaged.grace_s"),
-        ("kill_grace_s = nan", "unmanaged.kill_grace_s"),
+        ("grace_s = nan", "unmanaged.grace_s"),
         ("grace_s = 1e300", "unmanaged.grace_s must be seconds from 0 to a year"),
         ("spare = 'Xorg'", "a list of names"),
         ("spare = ['/usr/bin/Xorg']", "a list of names"),
@@ -56,18 +56,7 @@ def test_bad_words(text: str, said: str) -> None:
     assert said in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("action", ["count", "warn", "signal"])
-def test_what_is_set_in_core_stays(action: str) -> None:
-    config = Config(unmanaged=UnmanagedConfig(action))
-    assert not make_settings(config).yield_to_unmanaged
-    asked = Config(unmanaged=UnmanagedConfig(action), core={"yield_to_unmanaged": True})
-    assert make_settings(asked).yield_to_unmanaged
-
-
-def test_drain_is_the_cores_business() -> None:
-    drain = UnmanagedConfig("drain")
-    assert make_settings(Config(unmanaged=drain)).yield_to_unmanaged
-    both = Config(unmanaged=drain, core={"yield_to_unmanaged": False})
-    assert not make_settings(both).yield_to_unmanaged
-    assert any("unmanaged.action = 'drain'" in cause for cause in contradictions(both))
-    assert contradictions(Config(unmanaged=drain)) == []
+@pytest.mark.parametrize("action", ["count", "warn", "signal", "drain"])
+def test_drain_is_the_cores_business(action: str) -> None:
+    settings = make_settings(Config(unmanaged=UnmanagedConfig(action)))
+    assert settings.yield_to_unmanaged is (action == "drain")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from radrm.core import events as ev
 from radrm.core.records import Device, Reading
 from radrm.core.settings import CoreSettings
+from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from tests.world import World, gpus
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
@@ -58,4 +59,4 @@ def bring_back(world: Faulty, how: str) -> None:
 def pass_grace(world: World) -> None:
     """Longer than a device may be in trouble and still count as in service."""
     for _ in range(2):
-        world.pass_time(world.settings.out_of_service_s + 1)
+        world.pass_time(OUT_OF_SERVICE_S + 1)

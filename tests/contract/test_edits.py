@@ -7,6 +7,7 @@ import pytest
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import DECLARED, EarlySignal, Estimate, Needs, OutOfMemory, Role
+from radrm.core.state.state import LAUNCH_RETRY_S
 from radrm.core.words import Collocation, JobState, Outcome, Quantity
 from tests.world import GIB, World, gpus
 
@@ -196,6 +197,6 @@ def test_what_the_server_cannot_start_now_it_starts_later() -> None:
         assert (world.state(each), world.jobs[each.id].attempts) == (JobState.PENDING, 0)
         assert world.why(each) == ["launch"]
     assert not world.reservations
-    world.pass_time(world.settings.launch_retry_s)
+    world.pass_time(LAUNCH_RETRY_S)
     assert [world.state(j) for j in (job, other)] == [JobState.RUNNING] * 2
     assert world.jobs[job.id].attempts == 1

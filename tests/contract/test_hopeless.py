@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.records import Needs, OutOfMemory, Role
+from radrm.core.service import GONE_AFTER_S
 from radrm.core.words import Collocation, DeviceKind, JobState
 from tests.contract.outages import drain, see
 from tests.world import GIB, World, gpus
@@ -16,7 +17,7 @@ def test_a_gpu_that_vanished_may_come_back_so_its_jobs_are_accepted() -> None:
     late = world.submit(GIB, gpus=2)
     assert world.state(late) is JobState.PENDING
     for _ in range(3):
-        world.pass_time(2 * world.settings.gone_after_s)
+        world.pass_time(2 * GONE_AFTER_S)
     assert world.state(late) is JobState.PENDING
     see(world, gpus(2))
     assert world.state(late) is JobState.RUNNING
@@ -33,7 +34,7 @@ def test_what_a_new_mig_layout_can_never_run_fails_once_the_layout_stands() -> N
     assert world.state(waiting) is JobState.PENDING, "the layout is still being cut"
     assert world.state(world.submit(GIB)) is JobState.RUNNING, "others go on"
     see(world, after)
-    world.pass_time(world.settings.gone_after_s - 1)
+    world.pass_time(GONE_AFTER_S - 1)
     assert world.state(waiting) is JobState.PENDING
     world.pass_time(2)
     assert world.state(waiting) is JobState.FAILED
@@ -49,7 +50,7 @@ def test_a_gpu_that_was_cut_into_instances_does_not_come_back() -> None:
     see(world, (*gpus(1), replace(part, index=1, parent="GPU-1")))
     assert world.state(waiting) is JobState.PENDING
     for _ in range(2):
-        world.pass_time(world.settings.gone_after_s)
+        world.pass_time(GONE_AFTER_S)
     assert world.state(waiting) is JobState.FAILED
 
 
@@ -62,7 +63,7 @@ def test_a_layout_that_comes_back_in_time_fails_nobody() -> None:
     drain(world, before[0].uuid)
     for _ in range(3):
         see(world, (other,))
-        world.pass_time(world.settings.gone_after_s - 1)
+        world.pass_time(GONE_AFTER_S - 1)
         see(world, before)
         world.pass_time(1)
     drain(world, before[0].uuid, None)
@@ -78,12 +79,12 @@ def test_a_gpu_that_a_daemon_does_not_find_after_its_start_is_gone_for_good() ->
     assert world.state(waiting) is JobState.PENDING, "it may be late"
     world.end(running)
     assert world.state(world.submit(GIB)) is JobState.RUNNING, "others go on"
-    world.pass_time(world.settings.gone_after_s + 1)
+    world.pass_time(GONE_AFTER_S + 1)
     assert world.state(waiting) is JobState.FAILED
     assert "at most 1" in (world.jobs[waiting.id].reason or "")
     world.hold(held, False)
     for _ in range(2):
-        world.pass_time(world.settings.gone_after_s)
+        world.pass_time(GONE_AFTER_S)
     assert world.state(held) is JobState.FAILED
 
 
@@ -96,7 +97,7 @@ def test_mps_that_is_down_makes_nobody_hopeless_who_waits() -> None:
     world.end(1)
     assert world.state(other) is JobState.RUNNING, "who insists on MPS stands aside"
     for _ in range(3):
-        world.pass_time(world.settings.gone_after_s)
+        world.pass_time(GONE_AFTER_S)
     assert world.state(client) is JobState.PENDING
     world.end(other)
     see(world, gpus(1, mps=True))

@@ -256,17 +256,3 @@ def test_unmanaged_are_counted_or_yielded_to() -> None:
         job = world.submit(GIB)
         assert world.state(job) is state
         assert world.why(job)[:1] == (["unmanaged"] if yields else [])
-
-
-def test_who_never_uses_a_device_loses_it_where_the_site_says_so() -> None:
-    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, unused_reclaim_s=100.0)
-    world = World(gpus(2), settings=settings)
-    idler, worker = world.submit(GIB, smact=0.1), world.submit(GIB, smact=0.1)
-    world.used[worker.id] = 500
-    world.pass_time(99.0)
-    world.used[worker.id] = 0
-    assert world.state(idler) is JobState.RUNNING
-    world.pass_time(2.0)
-    assert world.state(idler) is JobState.CANCELLED
-    assert "never used it" in (world.jobs[idler.id].reason or "")
-    assert world.state(worker) is JobState.RUNNING

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.events import CountingWorld
 from radrm.core.records import ArrayElement, Device, Job, Needs, OutOfMemory, Role
+from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.policies.exclusive import Exclusive
 from tests.contract.outages import (
@@ -62,7 +63,7 @@ def test_a_short_trouble_lets_nobody_pass(how: str) -> None:
     world.submit(30 * GIB, smact=0.9)
     wide = world.submit(GIB, gpus=4)
     take_away(world, how)
-    world.pass_time(world.settings.out_of_service_s / 2)
+    world.pass_time(OUT_OF_SERVICE_S / 2)
     behind = world.submit(GIB)
     assert world.state(behind) is JobState.PENDING
     assert world.why(behind)[0] == "order"
@@ -78,7 +79,7 @@ def test_trouble_that_comes_and_goes_counts_anew_each_time() -> None:
     for _ in range(4):
         world.faults = {"GPU-1": "Xid 48: a memory error"}
         world.pass_time(1.0)
-        world.pass_time(world.settings.out_of_service_s - 1)
+        world.pass_time(OUT_OF_SERVICE_S - 1)
         assert world.why(wide)[0] != "service"
         world.faults = {}
         world.pass_time(1.0)
@@ -225,10 +226,10 @@ def test_what_unmanaged_processes_use_counts_from_when_they_came_last() -> None:
     told = []
     for used_mib in (GIB, GIB, 0, GIB, GIB):
         world.unmanaged["GPU-0"] = used_mib
-        world.pass_time(CORE.out_of_service_s * 0.8)
+        world.pass_time(OUT_OF_SERVICE_S * 0.8)
         told.append(ledger.never_idle(world.now) is not None)
     assert told == [False, False, False, False, False]
-    world.pass_time(CORE.out_of_service_s * 0.8)
+    world.pass_time(OUT_OF_SERVICE_S * 0.8)
     assert ledger.never_idle(world.now) is not None
 
 

@@ -247,20 +247,19 @@ def test_which_kinds_of_device_suit_which_wish(
     assert (hopeless(state, job) is None) == (rule is None)
 
 
-COHORTS = [  # several users at once, time-slices beside clients; bob's wish, and the rule
-    (False, False, MPS, "cohort"),
-    (False, False, SLICE, "mode"),
-    (False, True, SLICE, None),
-    (False, True, Collocation.AUTO, None),  # as a time-sliced job
-    (True, False, MPS, None),
+COHORTS = [  # several users at once; bob's wish, and the rule
+    (False, MPS, "cohort"),
+    (False, SLICE, None),
+    (False, Collocation.AUTO, None),  # as a time-sliced job
+    (True, MPS, None),
 ]
 
 
-@pytest.mark.parametrize("several, beside, wish, rule", COHORTS)
+@pytest.mark.parametrize("several, wish, rule", COHORTS)
 def test_who_may_join_the_clients_of_another_user(
-    several: bool, beside: bool, wish: Collocation, rule: str | None
+    several: bool, wish: Collocation, rule: str | None
 ) -> None:
-    world = server(*gpus(1, mps=True, mps_multiuser=several), clients_alone=not beside)
+    world = server(*gpus(1, mps=True, mps_multiuser=several))
     start(world, world.submit(GIB, uid=1), on("GPU-0", mode=MPS))
     world.read()
     bob = world.submit(GIB, uid=2, user="bob", collocation=wish)

@@ -196,16 +196,16 @@ lives = st.lists(st.one_of(submits, submits, others, more, more), min_size=6, ma
 
 
 @settings(max_examples=some(100))
-@given(servers, st.sampled_from([Magm(), Magm(max_smact=1.0), Exclusive()]), st.booleans(), lives)
+@given(servers, st.sampled_from([Magm(), Magm(max_smact=1.0), Exclusive()]), lives)
 def test_a_kept_offer_is_a_fresh_one(
-    server: tuple[Device, ...], policy: Magm | Exclusive, others_slice: bool, life: list[Move]
+    server: tuple[Device, ...], policy: Magm | Exclusive, life: list[Move]
 ) -> None:
     mover, order = Mover(), Fifo()
     world = World(
         server,
         planners=(default_planner(policy), mover),
         order=order,
-        settings=replace(SETTINGS, clients_alone=not others_slice),
+        settings=SETTINGS,
     )
     asked = compared(world)
     for move in life:

@@ -45,6 +45,8 @@ class DaemonHome:
         self.gpus = gpus
         self.scale = scale
         self.settings: list[str] = []
+        self.fixed: list[str] = []
+        """Values that are no settings (`tests/unfixed.py`)."""
         self.work = folder / "work"
         self.work.mkdir(parents=True)
         self.environment = {
@@ -64,11 +66,13 @@ class DaemonHome:
         words = ["daemon"]
         if self.gpus is not None:
             words += ["--gpus", self.gpus, "--time-scale", str(self.scale)]
-        for setting in self.settings:
+        for setting in (*self.settings, *self.fixed):
             words += ["--set", setting]
-        self.process = forks.start(words, self.environment, self.log) if self.forked else None
+        forked = self.forked and not self.fixed
+        self.process = forks.start(words, self.environment, self.log) if forked else None
         if self.process is None:
-            command = [sys.executable, "-m", "radrm.cli.main", *words]
+            module = "tests.unfixed" if self.fixed else "radrm.cli.main"
+            command = [sys.executable, "-m", module, *words]
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(
                     command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log

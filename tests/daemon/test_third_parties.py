@@ -35,7 +35,8 @@ def test_a_policy_that_raises_is_set_aside_and_said(home: DaemonHome) -> None:
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[radrm.policies]\nbroken = third_party:Broken\n")
     home.environment["PYTHONPATH"] += f":{folder}"
-    home.settings = ["policy=broken", "core.retry_s=90000", "core.retry_most_s=90000"]
+    home.settings = ["policy=broken"]
+    home.fixed = ["core.retry_s=90000", "core.retry_most_s=90000"]
     home.start()
     first = home.submit("--gpu-memory=1G", "--", "true")
     second = home.submit("--gpu-memory=1G", "--", "true")

@@ -124,5 +124,5 @@ def test_more_deaths_rank_last(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_name_of_a_candidate() -> None:
-    one = Combination("magm", "shortest", "backfill", policies={"magm": {"max_smact": 0.9}})
+    one = Combination("magm", "shortest", "backfill", policies={"sharing": {"max_smact": 0.9}})
     assert candidate_name(one) == "magm max_smact=0.9, shortest, backfill"

@@ -150,7 +150,7 @@ def test_the_private_daemon_has_the_settings_of_the_scenario() -> None:
     )  # fmt: skip
     found = daemon_settings(make_variant(Config(), "lug", "none", choices).scenario)
     assert {
-        *('policy="lug"', 'recovery="own-device"', "policies.lug.max_smact=0.5"),
+        *('policy="lug"', 'recovery="own-device"', "policies.sharing.max_smact=0.5"),
         *("core.settle_s=60", 'estimator="declared"'),
     } <= set(found)
     assert "mps.enabled=true" not in found

@@ -10,7 +10,7 @@ from tests.gpu.server import RealServer
 
 pytestmark = pytest.mark.gpu
 
-PACKING = ("policy=first-fit", "policies.first-fit.conditions=false", "estimator=none")
+PACKING = ("policy=first-fit", "policies.sharing.conditions=false", "estimator=none")
 CONTEXT_MIB = 2048
 """A process holds more than PyTorch reserves: its CUDA context, cuBLAS' workspace."""
 BESIDE_MIB = 8192

@@ -20,7 +20,7 @@ from tests.gpu.server import RealServer
 pytestmark = pytest.mark.gpu
 
 CONTROL = "nvidia-cuda-mps-control"
-PACKING = ("policy=first-fit", "policies.first-fit.conditions=false", "mps.set_compute_mode=false")
+PACKING = ("policy=first-fit", "policies.sharing.conditions=false")
 
 
 def servers_of(pipes: str) -> list[str]:

@@ -52,7 +52,7 @@ def make_jobs(store: Store, count: int) -> list[int]:
 def test_drafts_of_killed_daemons_go_and_nothing_else(paths: Paths) -> None:
     start(paths)
     state, drawn = Path(paths.state), "0123456789ab"
-    left = {f".radrm-home.json.{drawn}.tmp", f".power-limits.json.{drawn}.tmp"}
+    left = {f".radrm-home.json.{drawn}.tmp"}
     kept = {f".radrm-home.json.{drawn}x.tmp", ".radrm-home.json.tmp", f".mine.{drawn}.tmp"}
     for name in left | kept:
         (state / name).touch()

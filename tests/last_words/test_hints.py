@@ -62,7 +62,7 @@ NOT_TOLD = {
 
 @pytest.mark.parametrize("text", TOLD.values(), ids=TOLD)
 def test_a_program_that_wants_numbers(text: str) -> None:
-    assert hint(FAILED, text, counts_gpus=True) == (
+    assert hint(FAILED, text) == (
         "it reads CUDA_VISIBLE_DEVICES as numbers, and that has the UUID of a GPU: submit it with "
         "--device-ids=index"
     )
@@ -70,21 +70,15 @@ def test_a_program_that_wants_numbers(text: str) -> None:
 
 @pytest.mark.parametrize("text", NOT_TOLD.values(), ids=NOT_TOLD)
 def test_another_failure(text: str) -> None:
-    assert hint(FAILED, text, counts_gpus=True) is None
+    assert hint(FAILED, text) is None
 
 
 @pytest.mark.parametrize("exit", [Exit(code=0), Exit(signal=15), Exit(code=137), Exit()], ids=str)
 def test_exits_that_it_does_not_explain(exit: Exit) -> None:
-    assert hint(exit, traceback(error(UUID)), counts_gpus=True) is None
-
-
-def test_where_a_number_would_not_be_sure() -> None:
-    found = hint(FAILED, traceback(error(UUID)), counts_gpus=False)
-    assert found is not None
-    assert found.endswith("submit it with --device-ids=index --collocation=timeslice")
+    assert hint(exit, traceback(error(UUID))) is None
 
 
 def test_a_mig_instance_has_no_number() -> None:
-    found = hint(FAILED, traceback(error(INSTANCE)), counts_gpus=True)
+    found = hint(FAILED, traceback(error(INSTANCE)))
     assert found is not None and "--device-ids" not in found
     assert "a MIG instance has only a UUID: run it in a container, or on a whole GPU" in found

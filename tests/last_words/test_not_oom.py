@@ -180,7 +180,7 @@ fragments = st.sampled_from(
     | st.binary(max_size=300).map(lambda data: data.decode(errors="replace")),
 )
 def test_no_output_raises(exit: Exit, tail: str) -> None:
-    found = classify(exit, tail) or hint(exit, tail, counts_gpus=True)
+    found = classify(exit, tail) or hint(exit, tail)
     assert found is None or not exit.ok
 
 
@@ -215,7 +215,7 @@ def test_no_output_raises(exit: Exit, tail: str) -> None:
 )
 def test_hostile_output_comes_to_an_end(unit: str) -> None:
     """A pattern that tries every way of matching these would outlast the test run."""
-    assert hint(FAILED, "x" + unit * TAIL_BYTES, counts_gpus=True) is None
+    assert hint(FAILED, "x" + unit * TAIL_BYTES) is None
     assert classify(FAILED, "x" + unit * TAIL_BYTES) in (
         None,
         OutOfMemory("CUDA error: out of memory"),

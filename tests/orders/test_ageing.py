@@ -100,11 +100,6 @@ def test_gpus_that_stay_idle_never_bring_a_job_forward(
     assert wide >= narrow * (1 - 1e-9)
 
 
-def test_an_activity_outside_its_range_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"unknown_smact = 1.5 is not a fraction"):
-        SmallestWork(unknown_smact=1.5)
-
-
 def test_a_job_is_old_at_the_second_that_it_names() -> None:
     order, job = Shortest(max_wait_s=HOUR_S), job_of(age_s=600)
     assert order.changes_s(job, NOW) == NOW.boot_s + 3000

@@ -280,8 +280,8 @@ def test_a_job_on_several_gpus_is_slowed_by_more_than_each_of_them() -> None:
 
 
 def test_settings_that_mean_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match="assumed_smact = 70"):
-        Packing(assumed_smact=70.0)
+    with pytest.raises(ValueError, match="timeslice_min_gain = 70"):
+        Packing(timeslice_min_gain=70.0)
     with pytest.raises(ValueError, match="max_slowdown must be 0 or at least 1"):
         Packing(max_slowdown=0.5)
 

@@ -1,4 +1,4 @@
-"""Defects of energy: its division, its book, its costs, and power limits."""
+"""Defects of energy: its division, its book and its costs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from tools.defects.mutant import Mutant
 _METER = "state/energy.py"
 _BOOK = "../host/storage/energy.py"
 _COSTS = "../deadlines/costs.py"
-_LIMIT = "../host/gpus/power_limit.py"
 _ACTIVITY = "../host/gpus/nvml/activity.py"
 
 MUTANTS = (
@@ -113,24 +112,6 @@ MUTANTS = (
         _COSTS,
         "return min(wall_s + midnight_s + next_s - local_s, self.zone.next_change_s(wall_s))",
         "return wall_s + midnight_s + next_s - local_s",
-    ),
-    Mutant(
-        "a killed daemon's power limit counts as the one from before",
-        _LIMIT,
-        "if known is not None and now_mw == known[1]:",
-        "if False:",
-    ),
-    Mutant(
-        "somebody else's power limit is replaced at the end",
-        _LIMIT,
-        "if self._driver.get(uuid) == set_mw:",
-        "if True:",
-    ),
-    Mutant(
-        "a limit that was not set is remembered",
-        _LIMIT,
-        "            if known is None:\n",
-        "            if False:\n",
     ),
     Mutant(
         "samples from before the first call count",

@@ -176,7 +176,7 @@ def _progress_lines(data: bytes) -> None:
 def _output(text: str) -> None:
     found = classify(Exit(code=1), text)
     assert found is None or found.requested_mib is None or found.requested_mib > 0
-    told = hint(Exit(code=1), text, counts_gpus=True)
+    told = hint(Exit(code=1), text)
     assert told is None or text.count("int() with base 10")
     passes = passing_error(Exit(code=1), text)
     assert passes is None or passes.endswith(")")

@@ -17,9 +17,7 @@ from radrm.host.gpus.nvidia_smi.lines import (
     parse_gpu,
     parse_missing,
 )
-from radrm.host.gpus.power_limit import PowerDriver, PowerLimits
 from radrm.host.mps import control
-from radrm.host.mps.compute_mode import ComputeModes
 
 _UUID = "GPU-6b1e2c3d-0a1b-2c3d-4e5f-60718293a4b5"
 _DMON = """#Entity   SMACT        POWER        GRACT        PCITX
@@ -137,25 +135,6 @@ def _pid_file(data: bytes) -> None:
     assert control.Control(str(pipes), str(pipes), ("GPU-0",)).process() is None
 
 
-def _power_limits(data: bytes) -> None:
-    file = scratch.file("power-limits.json", data)
-
-    def put(uuid: str, mw: int) -> None:
-        assert isinstance(mw, int)
-
-    driver = PowerDriver(lambda _: 200_000, put, lambda _: (100_000, 300_000))
-    PowerLimits(200.0, str(file), driver)._put_back()
-
-
-def _compute_modes(data: bytes) -> None:
-    file = scratch.file("compute-modes.json", data)
-
-    def put(uuid: str, mode: int) -> None:
-        assert isinstance(mode, int)
-
-    ComputeModes(str(file), lambda _: 0, put).restore()
-
-
 TARGETS = (
     Target("dcgmi-dmon", (_DMON,), _dmon),
     Target("dcgmi-discovery", (_DISCOVERY,), parse_discovery),
@@ -166,6 +145,4 @@ TARGETS = (
     Target("nvidia-smi-xml", (_REPORT,), _report),
     Target("mps-answers", ("4711\n4712\n", "Server status: ACTIVE\n", "100.0\n"), _mps),
     Target("mps-pid-file", ("4711\n",), _pid_file, bytes=True),
-    Target("power-limits", ({_UUID: [250000, 200000]},), _power_limits, bytes=True),
-    Target("compute-modes", ({_UUID: 0, "GPU-2": 3},), _compute_modes, bytes=True),
 )

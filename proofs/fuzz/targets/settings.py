@@ -19,11 +19,11 @@ planner = ["default", "elastic"]
 estimator = "auto"
 collocation = "auto"
 
-[policies.magm]
+[policies.sharing]
 max_smact = 0.8
 
 [core]
-depth = 50
+grace_s = 50
 
 [gpus]
 order = ["a100", 0]
@@ -74,7 +74,7 @@ TARGETS = (
     Target(
         "set",
         (
-            *("policies.magm.max_smact=0.9", "planner=default+elastic", "mps.enabled=true"),
+            *("policies.sharing.max_smact=0.9", "planner=default+elastic", "mps.enabled=true"),
             *('readings.dcgm_exporter="http://localhost:9400/metrics"', "energy.currency=EUR"),
             'energy.node_watts={ V100 = [530, 700], "a b" = [1] }',
         ),

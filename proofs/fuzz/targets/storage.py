@@ -18,7 +18,7 @@ from radrm.errors import RadrmError, StoreError
 from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.home import Home, _is_recorded, _numbers
 from radrm.host.processes.identity import boot_id
-from radrm.host.snapshots.places import parse_note
+from radrm.host.snapshots import parse_note
 from radrm.host.storage import database
 from radrm.host.storage.database import damage_told
 from radrm.host.storage.history import read_past
@@ -180,9 +180,9 @@ def _note(data: bytes) -> None:
 
 
 _COPY = {
-    "version": 1, "source": "/home/ann/code", "spool": "/var/lib/radrm/spool",
+    "source": "/home/ann/code", "spool": "/var/lib/radrm/spool",
     "tickets": ["01M80TA4D4JDCEV010A4H87B41"],
-    "files": [["train.py", 120, 1795438125003595166], ["pkg/link", -1, 1795438125023126872]],
+    "files": ["train.py", "pkg/link"],
 }  # fmt: skip
 
 

@@ -27,7 +27,6 @@ from radrm.config import (
     with_set,
 )
 from radrm.errors import BadConfig, Refused, Unreachable, plain
-from radrm.host.gpus.power_limit import limit_errors
 from radrm.host.storage.paths import system_mode
 
 Keys = tuple[str, ...]
@@ -173,8 +172,6 @@ def check(
         found = _in_force() if file is None else _named(file)
         text, source = found.text, str(found.path)
         errors = [] if text is None else find_errors(text, source)
-        if text is not None and not errors:
-            errors = limit_errors(parse_config(text, source).energy.power_limit_w)
     except BadConfig as error:
         found, errors = ConfigFile(file, None), [str(error)]
     if as_json:

@@ -98,7 +98,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             show_mib(device["unmanaged_mib"]),
             show_mib(device["free_mib"]),
             show_smact(device["smact"]),
-            _power(device),
+            show_watts(device["power_w"]),
             *([_near(device) or "-"] if several else []),
             "+".join(map(plain, device.get("caps") or ())) or "-",
             device_jobs(device),
@@ -111,12 +111,6 @@ def device_state(state: str) -> Styled:
     return Styled(
         "in use by others" if state == "others" else plain(state), _DEVICE_STYLE.get(state, "")
     )
-
-
-def _power(device: Document) -> str:
-    """The power, and the limit that radrm has set: `212/300`."""
-    limit_w = device.get("power_limit_w")
-    return show_watts(device["power_w"]) + (f"/{show_watts(limit_w)}" if limit_w else "")
 
 
 def device_name(device: Document) -> str:

@@ -30,7 +30,7 @@ def mode_on(
         return wish
     if not can_be_mps_client(ledger.device, role.needs):
         return Collocation.TIMESLICE
-    if empty or state.settings.clients_alone or job.spec.collocation is Collocation.MPS:
+    if empty or job.spec.collocation is Collocation.MPS:
         return Collocation.MPS
     beside = other_users_client(job, ledger) is not None
     return Collocation.TIMESLICE if beside else Collocation.MPS

@@ -16,12 +16,14 @@ from radrm.core.constraints.modes import other_users_client
 from radrm.core.constraints.overlap import idle_for, who_reserved
 from radrm.core.constraints.turns import refuse_for_turn
 from radrm.core.records import Job, Placement, Refusal, Share
-from radrm.core.state.holding import Holding
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
 _ROUNDING = 1e-6
+_MIXED = {Collocation.MPS, Collocation.TIMESLICE}
+"""For the GPU the MPS server is one process, which it time-slices with the others: whether that is
+worth it, the policy decides."""
 
 
 def refuse_company(
@@ -42,7 +44,7 @@ def refuse_company(
         whom = f"job {others[0].job_id} is on it" if others else whom
         return Refusal("not idle", f"needs an idle device; {whom}", uuid)
     for holding in others:
-        if holding.collocation is not mode and not _mix(state, holding, mode):
+        if {holding.collocation, mode} not in ({mode}, _MIXED):
             theirs = holding.collocation.value
             why = f"job {holding.job_id} shares it by {theirs}; this job would by {mode.value}"
             return Refusal("mode", why, uuid)
@@ -55,17 +57,6 @@ def refuse_company(
     if other is not None:
         return Refusal("cohort", f"job {other.job_id} of another user is on its MPS server", uuid)
     return refuse_for_turn(state, job, ledger)
-
-
-def _mix(state: State, there: Holding, other: Collocation) -> bool:
-    """Return whether a job may join one that shares the device in another mode.
-
-    For the GPU the MPS server is one process, which it time-slices with the others: whether that
-    is worth it, the policy decides.
-    """
-    if {there.collocation, other} != {Collocation.MPS, Collocation.TIMESLICE}:
-        return False
-    return not state.settings.clients_alone
 
 
 # ------------------------------------------------------------------ SM shares

@@ -36,7 +36,7 @@ from radrm.core.lifecycle.returning import pause
 from radrm.core.records import Attempt, Blame, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp, Recovery
 from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
-from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.ledger import SETTLE_GROWTH_MIB, DeviceLedger
 from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
@@ -172,11 +172,11 @@ def _blame_on(
 ) -> Blame:
     """Return whose growth the figures of one device show.
 
-    A reading may miss the last moment, so a difference below `core.settle_growth_mib` says
+    A reading may miss the last moment, so a difference below `SETTLE_GROWTH_MIB` says
     nothing. An attempt at its cap dies of its own need, whatever the neighbours have. Below a cap
     that is larger than its reservation, it may have found no memory.
     """
-    uuid, little = ledger.device.uuid, state.settings.settle_growth_mib
+    uuid, little = ledger.device.uuid, SETTLE_GROWTH_MIB
     by_total = _sized_by_total(job, attempt, evidence, ledger)
     if by_total is not None:
         return by_total
@@ -240,4 +240,4 @@ def _growth_beside(state: State, job: Job, ledger: DeviceLedger) -> str | None:
         why = f"unmanaged processes used {show_mib(unmanaged)}"
         found.append((reserved + unmanaged - ledger.device.capacity_mib, why))
     most, why = max(found, default=(0, ""))
-    return why if most > state.settings.settle_growth_mib else None
+    return why if most > SETTLE_GROWTH_MIB else None

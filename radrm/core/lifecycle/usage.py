@@ -7,9 +7,7 @@ from radrm.core.lifecycle.memory.caps import raise_cap
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Reading
 from radrm.core.state.holding import merged
-from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
-from radrm.core.units import show_seconds
 from radrm.core.words import DeviceKind, ReservationKind, StopReason
 
 
@@ -38,23 +36,6 @@ def take_reading(state: State, reading: Reading) -> None:
     for each in ledger.reserved.every():
         if each.kind is ReservationKind.MIGRATION and each.job_id in state.jobs:
             start_when_read(state, state.jobs[each.job_id])
-    _reclaim(state, ledger)
-
-
-def _reclaim(state: State, ledger: DeviceLedger) -> None:
-    """Cancel jobs that have not used the device for `core.unused_reclaim_s`."""
-    limit = state.settings.unused_reclaim_s
-    if not limit or not ledger.holdings:
-        return
-    for holding in list(ledger.holdings.values()):
-        unused_s = holding.unused_for(state.step.now.boot_s)
-        attempt = state.live_attempt(holding.job_id, holding.serial)
-        if attempt is None or attempt.stop is not None or attempt.target is not None:
-            continue
-        if unused_s is None or unused_s < limit:
-            continue
-        reason = f"it had {ledger.device.name} for {show_seconds(unused_s)} and never used it"
-        stop(state, state.jobs[holding.job_id], attempt, StopReason.CANCELLED, reason)
 
 
 def end_on_vanished(state: State) -> None:

@@ -54,6 +54,11 @@ from radrm.core.state.window import SmactWindow, Window
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 
+OUT_OF_SERVICE_S = 60.0
+"""A device that is unreadable, faulty or left to unmanaged processes for this long is out of
+service: one failed reading moves no job."""
+SETTLE_GROWTH_MIB = 64
+"""Growth by less is noise: the allocator of CUDA takes and gives back 2 MiB and 20 MiB blocks."""
 NOTED_EVERY_S = 30.0
 """How often usage is written to the attempt's record while its memory stays the same.
 
@@ -222,7 +227,7 @@ class DeviceLedger:
     def never_idle(self, now: Instant) -> str | None:
         """Return why the device would not be idle without radrm's jobs; None if it would.
 
-        The use must last for `core.out_of_service_s`, counted from the first call that saw it.
+        The use must last for `OUT_OF_SERVICE_S`, counted from the first call that saw it.
         So `service.update` calls this regularly, and `out_of_service` too.
         """
         why = self._in_use()
@@ -231,7 +236,7 @@ class DeviceLedger:
         elif self._in_use_since_s is None:
             self._in_use_since_s = now.boot_s
         since_s = self._in_use_since_s
-        lasting = since_s is not None and now.boot_s - since_s >= self._settings.out_of_service_s
+        lasting = since_s is not None and now.boot_s - since_s >= OUT_OF_SERVICE_S
         return why if lasting else None
 
     def out_of_service(self, now: Instant) -> str | None:
@@ -249,7 +254,7 @@ class DeviceLedger:
         if until is not None and until <= now.wall_s:
             return "its availability has ended"
         since_s = self._unusable_since_s
-        lasting = since_s is not None and now.boot_s - since_s >= self._settings.out_of_service_s
+        lasting = since_s is not None and now.boot_s - since_s >= OUT_OF_SERVICE_S
         return why if lasting else None
 
     # ------------------------------------------------------------- readings
@@ -316,7 +321,7 @@ class DeviceLedger:
     def _take_memory(self, reading: Reading) -> set[int]:
         """Note the memory of each job. Returns the jobs whose peak rose noticeably."""
         self.unmanaged_mib, seen = attribute(reading, self.holdings, self._reserved_for)
-        rose, boot_s, growth_mib = set(), reading.at.boot_s, self._settings.settle_growth_mib
+        rose, boot_s, growth_mib = set(), reading.at.boot_s, SETTLE_GROWTH_MIB
         for job_id, used_mib in seen.items():
             holding = self.holdings[job_id]
             if used_mib is not None and used_mib != holding.observed_mib:

@@ -74,8 +74,8 @@ from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
 from radrm.core.words import DeviceKind, JobState, Queue
 
-LAUNCH_PAUSE_S = 60.0
-"""The longest pause of all launches after the server could not start a job."""
+LAUNCH_RETRY_S, LAUNCH_PAUSE_S = 5.0, 60.0
+"""The first and the longest pause of all launches after the server could not start a job."""
 
 
 def owner_of(job_id: int) -> str:
@@ -130,7 +130,7 @@ class State:
         """Why the server cannot start any job now; None if it can. `launches`: its failures."""
         self.launch_again_s = 0.0
         """Boot-time second at which launches are tried again."""
-        self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
+        self.launches: Pauses[str] = Pauses(LAUNCH_RETRY_S, LAUNCH_PAUSE_S)
         self.planned = Planned()
         self.for_users = UserReservations()
         self.proposals = Proposals()

@@ -103,7 +103,7 @@ def _mps_clients(loop: Loop, uuids: list[str]) -> list[str]:
 def _each_mps(
     loop: Loop, request: Request, act: Callable[[Mps, list[str]], None]
 ) -> list[Document]:
-    """Act on each GPU separately, or on all at once if one control daemon serves them all."""
+    """Act on each GPU."""
     if not is_administrator(request.client.uid):
         raise Refused("only root and the daemon's own user may start or stop MPS")
     mps = loop.parts.site.mps
@@ -113,14 +113,13 @@ def _each_mps(
     words = device_words(request.words)
     whole = [each.device for each in devices if each.device.kind is DeviceKind.GPU]
     chosen = [find_device(devices, word).device for word in words] or whole
-    groups = [chosen] if mps.spans else [[device] for device in chosen]
     results: list[Document] = []
-    for group in groups:
+    for device in chosen:
         error = None
         try:
-            act(mps, [device.uuid for device in group])
+            act(mps, [device.uuid])
         except Refused as refusal:
             error = str(refusal)
-        results += [{"index": d.index, "uuid": d.uuid, "error": error} for d in group]
+        results.append({"index": device.index, "uuid": device.uuid, "error": error})
     loop.read_soon()
     return results

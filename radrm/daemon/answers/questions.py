@@ -35,7 +35,6 @@ from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.host.clock import Clock
-from radrm.host.gpus.power_limit import PowerLimits
 from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.options import Options
@@ -146,20 +145,11 @@ def gpus(loop: Loop, words: Words, uid: int) -> list[Document]:
     now, unmanaged = loop.clock.now(), loop.parts.unmanaged
     documents = device_documents(loop.scheduler.snapshot, now)
     for document in documents:
-        _add_limit(document, loop.parts.limits)
         document["unmanaged"] = [
             process | unmanaged.action_taken(process["pid"], now.boot_s)
             for process in document["unmanaged"]
         ]
     return documents
-
-
-def _add_limit(document: Document, limits: PowerLimits | None) -> None:
-    """Add the power limit that radrm has set; None without one."""
-    gpu = document["parent"] or document["uuid"]
-    document["power_limit_w"] = limits.of.get(gpu) if limits is not None else None
-    if limits is not None and gpu in limits.why_not:
-        document["notes"].append(limits.why_not[gpu])
 
 
 def shares(loop: Loop, words: Words, uid: int) -> Document:
@@ -289,7 +279,7 @@ def not_notified(loop: Loop, asked: Options) -> list[str]:
         elif kind == "mail" and not os.access(site.sendmail, os.X_OK):
             notes.append(
                 f"--notify: this server cannot send mail, as it has no program {site.sendmail}; "
-                "name a URL or a program, or ask the administrator (notify.sendmail)"
+                "name a URL or a program, or ask the administrator to install one"
             )
     return notes
 

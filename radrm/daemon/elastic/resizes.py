@@ -37,7 +37,7 @@ from radrm.core import events as ev
 from radrm.core.lifecycle.memory.caps import cap_of
 from radrm.core.records import Caps, Device, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
-from radrm.core.words import ActionKind, Collocation, Resizing
+from radrm.core.words import ActionKind, Resizing
 from radrm.daemon.elastic.placements import placement_text
 from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.launching import Site, cpus_near, task_environments
@@ -144,13 +144,11 @@ class Resizes:
         self._look(found)
 
     def _text(self, action: act.Resize, job: Job) -> str:
-        """The text of the target. Its new devices are prepared for the job."""
+        """The text of the target."""
         site, target = self._site, action.target
         submission = self._store.submissions.of_job(job.id)
         cap_mib = cap_of(job, target, self._caps(action))
         devices = self._devices(target)
-        if site.mps is not None:
-            site.mps.prepare(target.devices, target.collocation is Collocation.MPS)
         return placement_text(
             target,
             action.generation,

@@ -130,4 +130,4 @@ _ADVICE = {
 def _beyond(name: str, has: str, used: int, unit: str, most: int) -> str | None:
     if not most or used <= most:
         return None
-    return f"limits.{name}: {has} {used} {unit}, the limit is {most}; {_ADVICE[name]}"
+    return f"{has} {used} {unit}, the limit is {most}; {_ADVICE[name]}"

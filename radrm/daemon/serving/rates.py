@@ -51,7 +51,7 @@ class Rates:
     def refusal(self, uid: int, wait_s: float) -> str:
         """Return what a user is told whose request is refused."""
         return (
-            f"limits.requests_per_s: you send more than {self._per_s(uid):g} requests a second; "
+            f"you send more than {self._per_s(uid):g} requests a second; "
             f"nothing was done, try again in {ceil(wait_s)} s"
         )
 

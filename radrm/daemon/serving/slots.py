@@ -63,10 +63,7 @@ class Slots(Generic[G]):
         with self._lock:
             mine, most = len(self._guests.get(uid, ())), self._most_of_one(uid)
             if 0 < most <= mine and not self._end_silent(uid):
-                return (
-                    f"limits.connections: you have {mine} connections to the daemon, the limit is "
-                    f"{most}; close some"
-                )
+                return f"you have {mine} connections to the daemon, the limit is {most}; close some"
             if self._count >= self._most and not self._has_kept(uid):
                 greedy = max(self._guests, key=lambda user: len(self._guests[user]))
                 mine = len(self._guests.get(uid, ()))

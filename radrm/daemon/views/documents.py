@@ -29,6 +29,9 @@ Document = dict[str, Any]
 
 _PERMANENT = frozenset({"kind", "capacity", "vanished"})
 """Rules by which a device refuses a job at any time."""
+_UNUSED_S = 600.0
+"""A job that has had a device for this long without using its memory is noted: imports and
+downloads take minutes."""
 _STOPPED = "max-fails"
 """The rule that holds the rest of an array after failures."""
 _ASIDE = frozenset({"count", "rule", "backfill", "bound", "turn"})
@@ -360,7 +363,7 @@ def _unused(snapshot: Snapshot, attempt: Attempt, now: Instant) -> str | None:
         unused_s = occupant.unused_for(now.boot_s) if occupant is not None else None
         if found is None or unused_s is None:
             continue
-        if unused_s >= snapshot.settings.unused_report_s:
+        if unused_s >= _UNUSED_S:
             index, lasting = found.device.index, show_seconds(unused_s)
             return f"it has used nothing of GPU {index} for {lasting}"
     return None

@@ -27,17 +27,14 @@ _COMMAND = (sys.executable, "-m", "radrm.cli.main")
 _FIRST_READING_S, _MPS_LIMIT_S, _PAUSE_S = 10.0, 30.0, 0.05
 _PACKING = (
     "policy=first-fit",
-    "policies.first-fit.conditions=false",  # start all copies, even if they do not fit
+    "policies.sharing.conditions=false",  # start all copies, even if they do not fit
     "order=fifo",
     "planner=default",
     "estimator=none",  # so that no copy has a memory cap
     "recovery=none",  # a copy that does not fit is a result; it must not run again
-    "core.yield_to_unmanaged=false",
-    "core.unused_reclaim_s=0",
+    "unmanaged.action=count",
     "core.grace_s=10",
-    "mps.scope=gpu",
     "mps.active_thread_percentage=100",
-    "mps.set_compute_mode=false",  # measure the GPU in the mode that it has
 )
 
 

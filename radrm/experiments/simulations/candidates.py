@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from radrm.config import Config
-from radrm.config.goals import GOALS, PUBLISHED, Combination
+from radrm.config.goals import GOALS, PUBLISHED, SHARING, Combination
 from radrm.experiments.simulations.variants import starts_jobs
 from radrm.orders import ORDERS
 from radrm.planners import PLANNERS
@@ -39,7 +39,7 @@ def _combinations() -> Iterator[Combination]:
 
 
 def _of(policy: str, order: str, planner: str, limit: float | None) -> Combination:
-    table = {} if limit is None else {policy: {"max_smact": limit}}
+    table = {} if limit is None else {SHARING: {"max_smact": limit}}
     return Combination(policy, order, planner, policies=table)
 
 

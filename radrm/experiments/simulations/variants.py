@@ -21,7 +21,7 @@ from radrm.simulated.spec import parse_servers
 from radrm.simulator.estimates import NONE
 from radrm.simulator.scenario import AUTO, FIDELITIES, ORACLE, Fidelity, Known, Life, Scenario
 from radrm.simulator.servers.dealing import HASH
-from radrm.wiring import find_rule, make_rules, make_settings, settings_of
+from radrm.wiring import find_rule, make_rules, make_settings, settings_of, table_of
 
 ALONE = "exclusive"
 """A policy that is always compared."""
@@ -223,7 +223,7 @@ def _set(config: Config, life: Life, setting: str) -> tuple[Config, Life]:
         policy = resolved(config).policy
         if own not in settings_of(find_rule("policies", policy)):
             return config, life  # it belongs to another compared policy: see `check_settings`
-        key = f"policies.{policy}.{own}"
+        key = f"policies.{table_of('policies', policy)}.{own}"
     return with_set(config, f"{key}{equals}{value}"), life
 
 

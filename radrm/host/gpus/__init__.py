@@ -8,7 +8,6 @@ The files, in the order in which they may import one another:
     compute_instances  MIG instances that share the memory of one
     unified          the memory of GPUs that use the server's
     nvml             real GPUs, read through NVML (a folder)
-    power_limit      the power limit of GPUs
     memory_caps      memory caps that the driver enforces
     gpm              SM activity of Hopper and newer GPUs, also through NVML
     stream           runs a program that prints lines, and restarts it

@@ -2,18 +2,17 @@
 
 Each check is a function that examines one thing and returns one `Finding`. It gets that thing as a
 parameter (a folder such as /proc, a function), so tests can give it any machine. A check changes
-nothing, except for a control group and an inotify instance that it makes and removes.
+nothing, except for a control group that it makes and removes.
 
 The files, in the order in which they may import one another:
     finding      the result of a check; runs checks that may fail or hang
     naming       how findings name GPUs
-    software     Python, packages, SQLite, the clock, the rights of this process
-    kernel       control groups, pidfds, inotify, open files
+    kernel       control groups, open files
     places       the folders of a daemon, their disk, the store
     job_files    the folder whose `.rad` files become jobs
     gpus         the driver, its GPUs, MPS, SM activity
     versions     versions of drivers and tools that are known to be bad
-    services     systemd, DCGM, Docker, the time service, the tracer's limits
+    services     systemd, DCGM, Docker, the tracer's limits
     unit         the files of radrm's service, and who can change its code
     served       the running daemon's reports about its GPUs
     daemon       whether a daemon answers, and which one

@@ -5,17 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import resource
-import sqlite3
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib import metadata
 from typing import Any
 
 from radrm.config import Config, examine_config, find_config
 from radrm.errors import BadConfig
 from radrm.host.gpus import nvml
-from radrm.host.health import gpus, kernel, places, served, services, software, unit
+from radrm.host.health import gpus, kernel, places, served, services, unit
 from radrm.host.health.daemon import ask, ask_daemons, daemon, examined
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
 from radrm.host.health.job_files import job_files
@@ -23,7 +19,6 @@ from radrm.host.health.versions import versions
 from radrm.host.isolation import isolation
 from radrm.host.processes import cgroups
 from radrm.host.storage.paths import Paths, client_paths, paths_for
-from radrm.host.wall import wall_s
 
 FindErrors = Callable[[str, str], list[str]]
 """A function that returns the errors of a configuration's text, one line each, for its source."""
@@ -40,8 +35,6 @@ def all_checks(environ: Mapping[str, str], uid: int, find_errors: FindErrors) ->
 
     Anything that may hang belongs inside a check, because checks have a time limit.
     """
-    yield Check("Python", lambda: software.python(tuple(sys.version_info[:3])))
-    yield Check("packages", _packages)
     candidates = client_paths(environ, uid)
     looked: list[tuple[Paths, dict[str, Any] | None]] = []
 
@@ -50,10 +43,9 @@ def all_checks(environ: Mapping[str, str], uid: int, find_errors: FindErrors) ->
         looked.append(examined(asked))
         return daemon(asked)
 
-    before = wall_s(), _boot_s()
     yield Check("daemon", look_for_daemon, _DAEMON_LIMIT_S)
     paths, about = looked[0] if looked else (candidates[0], None)
-    yield from _checks_of(paths, about, environ, uid, before, find_errors)
+    yield from _checks_of(paths, about, environ, uid, find_errors)
 
 
 def _checks_of(
@@ -61,13 +53,11 @@ def _checks_of(
     about: dict[str, Any] | None,
     environ: Mapping[str, str],
     uid: int,
-    before: tuple[float, float],
     find_errors: FindErrors,
 ) -> Iterator[Check]:
     """The checks of a daemon's folders and of the machine.
 
-    `about` is the daemon's answer to `ping`, None if none answers. `before` is an earlier moment:
-    its date and its time since boot, in seconds.
+    `about` is the daemon's answer to `ping`, None if none answers.
     """
     system = paths == paths_for({}, 0)
     owner = 0 if system else uid
@@ -81,10 +71,8 @@ def _checks_of(
         look = functools.partial(places.folder, wanted, owner, served=about is not None)
         yield Check(wanted.name, look)
     yield Check("job files", lambda: job_files(paths, system, uid))
-    yield Check("spool contents", lambda: places.spool_contents(paths.spool, system))
     yield Check("free space", lambda: places.space(paths.state))
     yield Check("file system", lambda: places.file_system(paths.state))
-    yield Check("socket path", lambda: places.socket_address(paths))
     sound: list[Config] = []
     yield Check("configuration", lambda: configuration(environ, system, find_errors, sound.append))
     config = sound[0] if sound else Config()
@@ -92,16 +80,13 @@ def _checks_of(
     if about is not None and "not_enforced" in about:
         why = about["not_enforced"]
         yield Check("limits", lambda: kernel.limits(why))
-    yield Check("pidfd", kernel.pidfd)
-    yield Check("inotify", kernel.inotify)
     yield Check("open files", lambda: _open_files(pid, config.mps.enabled))
     simulated = about is not None and about.get("gpus") not in _REAL_GPUS
     if about is not None and simulated:
         described = f"the daemon runs on simulated GPUs ({about.get('gpus')})"
         yield Check("GPUs", lambda: ok("GPUs", described))
     else:
-        user = _owner(pid) if pid is not None else owner
-        yield from _gpu_checks(config, about is not None, user, uid)
+        yield from _gpu_checks(config, about is not None)
         yield Check("isolation", lambda: _isolation(about, config.gpus.isolate, owner, uid))
     answers: list[dict[str, Any]] = []
     if about is not None:
@@ -113,21 +98,17 @@ def _checks_of(
         yield Check("containers", lambda: services.docker(root))
     yield Check("logging out", services.logind)
     yield Check("traces", lambda: services.traces(config.estimation.trace, owner, uid))
-    yield Check("SQLite", lambda: software.sqlite(sqlite3.sqlite_version_info))
-    moved_s = answers[0].get("clock_moved_s") if answers else None
-    yield Check("clock", lambda: served.clock_moved(moved_s) or _clock(paths.database, before))
-    yield Check("time service", services.time_service)
-    yield Check("rights", lambda: software.rights(system, uid, environ.get("RADRM_HOME")))
+    moved = served.clock_moved(answers[0].get("clock_moved_s") if answers else None)
+    if moved is not None:
+        yield Check("clock", lambda: moved)
     yield Check("store", lambda: places.store(paths.database, os.geteuid()), _STORE_LIMIT_S)
 
 
-def _gpu_checks(config: Config, daemon_runs: bool, owner: int | None, uid: int) -> Iterator[Check]:
+def _gpu_checks(config: Config, daemon_runs: bool) -> Iterator[Check]:
     """The checks of the driver, and if it answers in time, those of its GPUs.
 
-    `daemon_runs`: the daemon itself then reports where SM activity comes from. `owner` is its
-    user, `uid` this command's.
+    `daemon_runs`: the daemon itself then reports where SM activity comes from.
     """
-    root = owner == 0
     known: list[gpus.Driver] = []
 
     def look() -> Finding:
@@ -146,21 +127,14 @@ def _gpu_checks(config: Config, daemon_runs: bool, owner: int | None, uid: int) 
     if not known or not known[0].gpus:
         return
     (driver,) = known
-    mps, managed = config.mps.enabled, config.mps.set_compute_mode
+    mps = config.mps.enabled
     yield Check("GPU driver", lambda: gpus.driver_version(driver))
     yield Check("MIG", lambda: gpus.mig(driver))
-    if driver.unified:
-        yield Check("GPU memory", lambda: gpus.unified_memory(driver))
     yield Check("persistence mode", lambda: gpus.persistence(driver))
-    yield Check("compute mode", lambda: gpus.compute_mode(driver, mps, managed))
-    limit_w = config.energy.power_limit_w
-    if limit_w:
-        yield Check("power limit", lambda: gpus.power_limit(driver, limit_w, root))
+    yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
     wanted = config.readings.smact
     if not daemon_runs:
         yield Check("SM activity", lambda: gpus.sm_activity(driver, wanted=wanted))
-    if wanted in ("auto", "gpm") and any(gpu.gpm for gpu in driver.gpus):
-        yield Check("GPM", lambda: _gpm(owner, uid))
     yield Check("DCGM", lambda: services.dcgm(driver, wanted))
     yield Check("versions", lambda: versions(driver.version, mps), _VERSIONS_LIMIT_S)
 
@@ -185,9 +159,6 @@ def _served_checks(paths: Paths, answers: list[dict[str, Any]]) -> Iterator[Chec
     (now,) = answers
     devices, root = now["devices"], now["uid"] == 0
     yield Check("SM activity", lambda: served.sm_activity(devices))
-    divided = served.energy(devices)
-    if divided is not None:
-        yield Check("energy", lambda: divided)
     why_not = now.get("not_capped")
     capping = served.memory_caps(devices, why_not) if isinstance(why_not, dict) else None
     if capping is not None:
@@ -195,29 +166,10 @@ def _served_checks(paths: Paths, answers: list[dict[str, Any]]) -> Iterator[Chec
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
     yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))
-    learned = served.sharing(now.get("sharing", ()))
-    if learned is not None:
-        yield Check("sharing", lambda: learned)
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
     unknown = served.gpu_order(now.get("unknown_gpus", ()))
     if unknown is not None:
         yield Check("GPU order", lambda: unknown)
-
-
-def _gpm(owner: int | None, uid: int) -> Finding:
-    """With a connection of its own: a sample that hangs must not stop the other checks."""
-    found = nvml.find()
-    if found.gpus is None:
-        return ok("GPM", f"no sample can be taken: {found.reason}")
-    return gpus.gpm(found.gpus, owner, uid)
-
-
-def _packages() -> Finding:
-    try:
-        requirements = metadata.requires("radrm") or []
-    except metadata.PackageNotFoundError:
-        return software.packages(None, ())
-    return software.packages(requirements, tuple(sys.version_info[:3]))
 
 
 def _cgroup(daemon: int | None, owner: int | None) -> Finding:
@@ -253,20 +205,6 @@ def _open_files(daemon: int | None, mps: bool) -> Finding:
     if daemon is not None:
         limits = kernel.file_limits(daemon)
     return kernel.open_files(*limits, mps=mps)
-
-
-def _clock(database: str, before: tuple[float, float]) -> Finding:
-    try:
-        newest_s = os.stat(database).st_mtime
-    except OSError:
-        newest_s = None
-    date_s, boot_s = wall_s(), _boot_s()
-    jumped_s = (date_s - before[0]) - (boot_s - before[1])
-    return software.clock(date_s, boot_s, time.monotonic(), newest_s, jumped_s)
-
-
-def _boot_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 # ------------------------------------------------------------------ the configuration

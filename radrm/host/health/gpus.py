@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from radrm.core.units import gpus_named
-from radrm.core.words import DeviceKind
 from radrm.host.gpus import nvml
-from radrm.host.gpus.gpm import SHORTEST_S, Gpm
-from radrm.host.gpus.power_limit import outside
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.health.naming import by_cause
 from radrm.host.processes.procfs import start_of
 
 _NVIDIA = "0x10de"
@@ -41,8 +36,6 @@ class Gpu:
     persistence: bool | None
     compute_mode: int | None
     gpm: bool
-    limits_mw: tuple[int, int] | None = None
-    """The range of its power limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +46,6 @@ class Driver:
     version: str | None = None
     reason: str | None = None
     errors: tuple[str, ...] = ()
-    unified: tuple[int, ...] = ()
-    """The indices of GPUs that use the server's memory."""
 
 
 def look(pynvml: Any, found: nvml.Found) -> Driver:
@@ -62,13 +53,13 @@ def look(pynvml: Any, found: nvml.Found) -> Driver:
     if found.gpus is None:
         return Driver(reason=found.reason)
     try:
-        unified = tuple(device.index for device in found.gpus.devices() if device.unified)
+        found.gpus.devices()  # finds the problems
         errors = found.gpus.problems
         version = _asked(pynvml, pynvml.nvmlSystemGetDriverVersion)
         count = found.gpus.count()
         gpus = tuple(g for g in (_gpu(pynvml, index) for index in range(count)) if g is not None)
         text = None if version is None else _text(version)
-        return Driver(gpus, text, None, errors, unified)
+        return Driver(gpus, text, None, errors)
     finally:
         found.gpus.close()
 
@@ -81,7 +72,6 @@ def _gpu(pynvml: Any, index: int) -> Gpu | None:
     mig = _asked(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
     persistence = _asked(pynvml, pynvml.nvmlDeviceGetPersistenceMode, handle)
     gpm = _asked(pynvml, getattr(pynvml, "nvmlGpmQueryDeviceSupport", lambda _: None), handle)
-    limits = _asked(pynvml, pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle)
     return Gpu(
         index=index,
         name=_text(_asked(pynvml, pynvml.nvmlDeviceGetName, handle) or "unknown"),
@@ -89,7 +79,6 @@ def _gpu(pynvml: Any, index: int) -> Gpu | None:
         persistence=None if persistence is None else bool(persistence),
         compute_mode=_asked(pynvml, pynvml.nvmlDeviceGetComputeMode, handle),
         gpm=bool(gpm is not None and gpm.isSupportedDevice),
-        limits_mw=None if limits is None else (limits[0], limits[1]),
     )
 
 
@@ -163,13 +152,6 @@ def mig(driver: Driver) -> Finding:
     return ok(name, "off" if any(g.mig for g in driver.gpus) else "these GPUs have none")
 
 
-def unified_memory(driver: Driver) -> Finding:
-    """That jobs book the memory of some GPUs and the server's apart, although it is the same."""
-    where = f"{gpus_named(driver.unified)} use{'s' if len(driver.unified) == 1 else ''}"
-    apart = "jobs book --gpu-memory and --memory separately, and both take of it"
-    return ok("GPU memory", f"{where} the server's memory (unified): {apart}")
-
-
 def persistence(driver: Driver) -> Finding:
     name = "persistence mode"
     off = [g.index for g in driver.gpus if g.persistence is False]
@@ -179,11 +161,10 @@ def persistence(driver: Driver) -> Finding:
     return ok(name, "on")
 
 
-def compute_mode(driver: Driver, mps: bool, managed: bool = False) -> Finding:
+def compute_mode(driver: Driver, mps: bool) -> Finding:
     """Whether jobs can use the GPUs' compute mode.
 
-    `mps`: they share through MPS, for which NVIDIA recommends the exclusive mode. `managed`: radrm
-    sets that mode while a GPU has clients (`mps.set_compute_mode`).
+    `mps`: they share through MPS, for which NVIDIA recommends the exclusive mode.
     """
     name = "compute mode"
     closed = [g.index for g in driver.gpus if g.compute_mode == _PROHIBITED]
@@ -198,32 +179,14 @@ def compute_mode(driver: Driver, mps: bool, managed: bool = False) -> Finding:
             "('all CUDA-capable devices are busy or unavailable')",
             "as root: nvidia-smi -c DEFAULT -i INDEX, or set policy = 'exclusive'",
         )
-    if alone and not managed:
+    if alone:
         return warn(
             name,
-            f"EXCLUSIVE_PROCESS on {gpus_named(alone)} was not set by radrm: a job that is no "
-            "client of MPS fails there while a server runs",
-            "as root: nvidia-smi -c DEFAULT -i INDEX, and set mps.set_compute_mode = true",
+            f"EXCLUSIVE_PROCESS on {gpus_named(alone)}: a job that is no client of MPS fails there "
+            "while a server runs",
+            "as root: nvidia-smi -c DEFAULT -i INDEX",
         )
-    return ok(name, "EXCLUSIVE_PROCESS, as recommended with MPS" if alone else "DEFAULT")
-
-
-def power_limit(driver: Driver, limit_w: float, root: bool) -> Finding:
-    """Whether `energy.power_limit_w` can be set. `root`: the daemon has root's rights."""
-    name = "power limit"
-    wrong = [outside(limit_w, f"GPU {gpu.index}", gpu.limits_mw) for gpu in driver.gpus]
-    found = [why for why in wrong if why is not None]
-    if found:
-        return fail(name, found[0], "change it: the daemon does not start with it")
-    if not root:
-        alone = f"energy.power_limit_w = {limit_w:g} cannot be set: only root may"
-        return warn(name, alone, "run the daemon as root, or set energy.power_limit_w = 0")
-    none = [gpu.index for gpu in driver.gpus if gpu.limits_mw is None]
-    if none:
-        return warn(
-            name, f"the driver cannot limit {gpus_named(none)}", "the other GPUs are limited"
-        )
-    return ok(name, f"{limit_w:g} W")
+    return ok(name, "DEFAULT")
 
 
 INSTALL_DCGM = (
@@ -269,40 +232,6 @@ def only_estimated(name: str, which: str, models: Iterable[str]) -> Finding:
     if all(_WORKSTATION.search(model) for model in models):
         return ok(name, f"{found}; GPUs of this type offer no more")
     return warn(name, found, INSTALL_DCGM)
-
-
-def gpm(
-    gpus: nvml.NvmlGpus,
-    owner: int | None,
-    uid: int,
-    sleep: Callable[[float], object] = time.sleep,
-) -> Finding:
-    """Whether the driver lets the daemon's user read SM activity: two samples are taken.
-
-    With RmProfilingAdminOnly, the driver's default, it may refuse all but root. `owner` is the
-    daemon's user, None if unknown; `uid` this command's. `gpus` is closed.
-    """
-    name = "GPM"
-    feed = Gpm(gpus)
-    try:
-        if uid != owner:
-            return ok(name, f"only user {owner}, who runs the daemon, can take samples")
-        devices = [each for each in gpus.devices() if each.kind is DeviceKind.GPU]
-        feed.start(devices)
-        for device in devices:
-            feed.latest(device.uuid)
-        sleep(SHORTEST_S)
-        figures = [device.index for device in devices if feed.latest(device.uuid) is not None]
-        causes = [(device.index, "", feed.why_not(device.uuid)) for device in devices]
-        refused = by_cause((index, kind, why) for index, kind, why in causes if why is not None)
-    finally:
-        feed.close()
-        gpus.close()
-    if refused:
-        return warn(name, f"{'; '.join(refused)} (as user {uid})", "docs/dgx.md, step 2")
-    if not figures:
-        return ok(name, "no whole GPU offers it")
-    return ok(name, f"two samples give the SM activity of {gpus_named(figures)}")
 
 
 # ------------------------------------------------------------------ MPS

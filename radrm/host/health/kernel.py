@@ -1,24 +1,18 @@
-"""What radrm needs from the kernel: control groups, pidfds, inotify, open files."""
+"""What radrm needs from the kernel: control groups, open files."""
 
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import inotify_simple
-
-from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.health.finding import Finding, ok, warn
 from radrm.host.processes import cgroups
 from radrm.host.processes.procfs import groups_of_process, mounts_of, start_of
 
 MPS_OPEN_FILES = 16384
 """The number that NVIDIA recommends with MPS (MPS guide, "File descriptor limit")."""
 _FEW_FILES = 1024
-_FEW_INSTANCES = 16
-
-_PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 _WITHOUT_GROUP = "jobs are still ended, process by process"
 
 
@@ -139,39 +133,6 @@ def file_limits(pid: int, proc: Path = Path("/proc")) -> tuple[int, int]:
 
 def _limit(word: str) -> int:
     return -1 if word == "unlimited" else int(word)
-
-
-def pidfd(open_pidfd: Callable[[int], int] | None = _PIDFD_OPEN) -> Finding:
-    name = "pidfd"
-    if open_pidfd is None or not hasattr(signal, "pidfd_send_signal"):
-        return fail(name, "this Python has no pidfds", "use a Python built for Linux")
-    try:
-        os.close(open_pidfd(os.getpid()))
-    except OSError as error:
-        cause = f"the kernel refuses them: {error.strerror}"
-        return fail(name, cause, "use Linux 5.3 or newer; in a container, allow pidfd_open")
-    return ok(name, "ends of processes are noticed at once")
-
-
-def inotify(
-    proc: Path = Path("/proc"), make: Callable[[], inotify_simple.INotify] = inotify_simple.INotify
-) -> Finding:
-    name = "inotify"
-    limits = proc / "sys/fs/inotify"
-    instances = int((limits / "max_user_instances").read_text())
-    watches = int((limits / "max_user_watches").read_text())
-    more = "raise it: sysctl fs.inotify.max_user_instances=512"
-    try:
-        make().close()
-    except OSError as error:
-        return fail(name, f"no instance can be made: {error.strerror}", more)
-    if instances < _FEW_INSTANCES:
-        few = f"each user may have only {instances} instances, {_FEW_INSTANCES} are recommended"
-        return warn(name, few, more)
-    if watches < 1:
-        none = "each user may watch 0 files"
-        return fail(name, none, "raise it: sysctl fs.inotify.max_user_watches=65536")
-    return ok(name, f"{instances} instances and {watches} watches for each user")
 
 
 def open_files(soft: int, hard: int, mps: bool) -> Finding:

@@ -8,7 +8,6 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,16 +15,8 @@ from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.processes.procfs import mounts_of
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.schema import SCHEMA_VERSION
-from radrm.host.storage.spool import ENVELOPE, FOREIGN, kind_of
-from radrm.host.watched.names import reserved
-
-LONGEST_ADDRESS = 107
-"""Bytes in the address of an AF_UNIX socket."""
 
 _GIB = 1 << 30
-_MOST_NAMES = 100_000
-"""The most names of a spool that are read, because any user may fill it."""
-_SHOWN = 5
 _FEW_INODES = 10_000
 # Names of file systems in /proc/self/mountinfo.
 # fmt: off
@@ -106,52 +97,6 @@ def folder(wanted: Folder, owner: int, served: bool) -> Finding:
         loose = f"{path} is more open than radrm makes it (mode {mode:04o})"
         return warn(name, loose, next_step)
     return ok(name, f"{path}, mode {mode:04o}")
-
-
-def spool_contents(path: str, system: bool = False) -> Finding:
-    """The files in the spool that are not radrm's. The daemon does not touch them."""
-    name, foreign, waiting, read = "spool contents", [], 0, 0
-    try:
-        with os.scandir(path) as entries:
-            for entry in islice(entries, _MOST_NAMES):
-                read += 1
-                if reserved(entry.name, system):
-                    continue  # it belongs to a watched folder
-                kind = kind_of(entry.name)
-                if kind is FOREIGN or not entry.is_file(follow_symlinks=False):
-                    foreign.append(entry.name)
-                elif kind is ENVELOPE:
-                    waiting += 1
-    except FileNotFoundError:
-        return ok(name, f"{path} does not exist yet")
-    except OSError as error:
-        return ok(name, f"this user cannot look into {path}: {error.strerror}")
-    more = f" (of the first {read} names)" if read == _MOST_NAMES else ""
-    if foreign:
-        shown = ", ".join(repr(each[:60]) for each in sorted(foreign)[:_SHOWN])
-        rest = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
-        return warn(
-            name,
-            f"{len(foreign)} in {path}{more} are not radrm's, which does not touch them: "
-            f"{shown}{rest}",
-            "their owners can remove them; submit a job file with: radrm submit FILE",
-        )
-    return ok(name, f"{waiting} submissions wait{more}")
-
-
-def socket_address(paths: Paths) -> Finding:
-    """Whether the paths of sockets are short enough. radrm reaches its own socket through its
-    folder, at any length; CUDA's MPS daemon does not."""
-    name, pipe = "socket path", f"{paths.run}/mps/control"
-    longest = max(len(os.fsencode(path)) for path in (paths.socket, pipe))
-    if longest > LONGEST_ADDRESS:
-        return warn(
-            name,
-            f"{longest} bytes under {paths.run}; an address holds {LONGEST_ADDRESS}. radrm works "
-            "with it, CUDA's MPS does not",
-            "set RADRM_HOME or XDG_RUNTIME_DIR to a folder with a shorter name",
-        )
-    return ok(name, f"{len(os.fsencode(paths.socket))} bytes")
 
 
 # ------------------------------------------------------------------ disk

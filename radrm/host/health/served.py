@@ -48,15 +48,6 @@ def health(devices: Sequence[Document]) -> Finding:
     return ok(name, f"{many} read and in order")
 
 
-def energy(devices: Sequence[Document]) -> Finding | None:
-    """That jobs divide the energy of GPUs equally; None if none does now."""
-    equal = [d for d in devices if d.get("energy_split") == "equal"]
-    if not equal:
-        return None
-    why = "the SM activity of single jobs cannot be read"
-    return ok("energy", f"divided equally on {_gpus(equal)}: {why} (docs/administrators.md)")
-
-
 def sm_activity(devices: Sequence[Document]) -> Finding:
     """The source of SM activity for each GPU.
 
@@ -189,12 +180,6 @@ def rules(errors: Sequence[str]) -> Finding:
         return ok(name, "order, policy, planner and recovery work")
     step = "see the daemon's log; report it to the rule's author, or choose another rule"
     return warn(name, _listed(errors), step)
-
-
-def sharing(learned: Sequence[Document]) -> Finding | None:
-    """What sharing costs here as learned; None if nothing was."""
-    texts = [str(each["text"]).removeprefix("sharing ") for each in learned]
-    return ok("sharing", _listed(texts)) if texts else None
 
 
 def gpu_order(unknown: Sequence[str]) -> Finding | None:

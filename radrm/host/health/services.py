@@ -1,5 +1,4 @@
-"""The services around radrm: systemd and radrm's own unit, DCGM, Docker, the time service; and the
-tracer's limits.
+"""The services around radrm: systemd and radrm's own unit, DCGM, Docker; and the tracer's limits.
 
 A check runs at most one command, which changes nothing and has a time limit.
 """
@@ -26,7 +25,6 @@ _UNIT_FACTS = (
     "LoadState", "UnitFileState", "ActiveState", "Result", "MainPID", "Delegate", "KillMode",
     "Type", "WatchdogUSec", "NeedDaemonReload",
 )  # fmt: skip
-_TIME_FACTS = ("CanNTP", "NTP", "NTPSynchronized")
 _STARTS_BY_ITSELF = ("enabled", "enabled-runtime", "static", "linked", "generated", "alias")
 _INSTALL = 'install it: sudo "$(command -v radrm)" service install'
 _LOG = f"see why: journalctl -u {UNIT} -n 50"
@@ -194,34 +192,6 @@ def logind(
         return ok(name, "whether logind has RemoveIPC=yes is unknown: its answer is")
     takes = "when a user logs out, running jobs lose shared memory and semaphores (RemoveIPC=yes)"
     return warn(name, takes, "set RemoveIPC=no in logind.conf: docs/dgx.md, step 6")
-
-
-# ------------------------------------------------------------------ the time
-
-
-def time_service(
-    which: Which = shutil.which, ask: Ask = ask, booted: Path = Path("/run/systemd/system")
-) -> Finding:
-    """Whether a time service keeps the clock synchronised."""
-    name = "time service"
-    timedatectl = which("timedatectl")
-    if timedatectl is None or not booted.is_dir():
-        return ok(name, "whether the clock is synchronised is unknown (no timedatectl)")
-    try:
-        printed = ask([timedatectl, "show", f"--property={','.join(_TIME_FACTS)}"], LIMIT_S)
-    except DeviceError as error:
-        return warn(name, str(error), "check it by hand: timedatectl")
-    facts = _facts(printed)
-    if facts.get("NTPSynchronized") == "yes":
-        return ok(name, "the clock is synchronised")
-    if "NTPSynchronized" not in facts:
-        return ok(name, "timedatectl does not say whether the clock is synchronised")
-    if facts.get("CanNTP") == "no":
-        return warn(name, "no time service is installed", "install one, for example chrony")
-    if facts.get("NTP") == "no":
-        return warn(name, "the time service is off", "switch it on: timedatectl set-ntp true")
-    waits = "a time service is on, but the clock is not synchronised"
-    return warn(name, waits, "see what it waits for: timedatectl, or chronyc tracking")
 
 
 # ------------------------------------------------------------------ DCGM

@@ -1,9 +1,9 @@
 """CUDA's Multi-Process Service (MPS): its control daemons, and the jobs that are clients.
 
-With `mps.scope = "gpu"` each GPU has its own control daemon, so a fault ends no client on
-another GPU. With `"server"` one control daemon serves all, so jobs on several GPUs can be
-clients. Control daemons and their servers outlive radrm's daemon, as jobs do; the next daemon
-adopts them. Each has a keeper with its own thread, so a hanging control daemon blocks no other.
+Each GPU has its own control daemon, so a fault ends no client on another GPU; jobs on several GPUs
+are no clients. Control daemons and their servers outlive radrm's daemon, as jobs do; the next
+daemon adopts them. Each has a keeper with its own thread, so a hanging control daemon blocks no
+other.
 
 The files, in the order in which they may import one another:
     control       one control daemon: start it, ask it, end it
@@ -16,7 +16,6 @@ The files, in the order in which they may import one another:
     keeper        keeps one control daemon alive and working
     clients       ends clients without harm to others
     driver        calls to the NVIDIA driver
-    compute_mode  sets and restores the compute mode of GPUs
     interface     what the daemon calls of MPS, and MPS of the daemon
     service       all control daemons of this server, and their devices
     simulated     MPS of simulated GPUs, which needs no control daemon

@@ -57,11 +57,6 @@ class Mps(Protocol):
         """
         ...
 
-    @property
-    def spans(self) -> bool:
-        """Whether one control daemon serves several devices."""
-        ...
-
     def begin(self, daemon: DaemonHooks) -> None:
         """Start to look after the control daemons."""
         ...
@@ -72,10 +67,6 @@ class Mps(Protocol):
         Raises `NoClientNow` if their control daemon takes no client now, and `DeviceError` if it
         does not serve all of them.
         """
-        ...
-
-    def prepare(self, uuids: Sequence[str], client: bool) -> None:
-        """Prepare these devices for a job that starts now, as a client or not."""
         ...
 
     def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:

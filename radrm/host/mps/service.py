@@ -5,7 +5,7 @@ seen; only the threads of keepers and of `clients` send commands to control daem
 that reads calls `flag_devices`, which may add keepers but removes none. A restart finds the
 running control daemons in their folders, under the daemon's run folder:
 
-    mps/NAME       pipes of one control daemon; NAME is the start of its GPU's UUID, or `all`
+    mps/NAME       pipes of one control daemon; NAME is the start of its GPU's UUID
     mps/NAME.log   its logs, which are kept
     mps/NAME.lock  held while a command is sent to it
     mps/none       never exists; jobs without MPS get this path, so that they find no server
@@ -27,7 +27,6 @@ from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
 from radrm.host.mps import end_clients as end_clients_program
 from radrm.host.mps.clients import LIMIT_S, end_clients
-from radrm.host.mps.compute_mode import ComputeModes
 from radrm.host.mps.control import Control
 from radrm.host.mps.driver import VOLTA, generation_of
 from radrm.host.mps.interface import Access, DaemonHooks, NoClientNow
@@ -35,8 +34,6 @@ from radrm.host.mps.keeper import Keeper
 from radrm.host.mps.removal import Which
 
 log = logging.getLogger("radrm")
-
-ALL = "all"
 
 
 @dataclass(slots=True)
@@ -49,11 +46,10 @@ class _Served:
 
 @dataclass(slots=True)
 class MpsService:
-    """MPS of real GPUs. `run` is the daemon's run folder. `modes` None: change no compute mode."""
+    """MPS of real GPUs. `run` is the daemon's run folder."""
 
     config: MpsConfig
     run: str
-    modes: ComputeModes | None = None
     generation_of: Callable[[str], int | None] = generation_of
     root: bool = field(default_factory=lambda: os.geteuid() == 0)
     _served: dict[str, _Served] = field(default_factory=dict)
@@ -101,50 +97,38 @@ class MpsService:
         if keeper.seen.serves and device.uuid not in keeper.seen.serves:
             return device  # an earlier daemon started it for other GPUs, and it still has clients
         several = keeper.seen.multiuser
-        return replace(device, mps=True, mps_spans=self.spans, mps_multiuser=several)
+        return replace(device, mps=True, mps_multiuser=several)
 
     def _find_keepers(self, devices: Iterable[Device]) -> None:
-        whole = [d for d in devices if d.kind is DeviceKind.GPU and d.uuid not in self._names_of]
-        if not whole:
-            return
-        if self.config.scope == "server":
-            if ALL not in self._served:
-                enabled = [d for d in whole if self._is_enabled(d)] or whole
-                self._keep(ALL, f"GPUs {_indices(enabled)}", enabled, bool(self._enabled(whole)))
-        else:
-            for device in whole:
-                name = _folder_name(device.uuid, self._served)
-                self._keep(name, f"GPU {device.index}", [device], self._is_enabled(device))
+        for device in devices:
+            if device.kind is DeviceKind.GPU and device.uuid not in self._names_of:
+                self._keep(device)
 
-    def _keep(self, name: str, called: str, devices: Sequence[Device], wanted: bool) -> None:
+    def _keep(self, device: Device) -> None:
+        name, wanted = _folder_name(device.uuid, self._served), self._is_enabled(device)
         pipes = os.path.join(self.run, "mps", name)
-        uuids = [d.uuid for d in devices]
-        one_user = self._one_user(uuids) if self.config.multiuser else None
+        one_user = self._one_user(device.uuid) if self.config.multiuser else None
         several = self.config.multiuser and one_user is None
-        control = Control(pipes, f"{pipes}.log", uuids, multiuser=several)
-        keeper = Keeper(called, control, wanted, self._logged)
+        control = Control(pipes, f"{pipes}.log", [device.uuid], multiuser=several)
+        keeper = Keeper(f"GPU {device.index}", control, wanted, self._logged)
         if one_user is not None and wanted:
             keeper.users.mark_single_user(one_user)
-        self._served[name] = _Served(keeper, tuple(devices))
-        self._names_of.update(dict.fromkeys((d.uuid for d in devices), name))
+        self._served[name] = _Served(keeper, (device,))
+        self._names_of[device.uuid] = name
         if self._daemon is not None:
             self._begin(keeper, self._daemon)
 
-    def _one_user(self, uuids: Sequence[str]) -> str | None:
-        """Return why no server of these GPUs can take several users; None if one might."""
+    def _one_user(self, uuid: str) -> str | None:
+        """Return why no server of this GPU can take several users; None if one might."""
         if not self.root:
             return "this daemon does not run as root"
-        for uuid in uuids:
-            generation = self.generation_of(uuid)
-            if generation is not None and generation < VOLTA:
-                return (
-                    f"{uuid} is older than Volta: its compute capability is {generation}.x, "
-                    f"{VOLTA}.0 is needed"
-                )
+        generation = self.generation_of(uuid)
+        if generation is not None and generation < VOLTA:
+            return (
+                f"{uuid} is older than Volta: its compute capability is {generation}.x, "
+                f"{VOLTA}.0 is needed"
+            )
         return None
-
-    def _enabled(self, devices: Iterable[Device]) -> list[Device]:
-        return [device for device in devices if self._is_enabled(device)]
 
     def _is_enabled(self, device: Device) -> bool:
         return is_enabled(self.config, device)
@@ -158,10 +142,6 @@ class MpsService:
         """Return a copy: the reading thread adds keepers while other threads look."""
         return list(self._served.values())
 
-    @property
-    def spans(self) -> bool:
-        return self.config.scope == "server"
-
     def servers(self) -> set[int]:
         """Return the pids of all control daemons and servers."""
         seen = [served.keeper.seen for served in self._all()]
@@ -170,9 +150,7 @@ class MpsService:
     # -------------------------------------------------------------- life
 
     def begin(self, daemon: DaemonHooks) -> None:
-        """Start the keepers, after restoring compute modes that an earlier daemon left."""
-        if self.modes is not None:
-            self.modes.restore()
+        """Start the keepers."""
         missing = next((m for s in self._wanted() if (m := s.keeper.control.missing())), None)
         if missing is not None:
             log.error("%s; until then jobs share GPUs by time-slicing", missing)
@@ -192,13 +170,11 @@ class MpsService:
         return [served for served in self._all() if served.keeper.wanted]
 
     def close(self) -> None:
-        """End the keepers and restore compute modes. Control daemons run on for the jobs."""
+        """End the keepers. Control daemons run on for the jobs."""
         for served in self._all():
             served.keeper.close()
         for served in self._all():
             served.keeper.join()
-        if self.modes is not None:
-            self.modes.restore()
 
     # -------------------------------------------------------------- jobs
 
@@ -220,14 +196,6 @@ class MpsService:
             thread_percentage=thread_percentage(self.config),
             ends_clients=_ends_clients(keeper.control),
         )
-
-    def prepare(self, uuids: Sequence[str], client: bool) -> None:
-        if self.modes is None:
-            return
-        if client and self.config.set_compute_mode:
-            self.modes.exclusive(uuids)
-        else:
-            self.modes.restore(uuids)
 
     def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
         keepers = self._keepers(uuids)
@@ -271,8 +239,6 @@ class MpsService:
     def turn_off(self, uuids: Sequence[str], force: bool) -> None:
         for keeper in self._named(uuids):
             keeper.turn_off(force)
-        if self.modes is not None:
-            self.modes.restore(uuids)
 
     def _named(self, uuids: Sequence[str]) -> list[Keeper]:
         keepers: dict[int, Keeper] = {}
@@ -283,14 +249,6 @@ class MpsService:
                     "a MIG instance has no MPS, because it has one job at a time; name a GPU"
                 )
             keepers[id(keeper)] = keeper
-        named = set(uuids)
-        for served in self._all():
-            rest = [d.index for d in served.devices if d.uuid not in named]
-            if id(served.keeper) in keepers and rest:
-                raise Refused(
-                    "one MPS control daemon serves all GPUs here (mps.scope = 'server'); "
-                    "name no GPU (or use --all), and the command applies to all"
-                )
         return list(keepers.values())
 
 
@@ -334,10 +292,6 @@ def _folder_name(uuid: str, taken: Iterable[str]) -> str:
     """Return a short name, because the address of a socket has at most 107 bytes."""
     whole = uuid.removeprefix("GPU-").replace("/", "_")
     return whole if whole[:8] in taken else whole[:8]
-
-
-def _indices(devices: Iterable[Device]) -> str:
-    return ", ".join(str(device.index) for device in devices)
 
 
 def _row(served: _Served) -> dict[str, Any]:

@@ -32,10 +32,6 @@ class SimulatedMps:
     def empty_pipes(self) -> str | None:
         return None
 
-    @property
-    def spans(self) -> bool:
-        return self.config.scope == "server"
-
     def begin(self, daemon: DaemonHooks) -> None:
         if self.config.multiuser:
             log.warning(
@@ -45,9 +41,6 @@ class SimulatedMps:
     def access(self, uuids: Sequence[str]) -> Access:
         ordinals = {uuid: place for place, uuid in enumerate(uuids)}
         return Access(f"{self.run}/mps", None, ordinals, thread_percentage(self.config))
-
-    def prepare(self, uuids: Sequence[str], client: bool) -> None:
-        pass
 
     def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
         return False

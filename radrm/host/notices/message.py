@@ -1,8 +1,7 @@
 """The words of a notice: subject, text, and the JSON for programs.
 
-Theory of operation. Names and reasons are texts of users. Each becomes one plain line before it is
-put into a template, so none can end a header or forge a line. A field that is unknown is empty, and
-a line of the text whose fields are all empty is left out.
+Theory of operation. Names and reasons are texts of users. Each becomes one plain line first, so
+none can end a header or forge a line. A line about something unknown is left out.
 """
 
 from __future__ import annotations
@@ -12,31 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from radrm.config import NotifyConfig
-from radrm.config.notify import FIELD
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 
-TEXT = """\
-{what}
-{warning}
-
-state      {state}
-parameters {params}
-reason     {reason}
-elements   {elements}
-submitted  {submitted}
-waited     {waited}
-started    {started}
-ended      {ended}
-ran        {ran}
-memory     at most {peak} per GPU
-attempts   {attempts}
-comment    {comment}
-
-More: radrm status {job}
-"""
-"""The text, unless the site has its own."""
 _LONGEST_SUBJECT = 250
 _LONGEST_TEXT = 8000
 _LONGEST_CHAT = 1900
@@ -59,44 +36,39 @@ class Message:
         return {**self.document, "subject": self.subject, "text": words, "content": words}
 
 
-def message_of(config: NotifyConfig, facts: Mapping[str, Any], host: str) -> Message:
+def message_of(facts: Mapping[str, Any], host: str) -> Message:
     """Return the message about these facts (`storage/notices/facts.py`)."""
-    fields = fields_of(facts, host)
-    subject = _filled(config.subject, fields)[:_LONGEST_SUBJECT]
-    lines = [
-        _filled(line, fields)
-        for line in (config.text or TEXT).split("\n")
-        if not (named := FIELD.findall(line)) or any(fields.get(name) for name in named)
-    ]
-    text = "\n".join(lines).strip("\n")[:_LONGEST_TEXT] + "\n"
+    what = plain(_what(facts))
+    known = [(name, plain(str(value))) for name, value in _lines(facts) if value not in (None, "")]
+    warning = [plain(facts["text"])] if facts.get("text") else []
+    table = [f"{name:<10} {value}" for name, value in known]
+    lines = [what, *warning, "", *table, "", f"More: radrm status {plain(str(facts['job']))}"]
     hidden = ("gid", "once", "id", "text")
-    known = {key: value for key, value in facts.items() if key not in hidden}
-    return Message(subject, text, {**known, "warning": facts.get("text"), "host": host})
+    document = {key: value for key, value in facts.items() if key not in hidden}
+    return Message(
+        f"radrm on {plain(host)}: {what}"[:_LONGEST_SUBJECT],
+        "\n".join(lines)[:_LONGEST_TEXT] + "\n",
+        {**document, "warning": facts.get("text"), "host": host},
+    )
 
 
-def fields_of(facts: Mapping[str, Any], host: str) -> dict[str, str]:
-    """Return what `{...}` in a template means, as plain lines; empty: unknown."""
-    states = facts.get("states") or {}
-    found = {
-        **{name: facts.get(name) for name in ("event", "job", "name", "user", "comment", "state")},
-        "what": _what(facts),
-        "warning": facts.get("text"),
-        "host": host,
-        "exit_code": facts.get("exit_code"),
-        "reason": facts.get("reason"),
-        "params": ", ".join(f"{k}={v}" for k, v in (facts.get("params") or {}).items())[:500],
-        "elements": ", ".join(f"{count} {state}" for state, count in states.items()),
-        "submitted": _date(facts.get("submitted_at")),
-        "started": _date(facts.get("started_at")),
-        "ended": _date(facts.get("ended_at")),
-        "waited": _span(facts.get("waited_s")),
-        "ran": _span(facts.get("ran_s")),
-        "gpus": facts.get("gpus"),
-        "peak": show_mib(facts["peak_mib"]) if facts.get("peak_mib") else None,
-        "attempts": facts.get("attempts"),
-        "ooms": facts.get("oom_count"),
-    }
-    return {name: "" if value is None else plain(str(value)) for name, value in found.items()}
+def _lines(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what the text says of a job, line by line; None or "": unknown."""
+    states, params, peak = (facts.get(name) for name in ("states", "params", "peak_mib"))
+    return [
+        ("state", facts.get("state")),
+        ("parameters", ", ".join(f"{k}={v}" for k, v in (params or {}).items())[:500]),
+        ("reason", facts.get("reason")),
+        ("elements", ", ".join(f"{count} {state}" for state, count in (states or {}).items())),
+        ("submitted", _date(facts.get("submitted_at"))),
+        ("waited", _span(facts.get("waited_s"))),
+        ("started", _date(facts.get("started_at"))),
+        ("ended", _date(facts.get("ended_at"))),
+        ("ran", _span(facts.get("ran_s"))),
+        ("memory", f"at most {show_mib(peak)} per GPU" if peak else None),
+        ("attempts", facts.get("attempts")),
+        ("comment", facts.get("comment")),
+    ]
 
 
 def _what(facts: Mapping[str, Any]) -> str:
@@ -122,10 +94,6 @@ _WARNED = {
     "silent": "is silent",
     "held": "is held, because too many of its elements failed",
 }
-
-
-def _filled(template: str, fields: Mapping[str, str]) -> str:
-    return FIELD.sub(lambda found: fields.get(found[1], ""), template)
 
 
 def _date(wall_s: float | None) -> str | None:

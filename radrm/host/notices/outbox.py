@@ -88,7 +88,7 @@ class Sender:
 
     def wanted(self, notice: Notice) -> Wanted:
         """Return what the process is told."""
-        message = message_of(self.notices.site, notice.facts, self.host)
+        message = message_of(notice.facts, self.host)
         facts, config = notice.facts, self.notices.site
         variables = {
             "RADRM_EVENT": notice.kind,

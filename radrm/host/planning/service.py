@@ -92,7 +92,7 @@ class PlanningService:
                 raise EOFError(f"the snapshot has {len(question) >> 20} MiB, the limit is {limit}")
             thought = thought_of(worker.ask(question, limit_s))
         except TimeoutError:
-            thought = Thought(error=f"it took longer than {limit_s:g} s (core.think_s)")
+            thought = Thought(error=f"it took longer than {limit_s:g} s")
         except (OSError, EOFError) as error:
             worker.end()
             thought = Thought(error=plain(str(error)))

@@ -21,8 +21,7 @@ from radrm.interference.utilization import smact_from_utilization
 class SimulatedGpus(GpuSource):
     """The devices and readings of the simulated driver.
 
-    `mps`: jobs may share whole GPUs as MPS clients, which needs no control daemon here; `spans`:
-    also those on several GPUs. Each
+    `mps`: jobs may share whole GPUs as MPS clients, which needs no control daemon here. Each
     request reconnects once if the connection is broken.
     """
 
@@ -33,11 +32,10 @@ class SimulatedGpus(GpuSource):
         socket_path: str | os.PathLike[str],
         *,
         mps: bool = False,
-        spans: bool = False,
         timeout_s: float = 5.0,
     ) -> None:
         self._path = os.fspath(socket_path)
-        self._mps, self._spans = mps, mps and spans
+        self._mps = mps
         self._timeout_s = timeout_s
         self._client: DriverClient | None = None
         self._unmanaged = UnmanagedProcesses()
@@ -60,7 +58,7 @@ class SimulatedGpus(GpuSource):
         links = tuple((peer, count) for peer, count in found.get("nvlinks") or ())
         whole = kind is DeviceKind.GPU
         sms, mhz = (whole and sms_of(found["name"])) or (None, None)
-        served = {"kind": kind, "mps": mps, "mps_spans": mps and self._spans}
+        served = {"kind": kind, "mps": mps}
         device = Device(**{**found, **served, "nvlinks": links})
         return replace(device, sms=sms, sm_mhz=mhz, simulated=True)
 

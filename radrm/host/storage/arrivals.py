@@ -288,7 +288,7 @@ class Arrivals:
         for uid, count in sorted(self._moved.items()):
             files, size = self._room(uid)
             log.warning(
-                "uid %d has too much in the spool: limits.spool_files is %d, limits.spool_mib %d; "
+                "uid %d has too much in the spool: at most %d files, %d MiB; "
                 "%d submissions were moved to %s",
                 *(uid, files, size >> 20, count, self._refused),
             )

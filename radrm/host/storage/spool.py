@@ -37,9 +37,9 @@ daemon takes in hundreds a second, so that many only wait where it is down or ha
 MAX_WAITING_BYTES = 256 * 1024 * 1024  # 10,000 usual envelopes take a fifth of it
 MOST_FILES = 50_000
 """Envelopes of one user with those that come: `radrm submit` puts no more there. The least value of
-`limits.spool_files`, so that no daemon moves away what was acknowledged."""
+`spool_files`, so that no daemon moves away what was acknowledged."""
 MOST_BYTES = 1024 * 1024 * 1024
-"""The same in bytes, for `limits.spool_mib`."""
+"""The same in bytes, for `spool_mib`."""
 _FEW = 64
 """So few envelopes cannot exceed `MOST_BYTES` beside `MAX_WAITING_BYTES`."""
 SUFFIX = ".job"

@@ -74,11 +74,6 @@ def parse_envelope(envelope: Envelope) -> JobFile:
     return with_table(known, envelope.table)
 
 
-_ADD_BYTES = """
-INSERT INTO stored VALUES (?, ?) ON CONFLICT (uid) DO UPDATE SET bytes = bytes + excluded.bytes
-"""
-
-
 class Submissions:
     """The tables `submissions`, `blobs` (environments) and `edits`."""
 
@@ -94,16 +89,12 @@ class Submissions:
         environment = json.dumps(document.pop("environment"), sort_keys=True)
         digest = digest_of(environment)
         packed = zlib.compress(environment.encode("ascii"), 1)
-        new = self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, packed))
-        size = len(packed) * new.rowcount
+        self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, packed))
         text = json.dumps(document)
         parsed = submission.parsed
         job_file = _encoded(parsed, envelope) if parsed is not None else None
         row = envelope.ticket, submission.uid, submission.gid, text, digest, job_file
-        new = self._db.execute("INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", row)
-        size += (len(text) + len(job_file or "")) * new.rowcount
-        if size:
-            self._db.execute(_ADD_BYTES, (submission.uid, size))
+        self._db.execute("INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def edit(self, changed: Sequence[tuple[int, dict[str, Any]]]) -> None:
         """Store edits, those that several jobs share once; remove what no job has any more."""

@@ -125,8 +125,8 @@ def test_what_is_a_default_is_marked() -> None:
 
 
 def test_settings_of_rules_that_are_not_chosen_are_shown_as_they_are() -> None:
-    given = parse_config('policy = "exclusive"\n[policies.magm]\nmax_smact = 0.5', "x")
-    assert filled(given).policies["magm"] == {"max_smact": 0.5}
+    given = parse_config('policy = "exclusive"\n[policies.sharing]\nmax_smact = 0.5', "x")
+    assert filled(given).policies["sharing"] == {"max_smact": 0.5}
 
 
 def test_the_document_holds_what_json_does_not() -> None:
@@ -152,15 +152,15 @@ order = "lifo"
 collocation = "mps"
 device_ids = 3
 
-[policies.magm]
+[policies.sharing]
 max_smat = 1
 margin_mib = "3"
 
 [policies.mgam]
 x = 1
 
-[recoveries.exclusive]
-max_recoveries = -1
+[orders.shortest]
+max_wait_s = -1
 
 [estimators.auto]
 x = 1
@@ -178,13 +178,13 @@ MISTAKES = [
     ("device_ids", "uuid", "3"),
     ("max_smat", "did you mean max_smact"),
     ("margin_mib", "2048"),
-    ("'mgam'", "did you mean magm"),
-    ("max_recoveries", "below zero"),
+    ("'mgam'", "among policies"),
+    ("max_wait_s", "below zero"),
     ("estimators.auto", "quantile"),
-    ("grace'", "did you mean grace_s"),
+    ("grace'", "did you mean 'grace_s'"),
     ("core.grace_s", "a number"),
     ("settle_s", "120.0"),
-    ("settings of 'magm' are not used", "set policy = 'magm'"),
+    ("settings of 'sharing' are not used", "set policy, or remove"),
     ("settings of 'mgam' are not used",),
 ]
 

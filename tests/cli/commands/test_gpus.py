@@ -34,11 +34,6 @@ def test_simulated_gpus_are_named_as_such() -> None:
     assert shown(devices_page(devices), terminal=False)[0] == "2 simulated GPUs"
 
 
-def test_a_power_limit_stands_beside_the_power() -> None:
-    lines = shown(devices_page([gpu(power_limit_w=300.0), gpu(1)]), terminal=False)
-    assert " 200/300  " in lines[1] and " 200  " in lines[2]
-
-
 def test_near_gpus_are_shown_if_there_are_several_groups() -> None:
     def lines(*near: dict[str, int | None]) -> list[str]:
         devices = [gpu(index, near=each) for index, each in enumerate(near)]

@@ -126,9 +126,9 @@ def test_exclusive_sharing_and_settings_reach_the_rules() -> None:
 
     assert made(mode="exclusive").config.collocation is Collocation.EXCLUSIVE
     assert not made(mode="timeslice").mps and not made().mps and made(mode="mps").mps
-    assert made("policy.max_smact=0.5").config.policies == {"magm": {"max_smact": 0.5}}
-    assert made("scheduler.smact_limit=0.75").config.policies == {"magm": {"max_smact": 0.75}}
-    assert made("policies.magm.margin_mib=1").config.policies == {"magm": {"margin_mib": 1}}
+    assert made("policy.max_smact=0.5").config.policies == {"sharing": {"max_smact": 0.5}}
+    assert made("scheduler.smact_limit=0.75").config.policies == {"sharing": {"max_smact": 0.75}}
+    assert made("policies.sharing.margin_mib=1").config.policies == {"sharing": {"margin_mib": 1}}
     assert made("core.settle_s=7").config.core == {"settle_s": 7}
     assert made("life.start_up_s=7").life.start_up_s == 7
     assert made("policy.max_smact=0.5", policy="exclusive").config.policies == {}

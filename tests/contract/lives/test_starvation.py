@@ -14,6 +14,7 @@ from radrm.core import events as ev
 from radrm.core.records import Device, Needs, OutOfMemory, Reading, Role
 from radrm.core.rules import Order
 from radrm.core.settings import CoreSettings
+from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import BestFit, Magm, RoundRobin
@@ -22,10 +23,7 @@ from tests.world import GIB, ORDERS, World
 
 POLICIES = (Magm(), BestFit(), Exclusive(), RoundRobin())
 SETTINGS = tuple(
-    CoreSettings(
-        smact_warm_s=0, smact_after_exit_s=0, clients_alone=not mixing, yield_to_unmanaged=yields
-    )
-    for mixing in (False, True)
+    CoreSettings(smact_warm_s=0, smact_after_exit_s=0, yield_to_unmanaged=yields)
     for yields in (False, True)
 )
 
@@ -83,9 +81,9 @@ class Server(World):
 
     def end_all(self) -> None:
         """Time passes, and what runs ends, until nothing more starts."""
-        self.pass_time(self.settings.out_of_service_s + 1)
+        self.pass_time(OUT_OF_SERVICE_S + 1)
         while True:
-            self.pass_time(self.settings.out_of_service_s + 1)
+            self.pass_time(OUT_OF_SERVICE_S + 1)
             live = self.live_ids()
             if not live:
                 return

@@ -20,8 +20,15 @@ from radrm.recovery.own_device import OwnDevice
 from tests.world import GIB, World, gpus
 
 BOB: dict[str, Any] = {"user": "bob", "uid": 1001}
-SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=1.0, clients_alone=True)
+SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=1.0)
 MIXING = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
+
+
+class Insisting(World):
+    """Jobs that are clients or wait, if they do not say otherwise."""
+
+    def submit(self, *args: Any, **spec: Any) -> Job:
+        return super().submit(*args, **{"collocation": Collocation.MPS, **spec})
 
 
 def mode(world: World, job: Job) -> Collocation | None:
@@ -39,7 +46,7 @@ def listed(world: World, devices: tuple[Device, ...]) -> None:
 
 
 def test_a_server_that_was_seen_to_take_several_users_has_no_cohorts() -> None:
-    world = World(gpus(1, mps=True, mps_multiuser=True), settings=SETTINGS)
+    world = Insisting(gpus(1, mps=True, mps_multiuser=True), settings=SETTINGS)
     ann = world.submit(GIB, smact=0.1)
     bob = world.submit(GIB, smact=0.1, **BOB)
     assert [mode(world, job) for job in (ann, bob)] == [Collocation.MPS] * 2
@@ -50,7 +57,7 @@ def test_a_server_that_was_seen_to_take_several_users_has_no_cohorts() -> None:
 
 
 def test_until_that_was_seen_others_wait() -> None:
-    world = World(gpus(1, mps=True), settings=SETTINGS)
+    world = Insisting(gpus(1, mps=True), settings=SETTINGS)
     world.submit(GIB, smact=0.1)
     bob = world.submit(GIB, smact=0.1, **BOB)
     assert world.why(bob) == ["cohort", "count"]
@@ -59,7 +66,7 @@ def test_until_that_was_seen_others_wait() -> None:
 
 
 def test_when_it_is_one_users_again_those_on_it_stay_and_cohorts_are_back() -> None:
-    world = World(gpus(1, mps=True, mps_multiuser=True), settings=SETTINGS)
+    world = Insisting(gpus(1, mps=True, mps_multiuser=True), settings=SETTINGS)
     world.submit(GIB, smact=0.1)
     bob = world.submit(GIB, smact=0.1, **BOB)
     listed(world, gpus(1, mps=True))
@@ -84,9 +91,8 @@ def test_other_users_are_time_sliced_beside_clients() -> None:
     assert mode(world, world.submit(GIB, smact=0.1)) is Collocation.TIMESLICE
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, MIXING])
-def test_who_insists_on_mps_waits_for_it(settings: CoreSettings) -> None:
-    world = World(gpus(1, mps=True), settings=settings)
+def test_who_insists_on_mps_waits_for_it() -> None:
+    world = World(gpus(1, mps=True), settings=SETTINGS)
     ann = world.submit(GIB, smact=0.1)
     bob = world.submit(GIB, smact=0.1, collocation=Collocation.MPS, **BOB)
     assert world.why(bob) == ["cohort", "count"]
@@ -94,17 +100,12 @@ def test_who_insists_on_mps_waits_for_it(settings: CoreSettings) -> None:
     assert mode(world, bob) is Collocation.MPS
 
 
-@pytest.mark.parametrize(("settings", "together"), [(SETTINGS, False), (MIXING, True)])
-def test_a_job_on_several_gpus_that_can_be_no_client(
-    settings: CoreSettings, together: bool
-) -> None:
-    world = World(gpus(2, mps=True), settings=settings)
+def test_a_job_on_several_gpus_that_can_be_no_client() -> None:
+    world = World(gpus(2, mps=True), settings=MIXING)
     for _ in range(2):
         world.submit(30 * GIB, smact=0.1)
     wide = world.submit(GIB, gpus=2, smact=0.1)
-    assert mode(world, wide) is (Collocation.TIMESLICE if together else None)
-    if not together:
-        assert world.why(wide) == ["mode", "mode", "count"]
+    assert mode(world, wide) is Collocation.TIMESLICE
 
 
 def test_a_job_that_wants_a_device_to_itself_never_mixes() -> None:
@@ -117,7 +118,7 @@ def test_a_job_that_wants_a_device_to_itself_never_mixes() -> None:
 # ------------------------------------------------------------------ MPS on some GPUs
 
 SOME = (*gpus(1, mps=True, mps_spans=True), gpus(2)[1])
-"""`mps.enabled = [0]`, with one control daemon for all."""
+"""`mps.enabled = [0]`, with one server for all."""
 PAIR = {"gpus": 2}
 TASKS = {"roles": (Role(count_min=2, count_max=2),)}
 ROLES = {"roles": (Role("a"), Role("b"))}
@@ -133,17 +134,10 @@ def test_a_job_on_gpus_with_and_without_mps_runs(wish: dict[str, Any], policy: A
     assert set(world.where(job)) == {"GPU-0", "GPU-1"}
 
 
-def test_it_waits_for_the_clients_on_the_one_to_go_unless_they_may_mix() -> None:
-    for settings, together in ((SETTINGS, False), (MIXING, True)):
-        world = World(SOME, settings=settings)
-        client = world.submit(GIB, smact=0.1)
-        wide = world.submit(GIB, smact=0.1, gpus=2)
-        assert (mode(world, wide) is Collocation.TIMESLICE) is together
-        if not together:
-            assert mode(world, client) is Collocation.MPS
-            assert "mode" in world.why(wide)
-            world.end(client)
-            assert mode(world, wide) is Collocation.TIMESLICE
+def test_it_joins_the_clients_on_the_one() -> None:
+    world = World(SOME, settings=SETTINGS)
+    world.submit(GIB, smact=0.1)
+    assert mode(world, world.submit(GIB, smact=0.1, gpus=2)) is Collocation.TIMESLICE
 
 
 def test_it_prefers_gpus_that_it_shares_alike() -> None:
@@ -167,7 +161,7 @@ def turn_is_over(world: World) -> None:
 
 
 def test_the_turn_of_other_users_comes_on_an_mps_server() -> None:
-    world = World(gpus(1, mps=True), settings=SETTINGS)
+    world = Insisting(gpus(1, mps=True), settings=SETTINGS)
     first = world.submit(GIB, smact=0.1)
     world.pass_time(world.settings.mps_cohort_s / 2)
     bob = world.submit(GIB, smact=0.1, **BOB)
@@ -188,19 +182,18 @@ def test_the_turn_of_other_users_comes_on_an_mps_server() -> None:
 
 def test_nobody_makes_way_for_a_job_that_could_not_take_its_place() -> None:
     devices = (*gpus(1, mps=True), Device("GPU-9", 9, "H100", 80 * GIB))
-    world = World(devices, settings=SETTINGS)
+    world = Insisting(devices, settings=SETTINGS)
     world.submit(GIB, collocation=Collocation.EXCLUSIVE)
     assert world.where(world.submit(GIB, smact=0.1)) == ("GPU-0",)
     too_large = world.submit(60 * GIB, source="declared", **BOB)
-    no_client = world.submit(GIB, collocation=Collocation.TIMESLICE, **BOB)
     turn_is_over(world)
     urgent = world.submit(GIB, smact=0.1, priority=9)
     assert world.state(urgent) is JobState.RUNNING
-    assert [world.state(job) for job in (too_large, no_client)] == [JobState.PENDING] * 2
+    assert world.state(too_large) is JobState.PENDING
 
 
 def test_one_that_waits_keeps_one_server_free_and_not_two() -> None:
-    world = World(gpus(2, mps=True), settings=SETTINGS)
+    world = Insisting(gpus(2, mps=True), settings=SETTINGS)
     for _ in range(2):
         world.submit(30 * GIB, smact=0.1)
     bob = world.submit(GIB, smact=0.1, **BOB)
@@ -213,7 +206,7 @@ def test_one_that_waits_keeps_one_server_free_and_not_two() -> None:
 
 
 def test_of_three_users_the_one_that_has_waited_longest_is_next() -> None:
-    world = World(gpus(1, mps=True), settings=SETTINGS)
+    world = Insisting(gpus(1, mps=True), settings=SETTINGS)
     users = [{"user": str(uid), "uid": uid} for uid in (1, 2, 3)]
     served = []
     # The first has the most urgent jobs, the last the least; one at a time has room.
@@ -285,7 +278,7 @@ def test_packing_decides_by_the_work_that_is_done_beside_clients() -> None:
 
 
 def test_who_comes_next_may_pass_the_head_on_that_gpu_alone() -> None:
-    world = World((*gpus(1, mps=True), gpus(2)[1]), settings=SETTINGS)
+    world = Insisting((*gpus(1, mps=True), gpus(2)[1]), settings=SETTINGS)
     world.submit(30 * GIB, smact=0.1)
     other = world.submit(30 * GIB, smact=0.1)
     turn_is_over(world)

@@ -309,9 +309,6 @@ def test_no_job_is_below_its_floor(
         ({"alpha": 0.0}, "above 0"),
         ({"beta": 0.5}, "from 1 to 100"),
         ({"interval_s": 0.5}, "from 1 to 3600"),
-        ({"limit": "soft"}, "neither 'weight' nor 'cap'"),
-        ({"goal": "best"}, "neither 'growth' nor 'completion'"),
-        ({"measure": "x"}, "neither 'relative' nor 'paper'"),
     ],
 )
 def test_wrong_settings_are_refused_with_the_range(wrong: dict[str, object], words: str) -> None:

@@ -14,6 +14,7 @@ from radrm.core.constraints.kinds import is_named, is_of_type
 from radrm.core.planning.assembly import find_placement
 from radrm.core.records import Device
 from radrm.core.settings import CoreSettings
+from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from radrm.core.words import Collocation, JobState
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
@@ -134,12 +135,12 @@ def test_an_estimate_is_compared_with_the_types_that_the_job_accepts() -> None:
 
 def test_a_limit_of_the_slowdown_makes_another_need() -> None:
     """Unmanaged processes keep such a job from ever being alone, and only that one waits."""
-    settings = CoreSettings(smact_warm_s=0, out_of_service_s=1.0)
+    settings = CoreSettings(smact_warm_s=0)
     world = World(gpus(1), settings=settings)
     world.hold(world.submit(30 * GIB))
     world.unmanaged["GPU-0"] = 15 * GIB
     for _ in range(3):
-        world.pass_time(2.0)
+        world.pass_time(OUT_OF_SERVICE_S)
     blocked = [world.submit(38 * GIB, max_slowdown=limit) for limit in (None, 1.5)]
     assert [world.why(job)[0] for job in blocked] == ["memory", "service"]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Role
+from radrm.core.service import GONE_AFTER_S
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState
 from radrm.policies.exclusive import Exclusive
@@ -158,7 +159,7 @@ def test_a_job_that_no_longer_fits_the_server_lets_others_pass_and_fails_in_the_
     assert world.why(large) == ["service"]
     world.end(first)
     assert world.state(other) is JobState.RUNNING
-    world.pass_time(world.settings.gone_after_s + 1)
+    world.pass_time(GONE_AFTER_S + 1)
     assert world.state(large) is JobState.FAILED
     assert world.jobs[large.id].reason == "needs 8 CPUs, the server has 4"
 
@@ -217,9 +218,7 @@ def test_no_mps_server_runs_empty_for_a_job_that_lacks_cpus() -> None:
 
 
 def test_a_job_without_a_gpu_takes_no_turn_on_an_mps_server() -> None:
-    settings = CoreSettings(
-        smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=1, clients_alone=True
-    )
+    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=1)
     world = World(gpus(1, mps=True), settings=settings)
     world.submit(gpus=0, uid=1)
     first = world.submit(GIB, smact=0.1, uid=1)

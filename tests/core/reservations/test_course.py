@@ -225,7 +225,7 @@ def test_no_planner_places_a_job_there_all_the_same() -> None:
 def test_the_next_user_on_an_mps_server_is_chosen_again_when_jobs_are_sorted_anew(
     begins: bool,
 ) -> None:
-    world = World(gpus(1, mps=True), settings=replace(CORE, mps_cohort_s=100.0, clients_alone=True))
+    world = World(gpus(1, mps=True), settings=replace(CORE, mps_cohort_s=100.0))
     world.submit(GIB, uid=CARL, smact=0.1)
     long = world.submit(GIB, uid=BOB, smact=0.1, time_limit_s=600.0)
     short = world.submit(GIB, uid=BOB, smact=0.1, time_limit_s=100.0)

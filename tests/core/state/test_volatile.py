@@ -6,7 +6,8 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.decision import Decision
-from radrm.core.records import Attempt, Job, Reservation, RuleState
+from radrm.core.proposals import Cancel
+from radrm.core.records import Attempt, Job, Refusal, Reservation, RuleState
 from radrm.core.rules import Plan
 from radrm.core.settings import CoreSettings
 from radrm.core.view import View
@@ -78,17 +79,34 @@ def test_no_record_is_both_and_the_durable_one_has_the_newest_figures() -> None:
 
 
 def test_a_record_that_is_changed_in_both_ways_is_durable_and_whole() -> None:
-    """The first GPU's reading stops the job, and the second one's has figures."""
-    core = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, unused_reclaim_s=60)
-    world = World(gpus(2), settings=core)
+    """The readings have figures, and a planner that hears of them stops the job."""
+    core = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
+    world = World(gpus(2), planners=(default_planner(), Ending(1060.0)), settings=core)
     world.obey = False
     job = world.submit(8 * GIB, gpus=2)
     world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=1))
-    world.boot_s += 60.0
+    world.boot_s = 1060.0
     decision = world.read()
     assert not decision.volatile
     (attempt,) = [r for r in decision.changed if isinstance(r, Attempt)]
     assert attempt.stop is not None and set(attempt.used) == {"GPU-0", "GPU-1"}
+
+
+class Ending:
+    """Cancels all running jobs from a time on."""
+
+    name, version, listens = "ending", 1, frozenset({ev.ReadingsTaken})
+    starts_jobs = False
+
+    def __init__(self, from_s: float) -> None:
+        self.from_s = from_s
+
+    def plan(self, view: View, event: ev.Event, state: object) -> Plan:
+        due = [job for job, _ in view.running() if view.now.boot_s >= self.from_s]
+        return Plan([Cancel(job_id=job.id, reason="its time is over") for job in due])
+
+    def explain(self, view: View, job: Job) -> tuple[Refusal, ...]:
+        return ()
 
 
 def _name(record: object) -> tuple[str, object]:

@@ -27,7 +27,8 @@ def home(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DaemonHome]
     found = DaemonHome(tmp_path, gpus="sim:3xA100-40GB", scale=50.0)
     # radrun needs real time: as much as a slow machine takes to start workers.
     patience_s = getattr(request, "param", 2)
-    found.settings += [f"checkpoint.patience_s={patience_s}", "core.resize_limit_s=3000"]
+    found.settings += [f"checkpoint.patience_s={patience_s}"]
+    found.fixed = ["core.resize_limit_s=3000"]
     found.settings += ['planner=["auto","elastic"]', "planners.elastic.interval_s=3600"]
     found.start()
     yield found

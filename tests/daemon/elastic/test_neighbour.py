@@ -17,7 +17,7 @@ def speeds(home: ElasticHome, job: int) -> list[float]:
 def test_ten_resizes_leave_a_neighbour_alone(tmp_path: Path) -> None:
     with elastic_home(tmp_path, scale=20.0) as home:
         home.gpus = "sim:2xA100-40GB"
-        home.settings += ['policy="magm"', "policies.magm.max_smact=1"]
+        home.settings += ['policy="magm"', "policies.sharing.max_smact=1"]
         home.settings += ["core.settle_s=1e6"]
         home.start()
         job = home.train("--smact=0.1")

@@ -121,17 +121,16 @@ INSTANCE = replace(DEVICES[0], uuid="MIG-1", index=5, kind=DeviceKind.MIG, paren
 
 
 @pytest.mark.parametrize(
-    ("device", "spans", "cuda", "containers"),
+    ("device", "client", "cuda", "containers"),
     [
-        (GPU_5, None, "5", "5"),
-        (GPU_5, False, "0", "GPU-5"),  # the only GPU of its control daemon
-        (GPU_5, True, "GPU-5", "GPU-5"),
-        (INSTANCE, None, "MIG-1", "MIG-1"),  # its GPU's number would be the first instance
-        (INSTANCE, False, "MIG-1", "MIG-1"),
+        (GPU_5, False, "5", "5"),
+        (GPU_5, True, "0", "GPU-5"),  # the only GPU of its control daemon
+        (INSTANCE, False, "MIG-1", "MIG-1"),  # its GPU's number would be the first instance
+        (INSTANCE, True, "MIG-1", "MIG-1"),
     ],
 )
 def test_who_asks_for_an_index_gets_it_where_it_is_sure(
-    device: Device, spans: bool | None, cuda: str, containers: str
+    device: Device, client: bool, cuda: str, containers: str
 ) -> None:
     share = Share(device.uuid, 1024)
     options = SimpleNamespace(env=(), cpu_bind="none", device_ids="index")
@@ -140,17 +139,17 @@ def test_who_asks_for_an_index_gets_it_where_it_is_sure(
         job_file=lambda: SimpleNamespace(options=options),
     )
     mode, mps = Collocation.TIMESLICE, None
-    if spans is not None:
+    if client:
         access = Access("/pipes", None, {device.uuid: 0})
         mode = Collocation.MPS
-        mps = SimpleNamespace(access=lambda uuids: access, empty_pipes=None, spans=spans)
+        mps = SimpleNamespace(access=lambda uuids: access, empty_pipes=None)
     site: Any = SimpleNamespace(mps=mps, device_ids="uuid", isolation=Isolation())
     found = task_environments(a_job(), Placement((share,), mode), 512, submission, [device], site)[
         "main", 0
     ]
     assert found["CUDA_VISIBLE_DEVICES"] == cuda
     assert found["NVIDIA_VISIBLE_DEVICES"] == containers
-    assert found.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") == (None if spans is None else "0=512M")
+    assert found.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") == ("0=512M" if client else None)
 
 
 def test_an_isolated_job_counts_only_its_own_gpus() -> None:

@@ -88,7 +88,7 @@ def test_a_shrink_with_a_wrong_answer_frees_no_gpu(home: ElasticHome, word: str,
 
 
 def test_a_resize_without_an_answer_is_withdrawn(home: ElasticHome) -> None:
-    home.settings += ["core.resize_limit_s=2"]
+    home.fixed = ["core.resize_limit_s=2"]
     home.start()
     job = home.train()
     home.file("does-silent", "")
@@ -101,7 +101,7 @@ def test_a_resize_without_an_answer_is_withdrawn(home: ElasticHome) -> None:
 
 
 def test_a_resize_that_has_begun_is_not_withdrawn(home: ElasticHome) -> None:
-    home.settings += ["core.resize_limit_s=2"]
+    home.fixed = ["core.resize_limit_s=2"]
     home.start()
     job = home.train()
     home.file("wait-begun", "")

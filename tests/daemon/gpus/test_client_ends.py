@@ -37,7 +37,7 @@ class Host:
         self.launcher = Mock(**{"serials.return_value": [], "is_live.return_value": False})
         self.launcher.read_saved.return_value = {}
         self.launcher.live = set()
-        self.mps = Mock(spans=False) if mps is None else mps
+        self.mps = Mock() if mps is None else mps
         self.mps.faulted.return_value = False
         self.mps.suspected.return_value = False
         self.posted: list[Any] = []

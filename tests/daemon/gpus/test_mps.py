@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,15 @@ FIRST, SECOND = (f"GPU-{str(n) * 8}-0000-0000-0000-000000000000" for n in (1, 2)
 class Server(DaemonHome):
     """A server with two GPUs of 40 GiB that MPS serves."""
 
-    def begin(self, *settings: str) -> None:
+    def begin(self, *settings: str, fixed: Sequence[str] = ()) -> None:
         self.settings = [
             "mps.enabled=true",
             "core.smact_warm_s=0",
-            "core.smact_after_exit_s=0",
             "core.grace_s=1",
             "policy=first-fit",
             *settings,
         ]
+        self.fixed = ["core.smact_after_exit_s=0", *fixed]
         self.start()
         wait_until(lambda: all(r["state"] != "starting" for r in self.ask("mps")), "MPS")
         wait_until(
@@ -111,12 +111,6 @@ def server(nvml_driver: Nvml) -> Iterator[Server]:
                     os.kill(who.pid, signal.SIGKILL)
 
 
-def compute_mode(server: Server, uuid: str) -> str:
-    """What the driver has been told last."""
-    lines = Path(server.environment["STAND_IN_NVML_STATE"]).read_text().splitlines()
-    return [line.split()[3] for line in lines if line.startswith(f"set {uuid} compute_mode")][-1]
-
-
 def test_clients_are_told_where_their_server_is_and_how_much_they_may_have(server: Server) -> None:
     server.begin("mps.active_thread_percentage=60")
     server.radrm("drain", "1")
@@ -151,16 +145,6 @@ def test_clients_are_told_where_their_server_is_and_how_much_they_may_have(serve
     assert json.loads(record.read_text())["ends_clients"] is None
 
 
-def test_one_server_for_all_numbers_the_devices_by_its_own_list(server: Server) -> None:
-    server.begin("mps.scope=server")
-    job = server.client("--gpus=2", "--gpu-memory=2G:2G")
-    notes = server.told(job, "ready")
-    assert notes[1] == f"CUDA_VISIBLE_DEVICES={FIRST},{SECOND}"
-    assert notes[4] == "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2048M,1=2048M"
-    (row,) = server.ask("mps")
-    assert row["gpus"] == [0, 1] and row["pipes"].endswith("/mps/all")
-
-
 def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
     server.begin()
     server.up()
@@ -188,7 +172,7 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
 def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
     server: Server,
 ) -> None:
-    server.begin("core.retry_s=0.5")
+    server.begin(fixed=["core.retry_s=0.5"])
     server.radrm("drain", "1")
     job = server.client("--gpu-memory=30G", stubborn=True)
     server.told(job, "ready")
@@ -279,7 +263,7 @@ def test_the_end_of_one_client_harms_no_other_and_no_client_comes_too_early(
     server: Server,
 ) -> None:
     """A raw TERM cut off work in flight, and faulted its server; a first client was refused."""
-    server.begin("core.retry_s=0.5", "core.grace_s=30")
+    server.begin("core.grace_s=30", fixed=["core.retry_s=0.5"])
     slow_and_old = {"begins": 1.0, "old": True}
     server.wrong(raw=True, single=True, **{FIRST: {"begins": 0.5}, SECOND: slow_and_old})
     server.radrm("drain", "1")
@@ -297,23 +281,6 @@ def test_the_end_of_one_client_harms_no_other_and_no_client_comes_too_early(
     refused = server.client("--gpu-memory=8G")
     server.waits_for(refused, "its MPS server took no new client (CUDA error 807)")
     assert server.told(refused, "ready").count("refused") == 1
-
-
-def test_a_gpus_compute_mode_goes_with_its_jobs_and_is_given_back(server: Server) -> None:
-    server.begin("mps.set_compute_mode=true")
-    job = server.client("--gpu-memory=8G")
-    server.told(job, "ready")
-    kept = server.folder / "home" / "compute-modes.json"
-    assert json.loads(kept.read_text()) == {FIRST: 0}
-    assert compute_mode(server, FIRST) == "3"
-    server.kill()
-    server.start()
-    assert compute_mode(server, FIRST) == "0", "whatever a daemon before it left"
-    server.radrm("cancel", str(job))
-    server.wait_end(job)
-    alone = server.client("--gpu-memory=8G", "--collocation=exclusive")
-    server.told(alone, "no MPS")
-    assert compute_mode(server, FIRST) == "0" and not kept.exists()
 
 
 def test_simulated_gpus_need_no_control_daemon(server: Server) -> None:

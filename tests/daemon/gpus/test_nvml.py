@@ -91,8 +91,8 @@ def test_jobs_share_where_only_utilization_is_read(server: DaemonHome) -> None:
     server.settings = [
         "policy=magm",
         "core.smact_warm_s=0",
-        "core.smact_after_exit_s=0",
     ]
+    server.fixed = ["core.smact_after_exit_s=0"]
     server.start()
     jobs = [hold(server, 8000) for _ in range(3)]
     wait_until(lambda: all(server.job(j)["state"] == "RUNNING" for j in jobs))

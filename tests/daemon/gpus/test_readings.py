@@ -40,9 +40,9 @@ class Server:
         home.settings = [
             "policy=magm",
             "core.smact_warm_s=0",
-            "core.smact_after_exit_s=0",
             "readings.smact=dcgm",
         ]
+        home.fixed = ["core.smact_after_exit_s=0"]
         home.environment |= driver.environment
         home.environment["PATH"] = f"{BIN}:{home.environment['PATH']}"
         home.environment["STANDIN_DCGMI"] = str(home.folder / "dcgmi.json")
@@ -117,7 +117,7 @@ def test_jobs_share_while_dcgm_measures(server: Server) -> None:
 
 
 def test_left_to_itself_the_daemon_finds_dcgm(server: Server) -> None:
-    server.home.settings = ["policy=magm", "core.smact_warm_s=0", "core.smact_after_exit_s=0"]
+    server.home.settings = ["policy=magm", "core.smact_warm_s=0"]
     server.home.start()
     assert server.gpu()["smact_source"] == "nvml-utilization"
     wait_until(lambda: server.gpu()["smact_source"] == "dcgm")
@@ -126,7 +126,7 @@ def test_left_to_itself_the_daemon_finds_dcgm(server: Server) -> None:
 def test_hopper_needs_no_dcgm(home: DaemonHome, nvml_driver: Nvml) -> None:
     nvml_driver.gpu(GPU, model=H100, sm_util=42)
     server = Server(home, nvml_driver)
-    home.settings = ["policy=magm", "core.smact_warm_s=0", "core.smact_after_exit_s=0"]
+    home.settings = ["policy=magm", "core.smact_warm_s=0"]
     home.start()
     wait_until(lambda: server.gpu()["smact_source"] == "gpm")
     assert server.gpu()["smact"] == pytest.approx(0.42)
@@ -139,7 +139,6 @@ def test_dcgm_exporter_does_where_there_is_no_dcgmi(server: Server) -> None:
     server.home.settings = [
         "policy=magm",
         "core.smact_warm_s=0",
-        "core.smact_after_exit_s=0",
         f"readings.dcgm_exporter={json.dumps(exporter.url)}",
     ]
     server.home.start()

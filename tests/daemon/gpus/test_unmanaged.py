@@ -133,8 +133,8 @@ def device() -> Iterator[IO[str]]:
 
 @pytest.mark.parametrize("ignoring", [False, True])
 def test_signalled(server: DaemonHome, nvml_driver: Nvml, device: IO[str], ignoring: bool) -> None:
-    graces = ["unmanaged.grace_s=0", "unmanaged.kill_grace_s=0"]
-    server.settings = ["unmanaged.action=signal", *graces]
+    server.settings = ["unmanaged.action=signal", "unmanaged.grace_s=0"]
+    server.fixed = ["unmanaged.kill_grace_s=0"]
     server.start()
     with unmanaged(nvml_driver, device.fileno(), ignoring) as process:
         assert process.wait(60) == -(signal.SIGKILL if ignoring else signal.SIGTERM)

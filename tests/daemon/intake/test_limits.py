@@ -32,13 +32,12 @@ def taken(place: Place, *tickets: str) -> list[int]:
         (
             {"array_size": 3},
             {"options": {"array": "0-3"}},
-            "limits.array_size: its array has 4 elements, the limit is 3; submit it in parts",
+            "its array has 4 elements, the limit is 3; submit it in parts",
         ),
         (
             {"environment_kib": 1},
             {"environment": {"A": "x" * 1022}},
-            "limits.environment_kib: its environment has 2 KiB, the limit is 1; submit it with "
-            "fewer or shorter variables",
+            "its environment has 2 KiB, the limit is 1; submit it with fewer or shorter variables",
         ),
     ],
 )
@@ -108,7 +107,7 @@ def test_what_is_too_much_in_the_spool_is_moved_away_unread(
     assert sum(taken(place, *(e.ticket for e in made))) == 1
     assert (len(place.waiting()), place.refused()) == (2, 3)
     (said,) = [r.getMessage() for r in caplog.records if "too much" in r.getMessage()]
-    assert said.startswith(f"uid {ME} has too much in the spool: limits.spool_files is 3")
+    assert said.startswith(f"uid {ME} has too much in the spool: at most 3 files")
     assert place.arrivals.use_of(ME).files == 2
 
 

@@ -83,7 +83,7 @@ def test_flowcon_gives_cpus_to_the_job_that_grows_also_after_a_kill(home: Daemon
 
 def test_specon_moves_a_converged_job_once_and_its_work_goes_on(home: DaemonHome) -> None:
     home.settings += ['planner=["auto", "specon"]', "planners.specon.alpha=0.02"]
-    home.settings += ["planners.specon.min_gain=1", 'policy="magm"', "policies.magm.max_smact=1"]
+    home.settings += ["planners.specon.min_gain=1", 'policy="magm"', "policies.sharing.max_smact=1"]
     home.start()
     assert home.radrm("drain", "1").returncode == 0
     words = ("--checkpoint=signal", "--smact=0.3")

@@ -86,7 +86,7 @@ def main() -> None:
     mount("/var/lib/radrm")
     mount("/run/radrm")
     limits = ("gpus=2", "queued_jobs=3", "priority_max=10", "connections=3", "requests_per_s=1000")
-    words = [sys.executable, "-m", "radrm.cli.main", "daemon", "--gpus", "sim:4xA100-40GB"]
+    words = [sys.executable, "-m", "tests.unfixed", "daemon", "--gpus", "sim:4xA100-40GB"]
     for each in limits:
         words += ["--set", f"limits.{each}"]
     daemon = subprocess.Popen(words, stderr=Path("daemon.log").open("wb"))

@@ -57,7 +57,7 @@ def test_two_users_before_a_daemon_of_root(tmp_path: Path) -> None:
     assert limits["spool_files"] == (50_000, 2), "what is too much waits there"
     assert found["other"] == "only root may see the limits of another user"
     assert found["connections"] == (
-        "limits.connections: you have 3 connections to the daemon, the limit is 3; close some"
+        "you have 3 connections to the daemon, the limit is 3; close some"
     )
     assert found["submit"] == 1
     assert f"you have 3 queued jobs, 1 more would exceed the limit of 3; {MORE}" in done.stderr

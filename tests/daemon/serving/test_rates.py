@@ -31,8 +31,7 @@ def test_who_would_wait_too_long_is_refused_and_loses_nothing() -> None:
     assert wait_s > LONGEST_WAIT_S
     assert bucket.take(5) == [wait_s] * 5
     assert bucket.rates.refusal(7, wait_s) == (
-        "limits.requests_per_s: you send more than 2 requests a second; nothing was done, "
-        "try again in 11 s"
+        "you send more than 2 requests a second; nothing was done, try again in 11 s"
     )
     bucket.now += 1.0
     assert bucket.take(1) == [wait_s - 1.0 + 0.0]

@@ -66,9 +66,7 @@ def test_one_user_has_so_many_and_his_silent_ones_give_way() -> None:
     door = Door()
     first, *_ = [door.come(7)[0] for _ in range(4)]
     _, why = door.come(7)
-    assert why == (
-        "limits.connections: you have 4 connections to the daemon, the limit is 4; close some"
-    )
+    assert why == ("you have 4 connections to the daemon, the limit is 4; close some")
     door.now += 2
     assert door.come(7)[1] is None and first.ended
     assert door.come(8)[1] is None
@@ -200,8 +198,7 @@ def test_a_client_that_is_turned_away_hears_why(place: Place) -> None:
             place.request(each, op="ping")
         answer = line(stack.enter_context(place.connect()))
         assert answer == refusal(
-            "limits.connections: you have 64 connections to the daemon, the limit is 64; "
-            "close some",
+            "you have 64 connections to the daemon, the limit is 64; close some",
             3,
         )
 
@@ -215,7 +212,7 @@ def test_a_client_that_asks_too_often_hears_when_to_try_again(tmp_path: Path) ->
             assert line(made)["ok"]
         made.sendall(b"{}\n")
         said = line(made)["error"]
-        assert said.startswith("limits.requests_per_s: you send more than 0.05 requests a second")
+        assert said.startswith("you send more than 0.05 requests a second")
         assert "try again in 20 s" in said
         with place.connect() as other:
             assert line(other)["error"] == said

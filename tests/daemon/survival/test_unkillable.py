@@ -42,7 +42,7 @@ def test_a_job_whose_processes_outlive_kill_ends_and_its_memory_still_counts(
     home: DaemonHome, freezer: Path
 ) -> None:
     home.gpus = "sim:1xA100-40GB"
-    home.settings = ["core.unkillable_s=0.5", "core.settle_s=1"]
+    home.settings, home.fixed = ["core.settle_s=1"], ["core.unkillable_s=0.5"]
     home.start()
     command = " ".join(simjob(20, 0.3, 100_000))
     home.file("held.rad", f"#!/bin/sh\n#RAD --gpu-memory=20G --requeue\necho $$\nexec {command}\n")

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_mock import MockerFixture
 
-from radrm.host.gpus import gpm, nvml
+from radrm.host.gpus import nvml
 from radrm.host.health import gpus
-from radrm.host.health.finding import Finding, Level
+from radrm.host.health.finding import Level
 from tests.host.gpus.nvml.driver import (
     LOST,
     NO_FUNCTION,
-    NO_PERMISSION,
     NOT_SUPPORTED,
     Chip,
     Driver,
@@ -81,8 +80,9 @@ def test_modes_of_gpus() -> None:
     judged(gpus.persistence(two(persistence=False)), "warn", "GPU 1", "nvidia-smi -pm 1")
     judged(gpus.compute_mode(two(), False), "ok", "DEFAULT")
     judged(gpus.compute_mode(two(compute_mode=3), False), "warn", "GPU 1", "busy or unavailable")
-    judged(gpus.compute_mode(two(compute_mode=3), True, managed=True), "ok", "MPS")
-    judged(gpus.compute_mode(two(compute_mode=3), True), "warn", "not set by radrm", "nvidia-smi")
+    judged(
+        gpus.compute_mode(two(compute_mode=3), True), "warn", "no client of MPS fails", "nvidia-smi"
+    )
     judged(gpus.compute_mode(two(compute_mode=2), True), "fail", "PROHIBITED on GPU 1")
 
 
@@ -124,13 +124,6 @@ def test_look(mocker: MockerFixture) -> None:
     assert (found.version, found.reason, found.errors) == ("550.54.14", None, ())
     assert [g.mig for g in found.gpus] == [(0, 0), (1, 1)]
     assert [(g.persistence, g.compute_mode, g.gpm) for g in found.gpus] == [(True, 0, False)] * 2
-
-
-def test_look_at_unified_memory(mocker: MockerFixture) -> None:
-    none = Chip(uuid="GPU-u", fails={"nvmlDeviceGetMemoryInfo": 3})
-    found = look(mocker, Chip(uuid="GPU-a"), none)
-    assert (found.unified, found.errors) == ((1,), ())
-    judged(gpus.unified_memory(found), "ok", "GPU 1 uses the server's memory (unified)")
 
 
 def test_look_at_an_old_driver(mocker: MockerFixture) -> None:
@@ -191,51 +184,3 @@ def test_any_pid_file_is_survived(tmp_path_factory: pytest.TempPathFactory, data
     pipes = tmp_path_factory.mktemp("pipes")
     (pipes / "nvidia-cuda-mps-control.pid").write_bytes(data)
     assert gpus.mps(False, {}, lambda _: None, pipes, pipes).level is Level.OK
-
-
-def test_a_power_limit() -> None:
-    limited = gpus.Driver((gpu(limits_mw=(100_000, 400_000)), gpu(index=1)))
-    told = "energy.power_limit_w = 900 is outside the range of GPU 0, 100 to 400 W"
-    judged(gpus.power_limit(limited, 900.0, True), "fail", told)
-    judged(gpus.power_limit(limited, 300.0, False), "warn", "only root may", "power_limit_w = 0")
-    judged(gpus.power_limit(limited, 300.0, True), "warn", "cannot limit GPU 1")
-    judged(gpus.power_limit(gpus.Driver(limited.gpus[:1]), 300.0, True), "ok", "300 W")
-
-
-# ------------------------------------------------------------------ GPM
-
-
-def samples(mocker: MockerFixture, *chips: Chip, uid: int = 0) -> Finding:
-    Driver(mocker, *chips)
-    slept: list[float] = []
-    found = gpus.gpm(nvml.NvmlGpus(pynvml), 0, uid, slept.append)
-    assert uid or slept == [gpm.SHORTEST_S]
-    return found
-
-
-def hopper(number: int, **changed: Any) -> Chip:
-    return Chip(uuid=f"GPU-{number}", gpm=True, **changed)
-
-
-def test_two_samples_are_taken(mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpm, "SHORTEST_S", 0.0)
-    monkeypatch.setattr(gpus, "SHORTEST_S", 0.0)
-    eight = [hopper(n) for n in range(8)]
-    judged(samples(mocker, *eight), "ok", "SM activity of GPU 0-7")
-    judged(samples(mocker, Chip(), hopper(1)), "ok", "SM activity of GPU 1")
-    judged(samples(mocker, Chip()), "ok", "no whole GPU offers it")
-    judged(samples(mocker, *eight, uid=1000), "ok", "only user 0")
-
-
-@pytest.mark.parametrize("call", ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"])
-def test_counters_that_the_driver_refuses_are_one_line(
-    mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    """QuerySupport says yes to everybody; RmProfilingAdminOnly decides later."""
-    monkeypatch.setattr(gpm, "SHORTEST_S", 0.0)
-    monkeypatch.setattr(gpus, "SHORTEST_S", 0.0)
-    driver = Driver(mocker, *[hopper(n) for n in range(8)])
-    driver.fails[call] = NO_PERMISSION
-    found = gpus.gpm(nvml.NvmlGpus(pynvml), 0, 0, lambda _: None)
-    judged(found, "warn", "GPU 0-7: GPM gives no SM activity", "NVML error 4", "(as user 0)")
-    assert driver.samples == 0, "all buffers are freed"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,35 +53,6 @@ def refused(number: int) -> Callable[..., Any]:
         raise OSError(number, os.strerror(number))
 
     return refuse
-
-
-def test_pidfd() -> None:
-    judged(kernel.pidfd(), "ok")
-    judged(kernel.pidfd(None), "fail", "Python")
-    judged(kernel.pidfd(refused(errno.ENOSYS)), "fail", "Linux 5.3")
-
-
-@pytest.mark.parametrize(
-    ("instances", "watches", "make", "level", "words"),
-    [
-        (128, 65536, SimpleNamespace, "ok", "128"),
-        (8, 65536, SimpleNamespace, "warn", "max_user_instances"),
-        (128, 0, SimpleNamespace, "fail", "max_user_watches"),
-        (128, 65536, None, "fail", "Too many open files"),
-    ],
-)
-def test_inotify(
-    tmp_path: Path, instances: int, watches: int, make: Any, level: str, words: str
-) -> None:
-    limits = tmp_path / "sys" / "fs" / "inotify"
-    limits.mkdir(parents=True)
-    (limits / "max_user_instances").write_text(f"{instances}\n")
-    (limits / "max_user_watches").write_text(f"{watches}\n")
-
-    def made() -> Any:
-        return refused(errno.EMFILE)() if make is None else SimpleNamespace(close=lambda: None)
-
-    judged(kernel.inotify(tmp_path, made), level, words)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from radrm.host.health.finding import Finding
 from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.schema import SCHEMA_VERSION
 from radrm.host.storage.store import Store
-from radrm.host.storage.tickets import new_ticket
 from tests.host.health.judging import ME, judged
 
 # ------------------------------------------------------------------ places
@@ -71,35 +70,6 @@ def test_a_link_where_the_daemon_removes_files(tmp_path: Path) -> None:
     found = {w.name: places.folder(w, ME, False) for w in places.folders(paths, False)}
     judged(found["spool folder"], "fail", "symbolic link", "remove the link")
     judged(found["store folder"], "ok")
-
-
-def test_what_is_foreign_in_the_spool_is_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spool = tmp_path / "spool"
-    judged(places.spool_contents(str(spool)), "ok", "does not exist yet")
-    spool.mkdir()
-    for _ in range(2):
-        (spool / f"{new_ticket()}.job").touch()
-    (spool / f".{new_ticket()}").touch()
-    judged(places.spool_contents(str(spool)), "ok", "2 submissions wait")
-    (spool / "train.rad").touch()  # a job file: a user's own spool is a watched folder
-    judged(places.spool_contents(str(spool)), "ok", "2 submissions wait")
-    (spool / "notes.txt").touch()
-    (spool / "a\nb").mkdir()
-    (spool / f"{new_ticket()}.job").mkdir()
-    found = places.spool_contents(str(spool))
-    judged(found, "warn", "3 in ", "'notes.txt'", r"'a\nb'", "radrm submit FILE")
-    for number in range(9):
-        (spool / f"{number}.txt").touch()
-    judged(places.spool_contents(str(spool)), "warn", "12 in ", "and 7 more")
-    monkeypatch.setattr(places, "_MOST_NAMES", 4)
-    judged(places.spool_contents(str(spool)), "warn", "of the first 4 names")
-
-
-def test_socket_address() -> None:
-    judged(places.socket_address(Paths("/s", "/run/radrm")), "ok", "21 bytes")
-    judged(places.socket_address(Paths("/s", "/" + "r" * 200)), "warn", "107", "MPS")
 
 
 def disk(**given: int) -> Any:

@@ -226,10 +226,3 @@ def test_names_of_gpus_that_are_not_here() -> None:
 def test_rules_that_have_failed_are_said() -> None:
     judged(served.rules([]), "ok", "work")
     judged(served.rules(["the policy x failed (KeyError)"]), "warn", "the policy x failed")
-
-
-def test_energy_that_is_divided_equally() -> None:
-    found = served.energy([gpu(energy_split="activity"), gpu(1, energy_split="equal"), gpu(2)])
-    assert found is not None
-    judged(found, "ok", "divided equally on GPU 1: the SM activity of single jobs")
-    assert served.energy([gpu(energy_split="activity"), gpu(1)]) is None

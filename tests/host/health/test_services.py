@@ -203,35 +203,6 @@ def test_a_logind_that_cannot_be_asked(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the time
 
 
-@pytest.mark.parametrize(
-    ("facts", "level", "words"),
-    [
-        ({}, "ok", "synchronised"),
-        ({"NTPSynchronized": "no"}, "warn", "is not synchronised"),
-        ({"NTPSynchronized": "no", "NTP": "no"}, "warn", "set-ntp true"),
-        ({"NTPSynchronized": "no", "NTP": "no", "CanNTP": "no"}, "warn", "chrony"),
-        ({"NTPSynchronized": "yes", "NTP": "no"}, "ok", "synchronised"),
-        ({"mode": "offline"}, "warn", "Failed to query server"),
-    ],
-)
-def test_time_service(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    facts: dict[str, str],
-    level: str,
-    words: str,
-) -> None:
-    (tmp_path / "time.json").write_text(json.dumps(facts))
-    monkeypatch.setenv("STANDIN_TIME", str(tmp_path / "time.json"))
-    judged(services.time_service(which, ask, tmp_path), level, words)
-
-
-def test_a_time_that_cannot_be_asked_for(tmp_path: Path) -> None:
-    judged(services.time_service(nothing, ask, tmp_path), "ok", "is unknown")
-    judged(services.time_service(which, ask, tmp_path / "none"), "ok", "is unknown")
-    judged(services.time_service(which, lambda *_: "?", tmp_path), "ok", "does not say")
-
-
 # ------------------------------------------------------------------ DCGM
 
 

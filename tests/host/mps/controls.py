@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from radrm.host.mps.compute_mode import ComputeModes
 from radrm.host.mps.control import Control, Missing, NoAnswer, Server
 from radrm.host.processes.identity import Identity, alive
 from tests.paths import STANDINS
@@ -116,18 +115,3 @@ class Fake(Control):
     def kill(self, servers: Any = ()) -> None:
         self.did.append(f"kill {sorted(servers)}")
         self.who, self.found = None, ()
-
-
-class Driver:
-    def __init__(self) -> None:
-        self.modes = {ONE: 0, TWO: 1}
-        self.broken = False
-
-    def put(self, uuid: str, mode: int) -> None:
-        if self.broken:
-            raise PermissionError("insufficient permissions")
-        self.modes[uuid] = mode
-
-
-def modes_in(folder: Path, driver: Driver) -> ComputeModes:
-    return ComputeModes(str(folder / "modes.json"), driver.modes.__getitem__, driver.put)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +13,12 @@ from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
 from radrm.host.gpus.source import GpuSource
 from radrm.host.mps import service as module
-from radrm.host.mps.compute_mode import EXCLUSIVE_PROCESS
 from radrm.host.mps.interface import DaemonHooks, NoClientNow
 from radrm.host.mps.keeper import Keeper
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
-from tests.host.mps.controls import ONE, TWO, Driver, Fake, modes_in
+from tests.host.mps.controls import ONE, TWO, Fake
 
 # ------------------------------------------------------------------ whose device is whose
 
@@ -122,18 +120,6 @@ def test_uuids_that_begin_alike_do_not_share_pipes() -> None:
 
 
 @pytest.mark.usefixtures("faked")
-def test_one_for_all_numbers_them_by_its_own_list() -> None:
-    service, source, _ = served(scope="server")
-    assert [d.mps_spans for d in source.devices()] == [True, True, False]
-    rounds(service, ONE)
-    assert service.access([TWO]).ordinals == {TWO: 1}
-    assert service.access([TWO, ONE]).ordinals == {ONE: 0, TWO: 1}
-    with pytest.raises(Refused, match="one MPS control daemon serves all GPUs"):
-        service.turn_off([ONE], force=False)
-    service.turn_off([ONE, TWO], force=False)
-
-
-@pytest.mark.usefixtures("faked")
 def test_a_job_is_no_client_of_a_server_that_is_not_ready() -> None:
     service, source, _ = served()
     source.devices()
@@ -191,23 +177,6 @@ def test_a_missing_program_is_told_once_for_all_gpus(
         service.turn_on([ONE])
 
 
-@pytest.mark.usefixtures("faked")
-def test_modes_go_with_the_jobs(tmp_path: Path) -> None:
-    driver = Driver()
-    service = MpsService(
-        MpsConfig(True, set_compute_mode=True), "/run/radrm", modes_in(tmp_path, driver)
-    )
-    service.flag_devices(GPUS)
-    service.prepare([ONE], client=True)
-    service.prepare([TWO], client=False)
-    assert driver.modes == {ONE: EXCLUSIVE_PROCESS, TWO: 1}
-    service.prepare([ONE], client=False)
-    assert driver.modes[ONE] == 0
-    service.prepare([ONE], client=True)
-    service.close()
-    assert driver.modes[ONE] == 0
-
-
 def test_simulated_gpus_need_no_control_daemon() -> None:
     simulated = SimulatedMps("/run", MpsConfig(True))
     assert simulated.access([TWO, ONE]).ordinals == {TWO: 0, ONE: 1}
@@ -227,9 +196,7 @@ def test_simulated_gpus_need_no_control_daemon() -> None:
         ("enabled = true", MpsConfig(True)),
         ("enabled = []", MpsConfig()),
         ('enabled = [0, 3, "GPU-1a2b3c4d"]', MpsConfig(True, ("0", "3", "GPU-1a2b3c4d"))),
-        ('scope = "server"', MpsConfig(scope="server")),
         ("active_thread_percentage = 50", MpsConfig(active_thread_percentage=50)),
-        ("set_compute_mode = true", MpsConfig(set_compute_mode=True)),
         ("multiuser = true", MpsConfig(multiuser=True)),
     ],
 )

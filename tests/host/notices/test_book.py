@@ -189,7 +189,7 @@ def test_a_user_has_a_limit(path: str, caplog: pytest.LogCaptureFixture) -> None
     assert [job for job, _, _ in told(store)] == ["1", "2", "3", "7"]
     (problem,) = store.notices.problems(4, None)
     assert problem["error"] == "the limit of 3 notices in an hour is reached"
-    assert len([r for r in caplog.records if "notify.per_hour" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "notices in an hour, the most" in r.getMessage()]) == 1
     for _ in range(3):
         store.save([decided(ended(pending(4)))])
     assert len(store.notices.problems(4, None)) == 1, "the rows of a job do not add up"

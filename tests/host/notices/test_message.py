@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.config import NotifyConfig
-from radrm.config.notify import FIELDS
 from radrm.core.records import ArrayElement
 from radrm.core.words import JobState
-from radrm.host.notices.message import fields_of, message_of
+from radrm.host.notices.message import message_of
 from radrm.host.storage.notices.facts import Facts, facts_of, facts_of_array
 from tests.host.notices.notes import ended, pending, tried
-
-USUAL = NotifyConfig()
 
 
 def failed(**changes: Any) -> Facts:
@@ -26,7 +22,7 @@ def failed(**changes: Any) -> Facts:
 
 
 def test_the_usual_text() -> None:
-    found = message_of(USUAL, failed(), "box")
+    found = message_of(failed(), "box")
     assert found.subject == "radrm on box: job 1 (train) FAILED"
     lines = found.text.splitlines()
     assert lines[:3] == ["job 1 (train) FAILED", "", "state      FAILED"]
@@ -52,34 +48,24 @@ def test_the_usual_text() -> None:
     ],
 )
 def test_what_has_happened(facts: Facts, subject: str) -> None:
-    found = message_of(USUAL, facts, "box")
+    found = message_of(facts, "box")
     assert found.subject.startswith(f"radrm on box: {subject}")
     assert (facts["text"] or "") in found.text
 
 
 def test_a_warning_is_in_the_text() -> None:
-    found = message_of(USUAL, facts_of(pending(), "idle", None, "GPU 0 shows 0.01"), "box")
+    found = message_of(facts_of(pending(), "idle", None, "GPU 0 shows 0.01"), "box")
     assert found.text.splitlines()[:2] == ["job 1 (train) leaves its GPUs idle", "GPU 0 shows 0.01"]
 
 
 def test_the_values_of_a_sweep_are_in_the_text() -> None:
     element = ArrayElement(1, 0, params=(("lr", "1e-3"), ("seed", "4")))
     facts = facts_of(ended(pending(array=element), JobState.FAILED), "fail")
-    assert "parameters lr=1e-3, seed=4\n" in message_of(USUAL, facts, "box").text
-
-
-def test_a_sites_own_texts() -> None:
-    config = NotifyConfig(subject="{job}/{user}", text="{reason} {comment}\n{comment}\nfix\n{peak}")
-    found = message_of(config, failed(), "box")
-    assert (found.subject, found.text) == ("1/ada", "exit code 3 \nfix\n")
-
-
-def test_every_field_is_filled() -> None:
-    assert set(fields_of(failed(), "box")) == FIELDS
+    assert "parameters lr=1e-3, seed=4\n" in message_of(facts, "box").text
 
 
 def test_the_document_is_for_programs() -> None:
-    found = message_of(USUAL, {**failed(), "gid": 5, "once": False}, "box")
+    found = message_of({**failed(), "gid": 5, "once": False}, "box")
     chat = json.loads(json.dumps(found.for_chat))
     assert chat["content"] == chat["text"] and found.subject in chat["text"]
     assert (chat["job"], chat["state"], chat["event"], chat["host"]) == (
@@ -97,14 +83,14 @@ HOSTILE = st.text(max_size=30) | st.just("a\r\nBcc: eve@x.org\n\n.\n{user}\x1b[2
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_no_name_makes_a_line(name: str, comment: str, reason: str) -> None:
     facts = {**failed(), "name": name, "comment": comment, "reason": reason}
-    found = message_of(USUAL, facts, "box")
+    found = message_of(facts, "box")
     assert found.subject.isprintable()
-    usual = message_of(USUAL, {**failed(), "comment": "c"}, "box")
+    usual = message_of({**failed(), "comment": "c"}, "box")
     assert len(found.text.splitlines()) <= len(usual.text.splitlines())
     assert all(line.isprintable() for line in found.text.split("\n"))
 
 
 def test_long_texts_are_cut() -> None:
     job = ended(pending(), JobState.FAILED, reason="x" * 100_000)
-    found = message_of(NotifyConfig(text="{reason}\n" * 100), facts_of(job, "end"), "box")
+    found = message_of(facts_of(job, "end"), "box")
     assert len(found.text) <= 8001 and len(found.for_chat["content"]) <= 1900

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import BadFile
-from radrm.host.snapshots import listing
-from radrm.host.snapshots.listing import files_of
+from radrm.host import snapshots
+from radrm.host.snapshots import files_of
 
 TREE = {
     ".gitignore": "data/\n*.log\n!keep.log\n",
@@ -43,7 +43,7 @@ def git(root: Path, *words: str) -> None:
 
 
 def names(root: Path) -> list[str]:
-    return [found.path for found in files_of(str(root))]
+    return list(files_of(str(root)))
 
 
 def test_gitignore_is_honoured(tmp_path: Path) -> None:
@@ -95,21 +95,26 @@ def test_what_is_too_much_is_refused_with_both_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree(tmp_path, {"a": "x", "b": "x"})
-    monkeypatch.setattr(listing, "MOST_FILES", 2)
+    monkeypatch.setattr(snapshots, "MOST_FILES", 2)
     assert len(names(tmp_path)) == 2
     tree(tmp_path, {"c": "x"})
     with pytest.raises(BadFile, match=r"has more than 2 files, which is the most; list what"):
         names(tmp_path)
-    monkeypatch.setattr(listing, "MOST_FILES", 3)
-    os.truncate(tmp_path / "a", listing.MOST_BYTES - 2)
+    monkeypatch.setattr(snapshots, "MOST_FILES", 3)
+    os.truncate(tmp_path / "a", snapshots.MOST_BYTES - 2)
     assert len(names(tmp_path)) == 3
-    os.truncate(tmp_path / "a", listing.MOST_BYTES + (5 << 20))
+    os.truncate(tmp_path / "a", snapshots.MOST_BYTES + (5 << 20))
     with pytest.raises(BadFile, match=r"have 517 MiB, and 512 MiB is the most"):
         names(tmp_path)
 
 
 def test_nothing_to_copy_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match="has no files; name another"):
+    with pytest.raises(BadFile, match="has no files to copy; name another"):
         names(tmp_path)
     with pytest.raises(BadFile, match=r"cannot read the folder .*/no: No such file"):
         names(tmp_path / "no")
+    git(tmp_path, "init", "-q")
+    tree(tmp_path, {"sub/a.log": "x"})
+    (tmp_path / ".git/info/exclude").write_text("*.log\n")
+    with pytest.raises(BadFile, match="has no files to copy; name another"):
+        names(tmp_path)

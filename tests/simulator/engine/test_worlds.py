@@ -58,7 +58,7 @@ def test_what_nobody_reads_is_not_learned(monkeypatch: pytest.MonkeyPatch) -> No
 def test_jobs_on_several_gpus_are_clients_only_of_one_daemon_for_all() -> None:
     jobs = [job(gpus=2)]
     of_gpu = simulate(jobs, under(MpsConfig(enabled=True)))
-    of_all = simulate(jobs, under(MpsConfig(enabled=True, scope="server")))
+    of_all = simulate(jobs, under(MpsConfig(enabled=True, spans=True)))
     assert modes(of_gpu) == [Collocation.TIMESLICE.value]
     assert modes(of_all) == [Collocation.MPS.value]
 

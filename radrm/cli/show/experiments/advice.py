@@ -68,7 +68,7 @@ def _table(advice: Advice) -> Rows:
 
 def candidate_name(candidate: Combination) -> str:
     """A candidate in a few words: `magm max_smact=0.9, fifo`."""
-    own = candidate.policies.get(candidate.policy, {})
+    own = next(iter(candidate.policies.values()), {})  # of its policy
     words = [candidate.policy, *(f"{key}={value}" for key, value in own.items())]
     planner = "" if candidate.planner == "default" else f", {candidate.planner}"
     return f"{' '.join(words)}, {candidate.order}{planner}"

@@ -1,7 +1,7 @@
 """Plots of simulations, if matplotlib is installed.
 
 One run: memory, SM activity and power of each GPU over time, as in figures 6.13 to 6.15 of the
-RAD-RM thesis, and the jobs on each GPU over time. A comparison: bars.
+RAD-RM thesis. A comparison: bars.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from radrm.cli.show.experiments.simulations import variant_name
-from radrm.core.words import Outcome
 from radrm.errors import BadFile, UsageError, plain
 from radrm.experiments.simulations.runs import Result
 from radrm.simulator.metrics import over_seeds
@@ -20,11 +19,8 @@ from radrm.simulator.run import DeviceRun, DeviceStep, Run
 
 ENDINGS = (".png", ".pdf", ".svg")
 MOST_DEVICES = 16
-MOST_BARS = 5_000
 _HOUR_S = 3600.0
 _DEAD = "crimson"
-_COLOURS = ("C0", "C1", "C2", "C4", "C5", "C6", "C7", "C8", "C9")
-"""Colours of jobs, chosen by their names. C3 is left out: red marks out-of-memory deaths."""
 
 
 def check_plot(path: str | None) -> None:
@@ -43,10 +39,10 @@ def check_plot(path: str | None) -> None:
 
 
 def plot_run(path: str, run: Run, title: str) -> None:
-    """Memory, SM activity, power and the jobs of the first GPUs of a run."""
+    """Memory, SM activity and power of the first GPUs of a run."""
     devices = run.devices[:MOST_DEVICES]
     hours = run.ended_s / _HOUR_S
-    figure, rows = _figure(4, (11, 12))
+    figure, rows = _figure(3, (11, 9))
     named = f"{title}: {len(run.jobs)} jobs, {hours:.1f} h, {run.oom_count} out-of-memory deaths"
     if len(run.devices) > len(devices):
         named += f" (the first {len(devices)} of {len(run.devices)} GPUs)"
@@ -64,9 +60,7 @@ def plot_run(path: str, run: Run, title: str) -> None:
         axes.set_ylim(bottom=0, top=top)
         axes.set_xlim(0, hours)
     rows[0].legend(loc="upper right", ncols=4, fontsize="small")
-    _gantt(rows[3], run, len(devices))
-    rows[3].set_xlim(0, hours)
-    rows[3].set_xlabel("hours")
+    rows[-1].set_xlabel("hours")
     _save(figure, path)
 
 
@@ -76,40 +70,6 @@ def _stairs(
     times = [step.at_s / _HOUR_S for step in device.steps]
     values = [value(step) for step in device.steps]
     return [*times, end_s / _HOUR_S], [*values, values[-1] if values else 0.0]
-
-
-def _gantt(axes: Any, run: Run, devices: int) -> None:
-    """A bar for each attempt on each of its GPUs; jobs that share a GPU are one above another."""
-    on_gpu: list[list[tuple[float, float, str, bool]]] = [[] for _ in range(devices)]
-    for job in run.jobs:
-        for attempt in job.attempts:
-            died = attempt.outcome is Outcome.OOM
-            for from_s, until_s, held in attempt.held():
-                for at in held:
-                    if at < devices:
-                        on_gpu[at].append((from_s, until_s, job.job.name, died))
-    drawn = 0
-    for at, bars in enumerate(on_gpu):
-        lanes: list[float] = []
-        placed = []
-        for begin_s, end_s, name, died in sorted(bars):
-            lane = next((i for i, until in enumerate(lanes) if until <= begin_s), len(lanes))
-            lanes[lane : lane + 1] = [end_s]
-            placed.append((lane, begin_s, end_s, name, died))
-        height = 0.8 / max(1, len(lanes))
-        for lane, begin_s, end_s, name, died in placed[: MOST_BARS - drawn]:
-            axes.barh(
-                at - 0.4 + (lane + 0.5) * height,
-                (end_s - begin_s) / _HOUR_S,
-                left=begin_s / _HOUR_S,
-                height=height * 0.92,
-                color=_DEAD if died else _COLOURS[sum(map(ord, name)) % len(_COLOURS)],
-                linewidth=0,
-            )
-        drawn += min(len(placed), MOST_BARS - drawn)
-    axes.set_yticks(range(devices), [f"GPU {at}" for at in range(devices)])
-    axes.invert_yaxis()
-    axes.set_ylabel("jobs (red: out-of-memory death)")
 
 
 def plot_comparison(path: str, found: Sequence[Result]) -> None:

@@ -13,7 +13,7 @@ Retention removes all of them with their job.
 An array has one notice of each event: its end, with the number of elements in each state; the first
 failure; the first GPU out-of-memory; the first start.
 
-A user has at most `notify.per_hour` notices in an hour, counted since the daemon's start.
+A user has at most `per_hour` notices in an hour, counted since the daemon's start.
 """
 
 from __future__ import annotations
@@ -182,8 +182,7 @@ class Notices:
         if self._told.get(uid, float("-inf")) <= now_s - HOUR_S:
             self._told[uid] = now_s
             log.warning(
-                "user %d has had %d notices in an hour, the most (notify.per_hour): the others are "
-                "not sent",
+                "user %d has had %d notices in an hour, the most: the others are not sent",
                 uid,
                 most,
             )

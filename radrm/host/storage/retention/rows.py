@@ -13,9 +13,6 @@ Invariants:
 - Estimators lose nothing that they read. A run is kept, with its attempt in `learned`, unless
   `RUNS_KEPT` newer ones of the same program and user are there. `MOST_LEARNED` of them are kept.
 - A power failure may bring back what was removed last: no piece is synced on its own.
-
-Who has most: `stored` has the bytes of each user's submissions and environments; an environment
-counts for the user with whose submission it came.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ import msgspec
 from radrm.core.words import JobState
 from radrm.host.storage.database import DAMAGE, Database, encoded
 from radrm.host.storage.retention.steady import Steady
-from radrm.host.storage.schema import BYTES, ENDED, OWNER
+from radrm.host.storage.schema import ENDED, OWNER
 
 AT_ONCE = 100
 """Jobs of one transaction."""
@@ -36,8 +33,6 @@ RUNS_KEPT = 20
 """So many runs of one program the estimators read (`SAME_RUNS`)."""
 MOST_LEARNED = 50_000
 """About 2 KiB each. The oldest go."""
-JOB_BYTES = 4096
-"""What a job's own rows take, roughly, with its attempts and indexes."""
 
 _OLDEST = f"""
 SELECT id, ticket, array_id, name, {ENDED} FROM jobs WHERE final AND {OWNER} = ?1
@@ -106,20 +101,6 @@ class Rows:
         """When the last but `count` of a user's finished jobs ended; None if there are fewer."""
         row = self._db.execute(_NEWEST, (uid, count)).fetchone()
         return None if row is None else row[0]
-
-    def jobs_of(self, uid: int) -> int:
-        """The number of a user's finished jobs. It takes 10 ms for 100,000."""
-        query = f"SELECT count(*) FROM jobs WHERE final AND {OWNER} = ?"
-        return int(self._db.execute(query, (uid,)).fetchone()[0])
-
-    def bytes_of(self, uid: int, jobs: int) -> int:
-        """What so many finished jobs of a user take, roughly."""
-        row = self._db.execute("SELECT bytes FROM stored WHERE uid = ?", (uid,)).fetchone()
-        return jobs * JOB_BYTES + (int(row[0]) if row else 0)
-
-    @property
-    def bytes_in_use(self) -> int:
-        return self._db.bytes_in_use
 
     # ------------------------------------------------------------- removing
 
@@ -235,17 +216,12 @@ class Rows:
 
     def _remove_submission(self, ticket: str) -> None:
         execute = self._db.execute
-        query = f"SELECT uid, environment, {BYTES} FROM submissions WHERE ticket = ?"
-        uid, digest, size = execute(query, (ticket,)).fetchone()
+        query = "SELECT environment FROM submissions WHERE ticket = ?"
+        (digest,) = execute(query, (ticket,)).fetchone()
         execute("DELETE FROM submissions WHERE ticket = ?", (ticket,))
         query = "SELECT 1 FROM submissions WHERE environment = ? LIMIT 1"
         if execute(query, (digest,)).fetchone() is None:
-            (more,) = execute(
-                "SELECT length(data) FROM blobs WHERE digest = ?", (digest,)
-            ).fetchone()
             execute("DELETE FROM blobs WHERE digest = ?", (digest,))
-            size += more
-        execute("UPDATE stored SET bytes = max(0, bytes - ?) WHERE uid = ?", (size, uid))
 
     def _note_removed(self, job_id: int) -> None:
         """Add an id to the ranges."""

@@ -11,7 +11,7 @@ start may follow a job (`--after`) that would go. But a user with too many envel
 all old jobs in the store, so it waits for an hour at most. Before a sweep the spool's folder is
 synced: an envelope whose job goes cannot return after a power failure, so no job is made twice.
 
-By age nothing goes unless the clock is trusted (`steady.py`). By number and size the oldest go,
+By age nothing goes unless the clock is trusted (`steady.py`). By number the oldest go,
 but none that ended in the last hour, whose user may still wait for the result. A job that ended
 while the clock was ahead stays until then.
 """
@@ -50,6 +50,10 @@ LEAST_AGE_S = 3600.0
 """No job goes sooner after its end, whatever the limits."""
 _DAY_S = 86400.0
 _MIB = 2**20
+_ENERGY_S = 1100 * _DAY_S
+"""The hours of the energy book stay for three years: reports compare one with the last."""
+_REFUSED_S = 30 * _DAY_S
+"""Files that lay in the spool and were no envelopes stay so long, for who looks for one."""
 _PAGES = 50
 """Pages that one piece gives back to the disk."""
 _FREE_PAGES = 1024
@@ -125,14 +129,13 @@ class Retention:
             before_s = self._before(uid, now, trusted)
             yield from self._remove(uid, before_s)
             yield
-        yield from self._shrink(now)
         if self._removed:
             kept = self._config.words
             log.info("%d finished job(s) are removed; kept: %s", self._removed, kept)
         while self._rows.forget_learned():
             yield
-        if trusted and self._config.energy_days:
-            before = int(now.wall_s - self._config.energy_days * _DAY_S) - HOUR_S
+        if trusted:
+            before = int(now.wall_s - _ENERGY_S) - HOUR_S
             while self._energy.drop_before(before, _HOURS):
                 yield
         yield from self._remove_refused(now, trusted)
@@ -171,39 +174,9 @@ class Retention:
             if place is not None:
                 yield
 
-    def _shrink(self, now: Instant) -> Generator[None, None, None]:
-        """While the store is too large, remove jobs of the user who takes most."""
-        limit = self._config.store_mib * _MIB
-        if not limit or self._rows.bytes_in_use <= limit:
-            return
-        users: dict[int, Place] = dict.fromkeys(self._rows.users(), Place())
-        jobs: dict[int, int] = {}
-        size: dict[int, int] = {}
-        for uid in users:
-            jobs[uid] = self._rows.jobs_of(uid)
-            size[uid] = self._rows.bytes_of(uid, jobs[uid])
-            yield
-
-        def enough() -> bool:
-            return self._spent() or self._rows.bytes_in_use <= limit
-
-        while users and self._rows.bytes_in_use > limit:
-            most = max(users, key=size.__getitem__)
-            before_s = now.wall_s - LEAST_AGE_S
-            count, place = self._rows.remove(most, before_s, users[most], enough)
-            self._removed += count
-            jobs[most] -= count
-            size[most] = self._rows.bytes_of(most, jobs[most])
-            if place is None:
-                del users[most]
-            else:
-                users[most] = place
-            yield
-
     def _remove_refused(self, now: Instant, trusted: bool) -> Generator[None, None, None]:
-        days, mib = self._config.refused_days, self._config.refused_mib
-        before_s = now.wall_s - days * _DAY_S if trusted and days else float("-inf")
-        most_bytes = mib * _MIB if mib else float("inf")
+        before_s = now.wall_s - _REFUSED_S if trusted else float("-inf")
+        most_bytes = self._config.refused_mib * _MIB
         count = yield from remove_old(self._paths.refused, before_s, most_bytes, self._spent)
         if count:
             log.info("%d old file(s) are removed from %s", count, self._paths.refused)

@@ -229,22 +229,10 @@ def test_each_users_newest_jobs_stay(site: Site) -> None:
     assert site.ids() == [*range(51, 151), *range(200, 290)]
 
 
-def test_a_store_that_is_too_large_loses_jobs_of_the_user_who_has_most(site: Site) -> None:
-    site.save(site.job(n, 60, uid=7) for n in range(1, 50))
-    for n in range(100, 140):
-        site.save([site.job(n, 50 - n / 100)], env=os.urandom(100_000).hex())
-    site.save([site.job(500, 1 / 25)], env=os.urandom(100_000).hex())
-    site.sweep(store_mib=3, finished_days=0, finished_jobs=0)
-    left = site.ids()
-    assert set(range(1, 50)) < set(left) and 500 in left
-    assert 100 not in left and 139 in left and left == sorted(left)
-    assert 2 << 20 < site.store.rows.bytes_in_use <= 3 << 20
-
-
 def test_none_goes_in_its_first_hour(site: Site) -> None:
     site.save(site.job(n, 0.9 / 24 - n / 1e6) for n in range(1, 130))
     site.save([site.job(200, -1.0)])
-    site.sweep(finished_jobs=100, store_mib=1)
+    site.sweep(finished_jobs=100)
     assert len(site.ids()) == 130
     site.now = Instant(site.now.boot_s + HOUR_S, site.now.wall_s + HOUR_S, "boot")
     site.sweep(finished_jobs=100)
@@ -373,16 +361,14 @@ def test_old_refused_files_go_and_nothing_else(
     assert sorted(refused.iterdir()) == sorted([young, link, refused / "notes.txt"])
     newer = refused / f"{ticket_of(NOW_S - 1 * DAY_S, monkeypatch)}.job"
     newer.write_bytes(b"x" * 900_000)
-    site.sweep(refused_mib=1, refused_days=0)
+    site.sweep(refused_mib=1)
     assert not young.exists() and newer.exists()
 
 
 def test_nothing_has_a_limit_of_zero(site: Site) -> None:
     site.save([site.job(1, 9000)])
-    off = dict.fromkeys(
-        ("finished_days", "finished_jobs", "store_mib", "energy_days", "refused_days"), 0
-    )
-    site.sweep(**off, refused_mib=0)
+    off = dict.fromkeys(("finished_days", "finished_jobs"), 0)
+    site.sweep(**off)
     assert site.ids() == [1]
     assert RetentionConfig(**off).words == "no limit now"  # type: ignore[arg-type]
 

@@ -1,0 +1,54 @@
+"""Run radrm with its fixed values as settings: python -m tests.unfixed daemon --set core.retry_s=1
+
+A real daemon has constants that tests cannot wait for. Here `--set` takes them, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields, is_dataclass
+from typing import Any
+
+from radrm import wiring
+from radrm.cli.main import main
+from radrm.config import shapes, values
+from radrm.core.settings import CoreSettings, settings_of
+from radrm.host.planning import service
+
+_known = values.known
+
+
+def _any(value: Any, place: values.Place) -> Any:
+    return value
+
+
+def known(
+    given: shapes.Table, checks: Mapping[str, values.Check], place: values.Place
+) -> dict[str, Any]:
+    return _known(given, {**dict.fromkeys(given, _any), **checks}, place)
+
+
+def all_of(owner: Callable[..., Any]) -> dict[str, Field[Any]]:
+    return {each.name: each for each in (fields(owner) if is_dataclass(owner) else ())}
+
+
+def first(name: str, table: dict[str, Any], zone: Any) -> Any:
+    """What a planner's own process is told: that reads settings only."""
+    told, usual = dict(table), shapes.Config()
+    for key, part in table.items():
+        owner = CoreSettings if key == "core" else type(getattr(usual, key))
+        if is_dataclass(owner):
+            told[key] = {name: part[name] for name in part if name in settings_of(owner)}
+    return _First(name, told, zone)
+
+
+_First = service.First
+
+
+if __name__ == "__main__":
+    service.First = first  # type: ignore[assignment,misc]
+    values.known, shapes.settings_of = known, all_of
+    wiring._check_tables = lambda config: None
+    sys.argv[0] = "radrm"
+    main()
