@@ -11,6 +11,7 @@ from radrm.core.words import Collocation
 from radrm.simulated.spec import parse
 from radrm.simulator.scenario import Life, Scenario
 from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import table_of
 
 PLAIN = Life(spread=0.0, work_sd=0.0)
 """Every start-up takes 30 s, and so on: no seed changes anything."""
@@ -34,7 +35,7 @@ def scenario(policy: str = "magm", spec: str = "sim:2xA100-40GB", **changes: obj
     settings = changes.pop("settings", {})
     collocation = changes.pop("collocation", Collocation.AUTO)
     core = changes.pop("core", {})
-    rules = {"policies": {policy: settings}, "core": core}
+    rules = {"policies": {table_of("policies", policy): settings}, "core": core}
     config = Config(policy=policy, collocation=collocation, **rules)  # type: ignore[arg-type]
     fields: dict[str, object] = {"config": config, "life": PLAIN, **changes}
     return Scenario(devices=parse(spec), **fields)  # type: ignore[arg-type]

@@ -111,11 +111,10 @@ def test_the_first_line_says_what_is_not_as_configured(
         "SM activity known, duration known within 30%"
     )
     file = tmp_path / "config.toml"
-    file.write_text('order = "fifo"\n[mps]\nenabled = true\nscope = "server"\n')
+    file.write_text('order = "fifo"\n[mps]\nenabled = true\n')
     monkeypatch.setenv("RADRM_CONFIG", str(file))
     assert run("simulate", AFTERNOON).splitlines()[0] == (
-        "As configured here: packing, fifo, backfill; MPS, one daemon for all GPUs; estimator "
-        "auto; nothing declared"
+        "As configured here: packing, fifo, backfill; MPS; estimator auto; nothing declared"
     )
 
 

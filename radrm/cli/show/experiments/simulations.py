@@ -136,8 +136,6 @@ def setting_line(variant: Variant, yours: Variant) -> str:
         other.fidelity,
     )
     config, mode = own.config, _MODES[variant.mode]
-    if variant.mode == "mps" and config.mps.spans:
-        mode += ", one daemon for all GPUs"
     known = [
         _KNOWN[each.name] + (f" within {error:.0%}" if error else "")
         for each in fields(Known)
