@@ -329,7 +329,9 @@ def read_envelope_file(folder: OpenFolder, name: str) -> Arrival | None:
         envelope, wrong = None, _distrust(found)
         if wrong is None:
             try:
-                envelope = Envelope.from_bytes(file.read(MAX_BYTES + 1))
+                # Not MAX_BYTES: `read` takes as much memory as it may read, of which the C library
+                # keeps a part when it is free again.
+                envelope = Envelope.from_bytes(file.read(found.st_size + 1))
             except BadFile as error:
                 wrong = str(error)
     if envelope is not None and envelope.ticket + SUFFIX != name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,18 @@ def test_what_is_put_arrives_as_it_was(spool: Spool) -> None:
         arrivals(spool).remove(arrival)
     assert names(spool) == []
     arrivals(spool).remove(found[0])
+
+
+def test_a_small_envelope_takes_little_memory(spool: Spool) -> None:
+    """A buffer of the largest size for each file left the daemon's heap larger for good."""
+    spool.put([envelope()])
+    all_of(spool)
+    tracemalloc.start()
+    try:
+        assert len(all_of(spool)) == 1
+        assert tracemalloc.get_traced_memory()[1] < MAX_BYTES // 8
+    finally:
+        tracemalloc.stop()
 
 
 def test_tickets_sort_by_time_and_differ() -> None:
