@@ -247,9 +247,12 @@ def server_of(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[No
 @pytest.fixture
 def answering(home: Path) -> Iterator[None]:
     """Something that answers like a daemon that has nothing against it."""
-    with server_of(
-        lambda asked: {"ok": True, "result": [None for _ in asked.get("needs", asked.get("jobs"))]}
-    ):
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        fine: list[Any] = [[None, []] for _ in asked.get("needs", ())]
+        return {"ok": True, "result": fine or [None for _ in asked.get("jobs", ())]}
+
+    with server_of(answer):
         yield
 
 

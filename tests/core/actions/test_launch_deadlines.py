@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.proposals import Migrate, Start
 from radrm.core.words import ActionKind, JobState, Outcome
 from tests.core.actions.silent import (
-    HERE,
     each_restart,
-    reserved,
-    silent,
     until_due,
 )
-from tests.core.placements import CORE, on, propose
+from tests.core.placements import CORE
 from tests.world import GIB, World, gpus
 
 
@@ -75,22 +70,6 @@ def test_a_launch_that_failed_after_its_start_is_no_end() -> None:
     launch = next(a for a in world.actions if isinstance(a, act.Launch))
     world.step(ev.ActionFailed(at=world.now, action=launch, reason="no"))
     assert world.state(1) is JobState.RUNNING
-
-
-def test_records_of_an_earlier_release_get_their_deadlines() -> None:
-    """They have no pending actions: its host refused at once, or was killed before it could."""
-    world, _ = silent()
-    propose(world, Migrate(job_id=1, placement=on("GPU-1")))
-    world.submit(GIB)
-    propose(world, Start(job_id=2, placement=HERE))
-    for key, attempt in world.attempts.items():
-        world.attempts[key] = replace(attempt, pending=())
-    world.restart()
-    pending = {a.job_id: [p.kind for p in a.pending] for a in world.attempts.values()}
-    assert pending == {1: [ActionKind.CHECKPOINT], 2: [ActionKind.LAUNCH]}
-    world.pass_time(CORE.checkpoint_limit_s)
-    assert world.jobs[1].target is None and world.state(2) is JobState.STOPPING
-    assert reserved(world) == {"GPU-0": 2, "GPU-1": 0}
 
 
 # ------------------------------------------------------------------ estimates

@@ -9,7 +9,7 @@ import pytest
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Role
 from radrm.core.service import GONE_AFTER_S
 from radrm.core.settings import CoreSettings
-from radrm.core.words import JobState
+from radrm.core.words import Collocation, JobState
 from radrm.policies.exclusive import Exclusive
 from tests.core.constraints.node import NODE, booked
 from tests.world import GIB, World, gpus
@@ -224,6 +224,6 @@ def test_a_job_without_a_gpu_takes_no_turn_on_an_mps_server() -> None:
     first = world.submit(GIB, smact=0.1, uid=1)
     world.pass_time(settings.mps_cohort_s + 1)
     world.submit(gpus=0, uid=2, user="bob")
-    bob = world.submit(GIB, smact=0.1, uid=2, user="bob")
+    bob = world.submit(GIB, smact=0.1, uid=2, user="bob", collocation=Collocation.MPS)
     found = world.scheduler.view.next_by_turn(world.where(first)[0])
     assert found is not None and found.id == bob.id

@@ -13,7 +13,7 @@ from radrm.core.constraints.turns import turns
 from radrm.core.records import Checkpoint, Instant, Job
 from radrm.core.reservations import course
 from radrm.core.state.timers import CLOSING, KILL, Timer
-from radrm.core.words import CheckpointKind, JobState
+from radrm.core.words import CheckpointKind, Collocation, JobState
 from radrm.planners.forecast import Forecast
 from radrm.policies.sharing import Magm
 from tests.core.placements import Passive, on, refused
@@ -227,8 +227,9 @@ def test_the_next_user_on_an_mps_server_is_chosen_again_when_jobs_are_sorted_ane
 ) -> None:
     world = World(gpus(1, mps=True), settings=replace(CORE, mps_cohort_s=100.0))
     world.submit(GIB, uid=CARL, smact=0.1)
-    long = world.submit(GIB, uid=BOB, smact=0.1, time_limit_s=600.0)
-    short = world.submit(GIB, uid=BOB, smact=0.1, time_limit_s=100.0)
+    client = {"uid": BOB, "smact": 0.1, "collocation": Collocation.MPS}
+    long = world.submit(GIB, time_limit_s=600.0, **client)
+    short = world.submit(GIB, time_limit_s=100.0, **client)
     reserve(world, start_s=1000.0 if begins else 0.0, end_s=2000.0)
     world.pass_time(399.0)
     state, later_s = world.scheduler.state, 2.0 if begins else 2000.0

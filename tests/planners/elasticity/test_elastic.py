@@ -198,7 +198,7 @@ def test_a_resize_that_fails_is_not_asked_for_without_end() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("interval_s", 0.5), ("interval_s", 3601.0), ("least_gain", 1.1), ("cost_factor", 0.5)],
+    [("interval_s", 0.5), ("interval_s", 3601.0), ("least_gain", 1.1)],
 )
 def test_settings_have_limits(setting: str, value: float) -> None:
     alone: Any = Exclusive()
