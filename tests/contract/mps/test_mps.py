@@ -185,7 +185,8 @@ def test_nobody_makes_way_for_a_job_that_could_not_take_its_place() -> None:
     world = Insisting(devices, settings=SETTINGS)
     world.submit(GIB, collocation=Collocation.EXCLUSIVE)
     assert world.where(world.submit(GIB, smact=0.1)) == ("GPU-0",)
-    too_large = world.submit(60 * GIB, source="declared", **BOB)
+    anyhow = {"collocation": Collocation.AUTO}
+    too_large = world.submit(60 * GIB, source="declared", **BOB, **anyhow)
     turn_is_over(world)
     urgent = world.submit(GIB, smact=0.1, priority=9)
     assert world.state(urgent) is JobState.RUNNING
@@ -279,12 +280,13 @@ def test_packing_decides_by_the_work_that_is_done_beside_clients() -> None:
 
 def test_who_comes_next_may_pass_the_head_on_that_gpu_alone() -> None:
     world = Insisting((*gpus(1, mps=True), gpus(2)[1]), settings=SETTINGS)
+    anyhow = {"collocation": Collocation.AUTO}
     world.submit(30 * GIB, smact=0.1)
-    other = world.submit(30 * GIB, smact=0.1)
+    other = world.submit(30 * GIB, smact=0.1, **anyhow)
     turn_is_over(world)
-    world.submit(30 * GIB, smact=0.1, priority=9)
+    world.submit(30 * GIB, smact=0.1, priority=9, **anyhow)
     bob = world.submit(GIB, smact=0.1, **BOB)
-    assert world.state(bob) is JobState.PENDING, "GPU-1 has room, and it is behind the head there"
+    assert world.state(bob) is JobState.PENDING, "GPU-1 has room, and no MPS server"
     world.end(1)
     assert world.where(bob) == ("GPU-0",)
     assert world.where(other) == ("GPU-1",)
