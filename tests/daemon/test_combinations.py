@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 
-from radrm.config import Config, parse_config
+from radrm.config import Config
 from radrm.core import events as ev
 from radrm.core.records import Job, OutOfMemory
 from radrm.core.words import Collocation, JobState, Outcome
@@ -47,6 +47,9 @@ TABLE = """\
 ================================================================
 Total params: 1,048,576
 """
+
+
+AT_ONCE = {"smact_warm_s": 0.0, "smact_after_exit_s": 0.0}
 
 
 def world_of(config: Config, *, mps: bool = False) -> World:
@@ -91,10 +94,12 @@ def test_every_combination_runs_jobs(policy: str, recovery: str) -> None:
 
 
 def runs_jobs(policy: str, estimator: str, way: str, recovery: str, mps: bool) -> None:
-    config = parse_config(
-        f'policy = "{policy}"\nestimator = "{estimator}"\ncollocation = "{way}"\n'
-        f'recovery = "{recovery}"\n[core]\nsmact_warm_s = 0\nsmact_after_exit_s = 0\n',
-        "test.toml",
+    config = Config(
+        policy=policy,
+        estimator=estimator,
+        collocation=Collocation(way),
+        recovery=recovery,
+        core=AT_ONCE,
     )
     world = world_of(config, mps=mps)
     mode = expected_way(policy, way, mps)
@@ -163,11 +168,7 @@ def test_a_jobs_own_wish_for_mps_is_not_turned_into_another(mps: bool) -> None:
 def test_only_without_conditions_more_is_reserved_than_there_is(
     policy: str, conditions: bool
 ) -> None:
-    config = parse_config(
-        f'policy = "{policy}"\n[policies.{policy}]\nconditions = {str(conditions).lower()}\n'
-        "[core]\nsmact_warm_s = 0\nsmact_after_exit_s = 0\n",
-        "test.toml",
-    )
+    config = Config(policy=policy, policies={"sharing": {"conditions": conditions}}, core=AT_ONCE)
     world = world_of(config)
     jobs = [submit(world, config, **{"gpu-memory": "30G"}) for _ in range(2)]
     world.read()

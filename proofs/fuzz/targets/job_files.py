@@ -199,7 +199,6 @@ ENVELOPE: dict[str, Any] = {
 COMMAND = {**ENVELOPE, "script": None, "file": None, "command": ["radrun", "a.py", "--x=1"]}
 OF_SLURM = {
     **COMMAND,
-    "radrm_envelope": 2,
     "outer": {
         "engine": "slurm", "cluster": "c", "id": "4711", "restart": 1, "pid": 99,
         "start_ticks": 7, "boot_id": "0b1c", "end_s": 1.9e9,

@@ -167,6 +167,9 @@ def _served_checks(paths: Paths, answers: list[dict[str, Any]]) -> Iterator[Chec
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
     yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
+    learned = served.sharing(now.get("sharing", ()))
+    if learned is not None:
+        yield Check("sharing", lambda: learned)
     unknown = served.gpu_order(now.get("unknown_gpus", ()))
     if unknown is not None:
         yield Check("GPU order", lambda: unknown)

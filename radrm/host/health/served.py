@@ -182,6 +182,12 @@ def rules(errors: Sequence[str]) -> Finding:
     return warn(name, _listed(errors), step)
 
 
+def sharing(learned: Sequence[Document]) -> Finding | None:
+    """What sharing costs here as learned; None if nothing was."""
+    texts = [str(each["text"]).removeprefix("sharing ") for each in learned]
+    return ok("sharing", _listed(texts)) if texts else None
+
+
 def gpu_order(unknown: Sequence[str]) -> Finding | None:
     """The finding if names in `gpus.order` mean no present GPU; None if all do."""
     if not unknown:
