@@ -133,9 +133,10 @@ class DaemonHome:
 
     def clear(self) -> None:
         """Cancel all jobs, and wait for their end."""
-        unfinished = every_job(self.ask)
-        if unfinished:
-            self.ask("cancel", user=unfinished[0]["user"])
+        users = {job["user"] for job in every_job(self.ask)}
+        for user in users:
+            self.ask("cancel", user=user)
+        if users:
             wait_until(lambda: not self.ask("page", limit=1)["total"], "the jobs' end")
 
     def for_guest(self, work: Path) -> DaemonHome:
