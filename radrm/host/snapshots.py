@@ -14,12 +14,14 @@ snapshots/          the user's own, 0700
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
 import shutil
 import stat
 import subprocess
+from itertools import islice
 
 from radrm.errors import BadFile
 from radrm.host.storage.files import fsync_folder, write_all
@@ -28,12 +30,14 @@ from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MOST_FILES = 20_000
 MOST_BYTES = 512 * 1024 * 1024
 _MOST_NOTE = 16 * 1024 * 1024
-_GIT_S = 60.0
+_MOST_LISTED = 5 * MOST_FILES
+"""With logs and what is no file. A folder with more is not looked through to its end."""
+_MOST_OF_GIT = 64 * 1024 * 1024
 _GIT = ("-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others")
 _LOG = re.compile(r"(.*/)?radrm-\d+(_\d+)?(\.attempt\d+)?\.(out|err)", re.DOTALL)
 _STEP = "list what is no code in .gitignore, or name a smaller folder: --snapshot=DIR"
@@ -61,7 +65,10 @@ def files_of(folder: str) -> tuple[str, ...]:
     or too large ones."""
     found, size = [], 0
     known = _of_git(folder)
-    for path in sorted(set(_walk(folder, "") if known is None else known)):
+    listed = set(islice(_walk(folder, "") if known is None else known, _MOST_LISTED + 1))
+    if len(listed) > _MOST_LISTED:
+        raise BadFile(f"--snapshot: {folder} has too many files to look at; {_STEP}")
+    for path in sorted(listed):
         try:
             seen = os.lstat(os.path.join(folder, path))
         except OSError:
@@ -84,28 +91,39 @@ def files_of(folder: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _of_git(folder: str) -> list[str] | None:
-    """The files that git knows there and those that it does not ignore; None without a work
-    tree."""
+def _of_git(folder: str) -> Iterator[str] | None:
+    """The files that git knows there and those that it does not ignore; None without a work tree.
+
+    Raises `BadFile` if git prints no end of them.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     try:
-        done = subprocess.run(
+        git = subprocess.Popen(
             ["git", "-C", folder, *_GIT, "--exclude-standard"],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             env=environment,
-            timeout=_GIT_S,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode != 0:
-        return None
-    found: list[str] = []
-    for name in map(os.fsdecode, filter(None, done.stdout.split(b"\0"))):
+    except OSError:
+        return None  # no git here
+    with git:
+        assert git.stdout is not None
+        data = git.stdout.read(_MOST_OF_GIT + 1)
+        if len(data) > _MOST_OF_GIT:
+            git.kill()
+            raise BadFile(f"--snapshot: git lists too many files in {folder}; {_STEP}")
+        if git.wait() != 0:
+            return None
+    return _with_inner(folder, map(os.fsdecode, filter(None, data.split(b"\0"))))
+
+
+def _with_inner(folder: str, names: Iterable[str]) -> Iterator[str]:
+    """These paths; for another repository in the folder, the files in it."""
+    for name in names:
         path = os.path.join(folder, name)
-        inner = os.path.isdir(path) and not os.path.islink(path)  # another repository
-        found += _walk(folder, name.rstrip("/")) if inner else [name]
-    return found
+        inner = os.path.isdir(path) and not os.path.islink(path)
+        yield from _walk(folder, name.rstrip("/")) if inner else (name,)
 
 
 def _walk(folder: str, below: str) -> Iterator[str]:
@@ -140,7 +158,7 @@ def make(place: str, name: str, note: Note) -> None:
             for path in note.files:
                 with contextlib.suppress(FileNotFoundError):  # it is gone since it was listed
                     _copy(note.source, path, os.path.join(files, path))
-            os.sync()
+            _sync(folder)
             handle = os.open(f"{folder}/note.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(handle, "wb", buffering=0):
                 write_all(handle, json.dumps(note.as_dict()).encode("ascii"))
@@ -152,6 +170,16 @@ def make(place: str, name: str, note: Note) -> None:
     except OSError as error:
         why = f"cannot copy {note.source} to {folder}: {error.strerror}; nothing was submitted"
         raise BadFile(f"--snapshot: {why}") from None
+
+
+def _sync(folder: str) -> None:
+    """Write this file system to disk: one call for all files, which waits for no other disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(handle)
 
 
 def _copy(source: str, path: str, copy: str) -> None:
@@ -179,7 +207,7 @@ def copies(place: str) -> list[str]:
 
 
 def read_note(place: str, name: str) -> Note | None:
-    """The note of a copy; None where there is none that radrm has written."""
+    """Return the note of a copy; None if it has none, or one that is not the user's own."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with open(os.open(os.path.join(place, name, "note.json"), flags), "rb") as file:
@@ -207,7 +235,10 @@ def remove(place: str, name: str, note: Note) -> bool:
     The time of a change of a file's record (ctime) is nobody's to set. No link is followed.
     """
     folder, top = os.path.join(place, name), files_folder(place, name)
-    made_ns, copied = os.lstat(f"{folder}/note.json").st_ctime_ns, frozenset(note.files)
+    try:
+        made_ns, copied = os.lstat(f"{folder}/note.json").st_ctime_ns, frozenset(note.files)
+    except FileNotFoundError:  # another `radrm submit` removes it
+        return True
     for above, folders, files, handle in os.fwalk(top, topdown=False):
         cache = os.path.basename(above) == "__pycache__"
         for each in (*folders, *files):

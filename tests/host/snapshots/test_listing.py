@@ -108,6 +108,19 @@ def test_what_is_too_much_is_refused_with_both_numbers(
         names(tmp_path)
 
 
+def test_a_folder_without_end_is_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree(tmp_path, {f"radrm-{number}.out": "x" for number in range(3)})
+    monkeypatch.setattr(snapshots, "_MOST_LISTED", 2)
+    with pytest.raises(BadFile, match="too many files to look at; list what"):
+        names(tmp_path)
+    git(tmp_path, "init", "-q")
+    monkeypatch.setattr(snapshots, "_MOST_OF_GIT", 20)
+    with pytest.raises(BadFile, match="git lists too many files"):
+        names(tmp_path)
+
+
 def test_nothing_to_copy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="has no files to copy; name another"):
         names(tmp_path)

@@ -72,6 +72,11 @@ def test_a_copy_is_removed_whole(code: Path) -> None:
     assert os.listdir(place) == [] and (code / "a.py").exists()
 
 
+def test_two_submissions_may_remove_one_copy(code: Path) -> None:
+    place, note, _ = copied(code)
+    assert remove(place, NAME, note) and remove(place, NAME, note)
+
+
 def test_what_a_job_has_written_stays(code: Path) -> None:
     place, note, files = copied(code)
     tree(files, {"a.py": "the job's", "pkg/result": "model", "new/deep/result": "model"})
