@@ -8,7 +8,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class ManualPages(BuildHookInterface):  # type: ignore[type-arg, misc]
+class ManualPages(BuildHookInterface[Any]):
     """A hook of hatchling, which finds the one class of this file."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

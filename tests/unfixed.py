@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
+from unittest.mock import patch
 
 from radrm import wiring
 from radrm.cli.main import main
@@ -34,7 +35,7 @@ def all_of(owner: Callable[..., Any]) -> dict[str, Field[Any]]:
 
 
 def first(name: str, table: dict[str, Any], zone: Any) -> Any:
-    """What a planner's own process is told: that reads settings only."""
+    """What is sent to the process of a planner, which takes settings only."""
     told, usual = dict(table), shapes.Config()
     for key, part in table.items():
         owner = CoreSettings if key == "core" else type(getattr(usual, key))
@@ -47,8 +48,11 @@ _First = service.First
 
 
 if __name__ == "__main__":
-    service.First = first  # type: ignore[assignment,misc]
-    values.known, shapes.settings_of = known, all_of
-    wiring._check_tables = lambda config: None
     sys.argv[0] = "radrm"
-    main()
+    with (
+        patch.object(service, "First", first),
+        patch.object(values, "known", known),
+        patch.object(shapes, "settings_of", all_of),
+        patch.object(wiring, "_check_tables", lambda config: None),
+    ):
+        main()
