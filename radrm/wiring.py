@@ -176,8 +176,8 @@ def table_of(kind: str, name: str) -> str:
 
 
 def rule_of_table(kind: str, table: str) -> Callable[..., Any]:
-    """Return a class that takes the settings of a table: of several rules, or of the rule with
-    this name. Raises `BadConfig` if there is none."""
+    """Return the class whose settings a table holds: one that several rules share, or the rule
+    itself. Raises `BadConfig` for an unknown table."""
     return _SHARED.get((kind, table)) or find_rule(kind, table)
 
 

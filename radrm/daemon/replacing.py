@@ -28,8 +28,10 @@ _REAP_S = 5.0
 
 
 def begin() -> Callable[[], bool]:
-    """Take over from a daemon that has replaced itself. The returned function tells whether a HUP
-    has come since, until another handler is set."""
+    """Take over from a daemon that has replaced itself.
+
+    Returns a function that says if HUP was received since, as long as no other handler is set.
+    """
     hung_up: list[int] = []
     if signal.SIGHUP in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
         signal.signal(signal.SIGHUP, lambda *_: hung_up.append(1))
@@ -45,9 +47,10 @@ def check_program() -> None:
 
 
 def replace(environment: Mapping[str, str], wanted: Callable[[], bool]) -> None:
-    """Execute this process's command again, unless a signal has come that ends it. Raises OSError.
+    """Execute this process's command again in its place. Raises OSError.
 
-    `wanted`: asked once such a signal ends the process by itself.
+    `wanted` returns False if TERM or INT was received: then nothing is executed. It is called after
+    both have their default action, so that a later one ends the process.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
