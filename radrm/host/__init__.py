@@ -5,7 +5,7 @@ The files, in the order in which they may import one another:
     wall        the date, of whatever year
     clock       both clocks, scaled for simulated GPUs
     transient   which failures the server causes and may pass
-    arenas      how many heaps the threads of the daemon have
+    arenas      how many heaps the threads of the daemon have, and what is returned of them
     notify      tells systemd how the daemon is doing
     connections the connections of a server whose clients may be slow or hostile
     sockets     AF_UNIX sockets at any path depth; the process at the other end
