@@ -70,8 +70,8 @@ time, and `bound(job, now)` says for users which later jobs may pass a waiting o
 
 A planner says with `starts_jobs` whether it starts waiting jobs. Exactly one of the planners of
 `planner = ["default", "mine"]` does. A planner with `think` in place of `plan` is slow: it runs in
-a process of its own, and may take `core.think_s`. It gets a `Snapshot`, whose `view` is the `View`
-that other planners get.
+a process of its own, and may take a minute (`CoreSettings.think_s`). It gets a `Snapshot`, whose
+`view` is the `View` that other planners get.
 
 A rule must not read the clock, files or random numbers, so that the simulator and the daemon
 decide alike. Its memory between calls is its `state`: plain JSON, which it receives and

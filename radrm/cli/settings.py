@@ -58,8 +58,8 @@ def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
 
 
 def rule_settings(table: str, name: str) -> dict[str, Any]:
-    """The settings of a rule or a table, and their defaults. Raises `BadConfig` if there is no
-    such."""
+    """The settings of a rule or a table, and their defaults. Raises `BadConfig` for an unknown
+    name."""
     settings = settings_of(rule_of_table(registry_of(table), name))
     found = {key: s.default for key, s in settings.items() if s.default is not MISSING}
     made = {k: s.default_factory for k, s in settings.items() if s.default_factory is not MISSING}

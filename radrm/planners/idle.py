@@ -12,7 +12,7 @@ make sense because those of another job reach the limit. A coarse figure (the ti
 is never below SM activity, so it counts, too.
 
 Unknown is never zero. A reading without a sound figure of each GPU of the job, or none for
-`core.stale_after_s`, ends the idle time: it begins anew, and a warning is taken back.
+`CoreSettings.stale_after_s`, ends the idle time: it begins anew, and a warning is taken back.
 
 What follows:
 - `cancel`: a job that saves on a signal is asked to save first, then stopped.

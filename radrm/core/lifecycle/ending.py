@@ -15,7 +15,7 @@ transition table:
     lost                 to its queue with --requeue, or while --retries last if it can save or has
                          saved; else FAILED
     its outer job has gone   as above, but it runs no more (`outer`)
-    failed, may pass     to its queue, `core.passing_retries` times; then as below
+    failed, may pass     to its queue, `CoreSettings.passing_retries` times; then as below
     failed               to its queue while --retries last and --retry-on fits, else FAILED
 
 Invariants:

@@ -120,7 +120,8 @@ class Job:
     setbacks: int = 0
     """Attempts in a row that were lost, void or preempted soon after their launch."""
     passing_used: int = 0
-    """Its runs again after failures of a GPU's MPS server or driver (`core.passing_retries`)."""
+    """Its runs again after failures of a GPU's MPS server or driver, at most
+    `CoreSettings.passing_retries`."""
     pause: Pause | None = None
     memory_floor_mib: int | None = None
     """The least need per GPU that its out-of-memory deaths have proven."""

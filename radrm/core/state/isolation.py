@@ -5,7 +5,7 @@ Theory of operation
 Rules may be third parties' code. Each call goes through `call_rule`, and each answer through a
 check of its shape (`core/planning/shapes.py`). If one fails, the answer is refused and logged
 once, and a default decides in the rule's place. The rule rests, then it is called again. The
-pause doubles from `core.retry_s` up to `core.retry_most_s`.
+pause doubles from `CoreSettings.retry_s` up to `CoreSettings.retry_most_s`.
 
 Invariants:
 - `step` never raises because of a rule, and no record holds a wrong value of a rule.

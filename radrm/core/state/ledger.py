@@ -201,7 +201,7 @@ class DeviceLedger:
         return why_unreadable(self.reading, self.fresh_from_s, stale_after_s, now_s)
 
     def is_stale(self, now_s: float) -> bool:
-        """Return whether the last reading is older than `core.stale_after_s`."""
+        """Return whether the last reading is older than `CoreSettings.stale_after_s`."""
         reading = self.reading
         return reading is not None and now_s - reading.at.boot_s > self._settings.stale_after_s
 

@@ -5,7 +5,8 @@ Theory of operation
 A mean over readings describes the jobs on the device only if these have not changed meanwhile.
 A training job also needs up to a minute until it computes. So each change of the jobs restarts
 the window, and the mean counts again from `warm_from_s` on: `core.smact_warm_s` after the latest
-job has come, and at least `core.smact_after_exit_s` after one has left. Then the device is *warm*.
+job has come, and at least `CoreSettings.smact_after_exit_s` after one has left. Then the device is
+*warm*.
 
 Until then an *expected* load stands in. After a job has come it is the load before plus
 what is predicted for the new job; without a prediction it is None. After a job has left it

@@ -6,8 +6,9 @@ can change something: where the difference is large enough for another job, or t
 sooner. Each line has both numbers and what to do.
 
 The rules:
-    memory    what is declared should be the peak and `core.headroom_mib`, in whole GiB. Said if the
-              peak exceeds it by a twentieth, or if at least 1 GiB and a fifth of it are left over.
+    memory    what is declared should be the peak and `CoreSettings.headroom_mib`, in whole GiB.
+              Said if the peak exceeds it by a twentieth, or if at least 1 GiB and a fifth of it
+              are left over.
               A program that died of the part of the GPU's total that it takes: that part.
     GPUs      a job of a minute or more that used no memory of a GPU did not need it.
     activity  a mean below 0.10 in 20 readings or more while no other job was on the GPU.
