@@ -2,7 +2,7 @@
 #
 #   make demo       a tour on simulated GPUs: no GPU needed
 #   make test       the tests: on each push
-#   make proofs     each night: properties, crash, elastic-kills, fuzz, soak, and tests marked `nightly` (3 hours)
+#   make proofs     each night: properties, crash, elastic-kills, fuzz, soak, and tests marked `nightly` (hours)
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
