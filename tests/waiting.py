@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -28,3 +29,16 @@ def wait_until(
             raise AssertionError(f"waited in vain for {text}")
         time.sleep(pause)
         pause = min(0.1, pause * 1.5)
+
+
+def wait_text(path: Path) -> str:
+    """What a program writes to a file, once it is there and ends with a whole line.
+
+    A file that exists may be empty still, or hold the first half of its text.
+    """
+
+    def whole() -> str:
+        text = path.read_text() if path.exists() else ""
+        return text if text.endswith("\n") else ""
+
+    return wait_until(whole, str(path))

@@ -12,7 +12,7 @@ from radrm.daemon.answers.questions import not_sent
 from radrm.host.storage.store import Store
 from tests.daemon.harness import DaemonHome
 from tests.host.notices.notes import ended, pending, submitted, waiting
-from tests.waiting import wait_until
+from tests.waiting import wait_text, wait_until
 
 TELL = """#!/bin/sh
 cd "$(dirname "$0")"
@@ -40,8 +40,7 @@ def test_a_kill_loses_no_notice_and_a_target_that_hangs_delays_no_job(daemon: Da
     (daemon.work / "go").touch()
     daemon.start()
     told = daemon.work / "told"
-    wait_until(told.exists, "the notice")
-    assert told.read_text() == f"lost end job {result['id']} (lost) FAILED\n"
+    assert wait_text(told) == f"lost end job {result['id']} (lost) FAILED\n"
     wait_until(lambda: not problems(daemon, result["id"]), "its mark")
 
     daemon.submit("--gpus=0", "--name=hangs", f"--notify={tell}", "--", "true")

@@ -12,7 +12,7 @@ import pytest
 from radrm.host.processes import cgroups
 from tests.daemon.harness import DaemonHome
 from tests.standins.nvml_library import A100, Nvml
-from tests.waiting import wait_until
+from tests.waiting import wait_text, wait_until
 
 pytestmark = pytest.mark.daemon
 
@@ -50,8 +50,7 @@ def limit_mib(nvml: Nvml, group: str) -> float:
 
 def group_of(server: DaemonHome) -> str:
     """The name of a job's group, once it runs."""
-    wait_until((server.work / "group").exists)
-    return (server.work / "group").read_text().rpartition("/")[2].strip()
+    return wait_text(server.work / "group").rpartition("/")[2].strip()
 
 
 def test_a_cap_is_there_before_the_job_and_grows_with_it_also_after_a_kill(

@@ -14,7 +14,7 @@ import pytest
 from radrm.errors import Unreachable
 from tests.daemon.harness import DaemonHome, simjob
 from tests.host.processes.programs import TRAINER
-from tests.waiting import wait_until
+from tests.waiting import wait_text, wait_until
 
 pytestmark = pytest.mark.daemon
 
@@ -122,7 +122,7 @@ def test_a_daemon_killed_in_the_middle_of_a_stop_leaves_the_trainer_its_time(
     wait_until(lambda: len(list(home.work.glob("ready-*"))) == 3)
     assert home.radrm("cancel", str(job)).returncode == 0
     notes = home.work / "notes"
-    wait_until(notes.exists)
+    wait_text(notes)
     home.kill()
     home.start()
     assert home.job(job)["state"] == "STOPPING"
