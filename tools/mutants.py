@@ -31,7 +31,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 ROOT = Path(__file__).parents[1]
 CORE = "radrm/core"
 TESTS = ("tests/core", "tests/contract")
-PYTEST = (sys.executable, *"-m pytest -q -x -n 0 -p no:cacheprovider".split())
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider")
 FAST = ("-m", "not daemon and not nightly")
 
 _NO_DECISIONS = {"__init__.py", "settings.py", "units.py", "words.py"}
