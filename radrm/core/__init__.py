@@ -13,7 +13,7 @@ Events go in, decisions come out. The files, in the order in which they may impo
     state        what `step` remembers (a folder)
     reservations  devices that are reserved for users, or for nobody (a folder)
     constraints  what a placement or proposal must satisfy (a folder)
-    seen         what can be seen of the state, as records and as plain data (a folder)
+    seen         what can be seen of the state, as records and as plain data
     view         what a rule can see of the state
     snapshot     what code outside the core can see of the state, also in another process
     rules        the interfaces of the rules

@@ -41,15 +41,13 @@ from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, outer, usage
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
-from radrm.core.lifecycle.memory.growing import grow_memory
-from radrm.core.lifecycle.migration import drop_vanished_targets
-from radrm.core.lifecycle.others.dependencies import is_open, settle
+from radrm.core.lifecycle.leaving import end_pause
+from radrm.core.lifecycle.memory import grow_memory
+from radrm.core.lifecycle.occupancy import drop_vanished_targets
+from radrm.core.lifecycle.others import is_open, settle
 from radrm.core.lifecycle.pending import put_off
-from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
-from radrm.core.lifecycle.timing.begin import at_begin, follow_clock
-from radrm.core.lifecycle.timing.limits import at_limit
-from radrm.core.lifecycle.timing.silence import heard, silent
+from radrm.core.lifecycle.timing import at_begin, at_limit, follow_clock, heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
@@ -71,9 +69,9 @@ from radrm.core.rules import Rules as Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
 from radrm.core.state import timers
+from radrm.core.state.load import Window
 from radrm.core.state.state import State
-from radrm.core.state.users import UserUse
-from radrm.core.state.window import Window
+from radrm.core.state.users import UserCounts
 from radrm.core.view import View
 
 
@@ -237,7 +235,7 @@ class Scheduler:
         """Return why a job can never run here; None if it can."""
         return hopeless(self.state, job)
 
-    def use_of(self, uid: int) -> UserUse:
+    def use_of(self, uid: int) -> UserCounts:
         """Return what a user has now."""
         return self.state.users.of(uid)
 

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from radrm.core.constraints.feasibility import never_here, suitable, wants_idle
 from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.need import effective_need_mib
-from radrm.core.lifecycle.final import fail_waiting
+from radrm.core.lifecycle.leaving import fail_waiting
 from radrm.core.records import Job, Refusal, Role
 from radrm.core.reservations.barred import RULE, reserved_for_others
 from radrm.core.state.queue.waiting import Aside

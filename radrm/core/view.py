@@ -39,11 +39,11 @@ from radrm.core.records import (
 )
 from radrm.core.reservations.barred import free_from_s
 from radrm.core.reservations.course import current, first_of
-from radrm.core.seen.devices import DeviceSnapshot, device_snapshot, in_order
+from radrm.core.seen import DeviceSnapshot, device_snapshot, in_order
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
-from radrm.core.state.queue.by_due import ByDue
-from radrm.core.state.reserved.claims import FOREVER
+from radrm.core.state.queue.line import ByDue
+from radrm.core.state.reserved import FOREVER
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
 

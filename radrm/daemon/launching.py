@@ -18,7 +18,7 @@ from functools import cache, partial
 import radrm
 from radrm.config import Config
 from radrm.core.actions import Launch
-from radrm.core.lifecycle.memory.caps import told_mib
+from radrm.core.lifecycle.memory import told_mib
 from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from radrm.core import events as ev
-from radrm.core.lifecycle.timing.silence import warned_after_s
+from radrm.core.lifecycle.timing import warned_after_s
 from radrm.core.records import Attempt, Instant, Job, TaskUse
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot

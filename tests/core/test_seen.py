@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from radrm.core.records import Device, Job
 from radrm.core.rules import Order
-from radrm.core.seen.states import StateData
+from radrm.core.seen import StateData
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot
 from radrm.core.view import View

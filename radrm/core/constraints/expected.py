@@ -12,7 +12,7 @@ from functools import partial
 from radrm.core.records import Attempt, Job, Reservation
 from radrm.core.reservations.barred import claims_of_others
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.reserved.claims import FOREVER, Claim, earliest_s, peak_mib
+from radrm.core.state.reserved import FOREVER, Claim, earliest_s, peak_mib
 from radrm.core.state.state import State, owner_of
 from radrm.core.words import ActionKind, CheckpointKind, ReservationKind
 

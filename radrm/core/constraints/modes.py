@@ -5,8 +5,8 @@ from __future__ import annotations
 from radrm.core.constraints.kinds import can_be_mps_client
 from radrm.core.constraints.need import wants_whole_device
 from radrm.core.records import Job, Role
-from radrm.core.state.holding import Holding
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.readings import Holding
 from radrm.core.state.state import State
 from radrm.core.words import Collocation, DeviceKind
 

@@ -13,8 +13,7 @@ from radrm.core.constraints.expected import expected_claims, expected_free_mib
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.records import Job, Refusal, Role
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.reserved.claims import FOREVER, Claim, steps, taken_mib
-from radrm.core.state.reserved.of_device import AVAILABILITY
+from radrm.core.state.reserved import AVAILABILITY, FOREVER, Claim, steps, taken_mib
 from radrm.core.state.state import State, owner_of
 from radrm.core.units import show_mib, show_seconds
 

@@ -10,7 +10,7 @@ from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.proposals import Reserve
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.reserved.claims import peak_mib
+from radrm.core.state.reserved import peak_mib
 from radrm.core.state.state import State, owner_of
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Unit

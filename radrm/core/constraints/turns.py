@@ -9,7 +9,7 @@ worth it (`core/constraints/modes.py`). Else they wait: if the cohort's user kee
 never ends, and they starve.
 
 The ledger of a device records since when the present cohort is there without a gap, and when
-each user's last cohort ended (`core/state/cohort.py`). After `CoreSettings.mps_cohort_s` the
+each user's last cohort ended (`core/state/ledger.py`). After `CoreSettings.mps_cohort_s` the
 user has had a *turn*. From then on, `turns` names one waiting job of another user as next
 for the device, and `refuse_for_turn` refuses every other user's job there, as a client or
 beside others. The device runs empty, and the named job starts, or earlier, time-sliced; the

@@ -47,7 +47,7 @@ class ArrayElement:
     fails_within_s: float | None = None
     fails: int = 0
     """The failures of its array so far. One unfinished element has them, the others 0
-    (`core/lifecycle/others/max_fails.py`)."""
+    (`core/lifecycle/others.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

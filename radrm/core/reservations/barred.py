@@ -7,7 +7,7 @@ from math import inf
 
 from radrm.core.records import Instant, Job, Refusal, UserReservation
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.reserved.claims import Claim
+from radrm.core.state.reserved import Claim
 from radrm.core.state.state import State
 from radrm.core.state.timers import CLOSING, Timer
 from radrm.core.units import gpus_named, show_seconds

@@ -11,7 +11,7 @@ from radrm.core.proposals import Preempt
 from radrm.core.records import CLOCK_SET_S, Job, UserReservation
 from radrm.core.reservations.barred import classify
 from radrm.core.reservations.making import refuse
-from radrm.core.state.reserved.of_users import Seen
+from radrm.core.state.reserved import Seen
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, RESERVATION_OVER, Timer
 from radrm.core.units import show_seconds

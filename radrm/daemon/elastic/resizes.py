@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.lifecycle.memory.caps import cap_of
+from radrm.core.lifecycle.memory import cap_of
 from radrm.core.records import Caps, Device, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import ActionKind, Resizing

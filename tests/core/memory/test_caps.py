@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.lifecycle.memory.caps import told_mib
+from radrm.core.lifecycle.memory import told_mib
 from radrm.core.records import Device, Job, Needs, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import ActionKind, Collocation, JobState, Resizing

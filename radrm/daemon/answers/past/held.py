@@ -1,7 +1,7 @@
 """Who held which GPU for how long: n attempts on a device get 1/n of its time each.
 
 So all parts add up to the time for which some attempt held the device, as with recent GPU time
-(`core/state/use.py`) and with energy. A MIG instance counts as a device.
+(`core/state/users.py`) and with energy. A MIG instance counts as a device.
 
 Theory of operation. The stays are walked through in the order of time. Each device has a sum V of
 dt/n; what an attempt gets is V at its end less V at its beginning. So a change costs the same

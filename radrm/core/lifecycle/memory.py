@@ -1,4 +1,19 @@
-"""Memory caps: the most that the processes of an attempt may hold on a GPU, where that is enforced.
+"""Memory of jobs that may grow: host memory in place and after a death, GPU memory up to a cap.
+
+More host memory for a running job that is near its limit, while its node has room.
+
+The growth is a change of shares, which the host applies and answers. It doubles what the job books,
+up to the range of the job and to the room on its node. It never shrinks: the kernel would have to
+take pages away from running tasks. While a job waits for host memory, none grows.
+
+After a death at the limit of host memory: the next attempt of an elastic job gets more.
+
+It books twice as much, up to its range and to the largest node. For a parameter server, which is a
+task of any role but the last one, the *number* of servers doubles instead, because their parameters
+are divided among them (DLRover, section 4.2). So such deaths end: each one has the job larger, up
+to its most.
+
+Memory caps: the most that the processes of an attempt may hold on a GPU, where that is enforced.
 
 Theory of operation
 -------------------
@@ -31,20 +46,113 @@ none for the devices that it gets later.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
+from radrm.core.constraints.feasibility import hopeless
+from radrm.core.constraints.nodes import MEMORY, refuse_size
+from radrm.core.constraints.proposal import check
 from radrm.core.lifecycle.pending import ask
-from radrm.core.records import Attempt, Caps, Job, Placement
+from radrm.core.proposals import SetShares
+from radrm.core.records import Attempt, Caps, Job, Placement, Role
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.nodes import free_memory_mib
 from radrm.core.state.state import State, owner_of
+from radrm.core.units import show_mib
 from radrm.core.words import ActionKind, Collocation, Resizing
 
 FULL = 0.9
-"""An attempt that uses this part of its cap gets a higher one."""
-RAISE = "raised memory cap"
+"""A job that uses this part of its host memory or of its cap gets more (as DLRover scales up,
+section 4.2)."""
+GROWTH = "memory growth"
 """The name of such a change among failed proposals (`state.proposals`)."""
 _LEAST_MIB = 64
-"""A smaller raise is not worth an action, unless it reaches the limit."""
+"""A smaller growth or raise is not worth an action, unless it reaches the end of the range."""
+
+
+def grow_memory(state: State, job: Job, attempt: Attempt) -> None:
+    """Ask for more host memory for a job whose measured use is near what it books, if it may."""
+    span, use, booked = job.spec.memory_range_mib, attempt.host_use, booked_mib(job, attempt)
+    if span is None or use is None or use.memory_mib is None or booked is None:
+        return
+    if booked >= span[1] or use.memory_mib < FULL * booked:
+        return
+    if state.proposals.pausing(job.id, GROWTH, state.step.now.boot_s) is not None:
+        return
+    shares = attempt.placement.shares
+    first = next(s for s in shares if is_first(job, s.role, s.task))
+    free = free_memory_mib(state.nodes, first.node)
+    most = span[1] if free is None else min(span[1], booked + free)
+    wanted = min(2 * booked, most)
+    if wanted - booked < min(_LEAST_MIB, span[1] - booked) or _somebody_waits(state):
+        return
+    grown = tuple(
+        replace(s, memory_mib=wanted) if is_first(job, s.role, s.task) else s for s in shares
+    )
+    if check(state, SetShares(job_id=job.id, shares=grown)) is None:
+        ask(state, job, attempt, ActionKind.SHARES, grown)
+
+
+def booked_mib(job: Job, attempt: Attempt) -> int | None:
+    """Return the host memory that an attempt books for its whole job; None without a range."""
+    if job.spec.memory_range_mib is None:
+        return None
+    for share in attempt.placement.shares:
+        if is_first(job, share.role, share.task):
+            return share.memory_mib
+    return None
+
+
+def is_first(job: Job, role: str, task: int) -> bool:
+    """Return whether a task is the one that books the host memory of a job with a range of it."""
+    return task == 0 and role == job.spec.roles[0].name
+
+
+def _somebody_waits(state: State) -> bool:
+    """Return whether the head of a line waits for host memory."""
+    heads = state.waiting.gpu.head(), state.queue.gpuless.head()
+    lacks = [refuse_size(state, state.jobs[job_id]) for job_id in heads if job_id is not None]
+    return any(refusal is not None and refusal.rule == MEMORY for refusal in lacks)
+
+
+def enlarged(state: State, job: Job, attempt: Attempt, role_name: str) -> Job | str | None:
+    """Return the job as it is started again after a task of this role ran out of host memory.
+
+    A text: why it cannot have more. None: it has no range, so this is a failure like any other.
+    """
+    role = next((each for each in job.spec.roles if each.name == role_name), None)
+    span, why = job.spec.memory_range_mib, None
+    if role is not None and role is not job.spec.roles[-1] and role.count_max > role.count_min:
+        more = _more_tasks(state, job, attempt, role)
+        if isinstance(more, Job):
+            return more
+        why = more
+    booked = booked_mib(job, attempt)
+    if span is None or booked is None:
+        return why
+    there = [node.memory_mib for node in state.nodes.known()]
+    largest = max((mib for mib in there if mib is not None), default=None)
+    most = span[1] if largest is None or None in there else min(span[1], largest)
+    if booked >= most:
+        what = "of its range" if most == span[1] else "that a server here has"
+        return f"it had {show_mib(booked)}, the most {what}"
+    return replace(job, memory_mib=min(2 * booked, most))
+
+
+def _more_tasks(state: State, job: Job, attempt: Attempt, role: Role) -> Job | str:
+    """Return the job with twice as many tasks of a role as it had, or why that is impossible."""
+    had = attempt.placement.tasks().get(role.name, role.count_min)
+    wanted = min(2 * had, role.count_max)
+    count = wanted - (wanted - role.count_min) % role.step
+    if count <= had:
+        return f"it had {had} tasks of role {role.name}, the most of its range"
+    others = tuple((name, number) for name, number in job.counts if name != role.name)
+    more = replace(job, counts=(*others, (role.name, count)))
+    return hopeless(state, more) or more
+
+
+RAISE = "raised memory cap"
+"""The name of such a change among failed proposals (`state.proposals`)."""
 
 
 def told_caps(state: State, job: Job, placement: Placement) -> dict[str, int]:

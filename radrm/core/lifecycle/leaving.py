@@ -1,4 +1,8 @@
-"""Return a job to its queue, with a pause.
+"""A job leaves its attempt: to its end, or back to its queue.
+
+End a job, after its last attempt or while it waits.
+
+Return a job to its queue, with a pause.
 
 A pause is in the job's record, so a restart keeps it. The job is outside the queue meanwhile and
 keeps its order key. Without a pause, a job that fails or is lost at once would start again
@@ -9,13 +13,48 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from radrm.core.lifecycle.migration import drop_target
+from radrm.core.lifecycle.occupancy import drop_target
 from radrm.core.records import Attempt, Job, Pause
 from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
 from radrm.core.state.timers import PAUSE_OVER, Timer
 from radrm.core.transitions import Trigger
 from radrm.core.words import Collocation, JobState, Outcome, Queue
+
+
+def finish(
+    state: State, job: Job, trigger: Trigger, attempt: Attempt, reason: str | None = None
+) -> None:
+    """End a job with its attempt; `reason` replaces the attempt's reason."""
+    drop_target(state, job)
+    state.move(
+        state.jobs[job.id],
+        trigger,
+        outcome=attempt.outcome or (Outcome(attempt.stop.reason.value) if attempt.stop else None),
+        exit_code=attempt.exit_code,
+        reason=reason or attempt.reason,
+        ended=attempt.ended or state.step.now,
+    )
+
+
+def fail_waiting(state: State, job: Job, reason: str) -> None:
+    """Fail a waiting job that can never run here."""
+    drop_target(state, job)
+    job = state.jobs[job.id]
+    state.move(job, Trigger.FAIL, reason=reason, ended=state.step.now, pause=None)
+
+
+def cancel_waiting(state: State, job: Job, reason: str) -> None:
+    """Cancel a waiting job."""
+    drop_target(state, job)
+    state.move(
+        state.jobs[job.id],
+        Trigger.CANCEL,
+        outcome=Outcome.CANCELLED,
+        reason=reason,
+        ended=state.step.now,
+        pause=None,
+    )
 
 
 def return_to_queue(state: State, job: Job, **changes: object) -> None:

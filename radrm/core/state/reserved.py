@@ -1,4 +1,11 @@
-"""The reservations of one device, and the memory that they take over time.
+"""Reservations, and the memory that they take over time.
+
+How much of a device is taken over an interval, and when a part of it is free.
+
+Times are boot-time seconds; infinity is an unknown end. An interval has its start and not its
+end. One without length is the moment of its start.
+
+The reservations of one device, and the memory that they take over time.
 
 Theory of operation
 -------------------
@@ -16,17 +23,79 @@ Invariants:
 - Without planners' reservations nothing depends on the time.
 - What each owner holds is summed once per change: `outdated` is called when a reservation, an
   attempt or its use changes. Each waiting job that is tried asks for it, on each device.
+
+An index of the reservations that planners made, by owner.
+
+The reservations of devices for users and for maintenance, by device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
-from radrm.core.records import Device, Instant, Reservation, ReservationKey
-from radrm.core.state.holding import Holding
-from radrm.core.state.reserved.claims import FOREVER, Claim, peak_mib
+from radrm.core.records import Device, Instant, Reservation, ReservationKey, UserReservation
+from radrm.core.state.readings import Holding
 from radrm.core.words import ReservationKind
+
+FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """MiB that an owner takes in an interval."""
+
+    owner: str
+    mib: int
+    start_s: float = -FOREVER
+    end_s: float = FOREVER
+
+    def meets(self, start_s: float, end_s: float) -> bool:
+        """Return whether it takes something in the interval."""
+        return self.end_s > start_s and (self.start_s < end_s or self.start_s <= start_s)
+
+
+def taken_mib(claims: Iterable[Claim], at_s: float) -> int:
+    """Return the MiB taken at a moment.
+
+    Claims of one owner do not add up: a job leaves its devices before it starts on its next ones.
+    """
+    largest: dict[str, int] = {}
+    for claim in claims:
+        if claim.start_s <= at_s < claim.end_s:
+            owner = claim.owner
+            if owner not in largest or claim.mib > largest[owner]:
+                largest[owner] = claim.mib
+    return sum(largest.values())
+
+
+def steps(claims: Iterable[Claim], start_s: float, end_s: float) -> list[float]:
+    """Return the moments of an interval at which more can be taken than before, in order."""
+    starts = {claim.start_s for claim in claims if start_s < claim.start_s < end_s}
+    return [start_s, *sorted(starts)]
+
+
+def peak_mib(claims: Sequence[Claim], start_s: float, end_s: float) -> int:
+    """Return the most MiB taken at any moment of an interval."""
+    found = [claim for claim in claims if claim.meets(start_s, end_s)]
+    return max(taken_mib(found, at_s) for at_s in steps(found, start_s, end_s))
+
+
+def earliest_s(
+    claims: Sequence[Claim], room_mib: int, start_s: float, length_s: float
+) -> float | None:
+    """Return the first moment from `start_s` at which at most `room_mib` are taken for `length_s`.
+
+    None if there is none, because claims without an end take too much.
+    """
+    ends = {claim.end_s for claim in claims if start_s < claim.end_s < FOREVER}
+    for at_s in (start_s, *sorted(ends)):
+        if peak_mib(claims, at_s, at_s + length_s) <= room_mib:
+            return at_s
+    return None
+
 
 AVAILABILITY = "availability"
 """The owner of a device from the end of its availability on."""
@@ -163,3 +232,94 @@ class Reserved:
             if r.owner != but
         )
         return list(chain(held, self.planned_claims(device, but, -FOREVER)))
+
+
+class Planned:
+    """The reservations that planners made. `State` keeps it equal to those in the ledgers."""
+
+    def __init__(self) -> None:
+        self.owners: dict[str, dict[ReservationKey, Reservation]] = {}
+        self.owners_of: Counter[str | None] = Counter()
+        """The number of owners for which each planner has reserved."""
+        self.aside: dict[ReservationKey, Reservation] = {}
+        """Those of the planner that is called now and that it has not proposed again yet."""
+        self.wake_s: float | None = None
+        """The time of the timer for the next end; None without one."""
+
+    def put(self, reservation: Reservation) -> None:
+        """Enter a reservation in place of the one with the same key."""
+        if reservation.owner not in self.owners:
+            self.owners[reservation.owner] = {}
+            self.owners_of[reservation.planner] += 1
+        self.owners[reservation.owner][reservation.key] = reservation
+
+    def drop(self, key: ReservationKey) -> None:
+        """Remove a reservation, if it is here."""
+        mine = self.owners.get(key[0], {})
+        dropped = mine.pop(key, None)
+        if dropped is not None and not mine:
+            self.owners_of[dropped.planner] -= 1
+            del self.owners[key[0]]
+
+    def of(self, owner: str) -> tuple[Reservation, ...]:
+        """Return an owner's reservations."""
+        return tuple(self.owners[owner].values()) if owner in self.owners else ()
+
+    def by_owner(self) -> list[tuple[Reservation, ...]]:
+        """Return the reservations of each owner."""
+        return [tuple(mine.values()) for mine in self.owners.values()]
+
+    def by(self, planner: str | None) -> list[Reservation]:
+        """Return the reservations that a planner made."""
+        return [each for each in self if each.planner == planner]
+
+    def __iter__(self) -> Iterator[Reservation]:
+        for mine in self.owners.values():
+            yield from mine.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the waiting jobs were last sorted by: the reservations that are not over, those that
+    count now, and by how many seconds the date was ahead of the time since boot."""
+
+    open: tuple[UserReservation, ...]
+    active: tuple[UserReservation, ...]
+    ahead_s: float | None
+
+
+class UserReservations:
+    """Those that have not been removed. What is noted beside them is made again after a restart."""
+
+    def __init__(self) -> None:
+        self.every: dict[int, UserReservation] = {}
+        self.next_id = 1
+        self._on: dict[str, tuple[UserReservation, ...]] = {}
+        self.seen: Seen | None = None
+        """None: none yet, or there were no reservations."""
+        self.closing: dict[int, float] = {}
+        """Boot-time second from which a waiting job would end after some reservation begins."""
+        self.wake_s: float | None = None
+        """The time of the timer for the next start or end; None without one."""
+        self.unused_since_s: dict[int, float] = {}
+        """Boot-time second since which no job of its users needs it, by id."""
+        self.over_since_s: dict[int, float] = {}
+        """Boot-time second at which its end was first seen to be past, by id."""
+
+    def put(self, record: UserReservation) -> None:
+        """Enter a reservation in place of the one with its id; forget one that has ended."""
+        self.next_id = max(self.next_id, record.id + 1)
+        if record.ended_s is None:
+            self.every[record.id] = record
+        else:
+            self.every.pop(record.id, None)
+            self.unused_since_s.pop(record.id, None)
+            self.over_since_s.pop(record.id, None)
+        self._on = {}
+        for each in sorted(self.every.values(), key=lambda each: (each.start_s, each.id)):
+            for uuid in each.devices:
+                self._on[uuid] = (*self._on.get(uuid, ()), each)
+
+    def on(self, uuid: str) -> Sequence[UserReservation]:
+        """Return the reservations of a device, the earliest first; also those that are over."""
+        return self._on.get(uuid, ())
