@@ -31,7 +31,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from radrm.core import applying, service
+from radrm.core import applying, reservations, service
 from radrm.core import events as ev
 from radrm.core.actions import DueAction, EstimateJob, Launch, Think
 from radrm.core.adoption import Adoption
@@ -64,7 +64,6 @@ from radrm.core.records import (
     Refusal,
     UserReservation,
 )
-from radrm.core.reservations import course, making
 from radrm.core.rules import Rules as Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
@@ -123,7 +122,9 @@ class Scheduler:
             return self.state.finish()
         follow_clock(self.state)
         users = self.state.for_users
-        for wish in course.update(self.state) if users.every or users.seen is not None else ():
+        for wish in (
+            reservations.update(self.state) if users.every or users.seen is not None else ()
+        ):
             applying.request(self.state, wish, "a reservation")
         woken = self._act_on_timers()
         self._end_planned()
@@ -152,7 +153,7 @@ class Scheduler:
         if what in (timers.ALL_PLANNERS, timers.RESERVATION_OVER):
             return True  # `end_planned` removes a reservation before the planners are called
         if what == timers.CLOSING:
-            return course.sort_again(state, timer)
+            return reservations.sort_again(state, timer)
         if what == timers.RULES_AGAIN:
             state.queue.retry_keys()
             return True
@@ -215,7 +216,7 @@ class Scheduler:
     def refuse_reservation(self, wanted: UserReservation, now: Instant) -> str | None:
         """Return why this cannot be reserved; None if it can."""
         self.state.begin(now)
-        return making.refuse(self.state, wanted)
+        return reservations.refuse(self.state, wanted)
 
     def refuse_request(self, event: Requested) -> Refusal | None:
         """Return why a running job cannot do what a user asks for; None if it can."""
@@ -370,8 +371,8 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.ResizeRequested: Scheduler._on_request,
     ev.EditRequested: _by_state(edits.edit),
     ev.DrainRequested: Scheduler._on_drain,
-    ev.ReserveRequested: _by_state(course.make),
-    ev.UnreserveRequested: _by_state(course.cancel),
+    ev.ReserveRequested: _by_state(reservations.make),
+    ev.UnreserveRequested: _by_state(reservations.cancel),
     ev.EstimateReady: _by_state(edits.estimated),
     ev.PredictionsReady: _by_state(edits.predicted),
     ev.DevicesSeen: Scheduler._on_devices,

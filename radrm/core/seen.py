@@ -44,7 +44,7 @@ from radrm.core.records import (
     Usage,
     UserReservation,
 )
-from radrm.core.reservations.barred import barred
+from radrm.core.reservations import barred
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Resting
 from radrm.core.state.ledger import CohortData, DeviceLedger

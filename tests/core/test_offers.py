@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
+from radrm.core.constraints.fit import choose_turns, turns
 from radrm.core.constraints.offers import Answers
-from radrm.core.constraints.turns import choose_turns, turns
 from radrm.core.events import Event
 from radrm.core.planning.assembly import find_placement
 from radrm.core.planning.fallback import Checked, find_with_fallback

@@ -24,7 +24,7 @@ from radrm.core.lifecycle.pending import ask
 from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing import end_silence, wake_for_limit, with_begin
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job, PlannerRequest
-from radrm.core.reservations.barred import longer_than_reserved
+from radrm.core.reservations import longer_than_reserved
 from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
 from radrm.core.units import show_seconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.actions import Launch
+from radrm.core.constraints.fit import with_fraction
 from radrm.core.constraints.placement import check_placement
-from radrm.core.constraints.sharing import with_fraction
 from radrm.core.lifecycle.leaving import pause
 from radrm.core.lifecycle.memory import enforced_caps, told_caps
 from radrm.core.lifecycle.occupancy import drop_target, occupy

@@ -182,7 +182,7 @@ def at_begin(state: State, job: Job) -> bool:
 def follow_clock(state: State) -> None:
     """Look at all dates again if the date has been set, or has run away, since the last look.
 
-    Reservations for users look for themselves (`reservations/course.py`).
+    Reservations for users look for themselves (`reservations.py`).
     """
     now, before_s = state.step.now, state.ahead_s
     ahead_s = now.wall_s - now.boot_s

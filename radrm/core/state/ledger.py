@@ -2,7 +2,7 @@
 
 The user whose clients are on a device's MPS server, since when, and the earlier users.
 
-`radrm.core.constraints.turns` has the theory of operation. Nothing of this is stored: after
+`radrm.core.constraints.fit` has the theory of operation. Nothing of this is stored: after
 a restart a cohort is as old as its oldest live client, and earlier turns are forgotten.
 
 The occupants and reservations of one device: bookkeeping before monitoring.

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from radrm.core import events as ev
-from radrm.core.planning.moving import READING
-from radrm.core.planning.requests import Requested
+from radrm.core.planning.requests import READING, Requested
 from radrm.core.records import Job, Refusal
 from radrm.core.words import JobState
 from radrm.daemon.answers.device_commands import find_device
