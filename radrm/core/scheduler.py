@@ -78,7 +78,7 @@ class Scheduler:
     """Decides by `step` alone. It starts empty, or with the event `Restored`.
 
     `windows` returns a device's window of SM activity; None: a `SmactWindow` of readings.
-    `limit` is entered while rules may be called (`core/planning/interrupt.py`); None: no limit.
+    `limit` is entered while rules may be called (`daemon/rule_limit.py`); None: no limit.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from radrm.core.rules import Plan
 from radrm.core.settings import CoreSettings
 from radrm.core.view import Offer, Offers, View
 from radrm.core.words import CheckpointKind, Collocation
-from radrm.orders.fifo import Fifo
+from radrm.orders import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import Magm

@@ -19,8 +19,7 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import Collocation
 from radrm.host.workers.messages import LENGTH, packed
-from radrm.orders.fair import Fair
-from radrm.orders.latest_start import LatestStart
+from radrm.orders import Fair, LatestStart
 from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, play
 from tests.core.test_offers import SETTINGS, Mover, also_play, lives, servers

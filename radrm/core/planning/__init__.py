@@ -9,6 +9,5 @@ The files, in the order in which they may import one another:
     reserving  reservations of planners: how they begin, are renewed, and end
     planners  calls the planners in force, carries out their proposals
     requests  what users ask of running jobs: another size or place
-    interrupt  stops a rule that takes too long
     reasons   why a job waits
 """

@@ -14,7 +14,7 @@ Invariants:
   kept by name, and names are unique (`wiring`).
 - Whose proposal is carried out stands in the records (`Attempt.planner`, `Attempt.requested`).
 
-What a restart sees: the planners' states (`RuleState`). Slow planners: `thoughts.py`.
+What a restart sees: the planners' states (`RuleState`). Slow planners: `thinking.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The counters and histograms of a daemon, which begin at 0 when it starts.
+"""Counters and histograms since the daemon's start: the question `metrics`.
+
+A histogram with fixed bounds: how many values lie within each of them.
+
+The counters and histograms of a daemon, which begin at 0 when it starts.
 
 Theory of operation. `note` is called with each round of decisions once it is on disk, so nothing
 counts that a later daemon does not know. The next daemon begins at 0, as counters of Prometheus
@@ -8,6 +12,7 @@ do. All amounts are bounded: no count is kept by job or by user.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +21,29 @@ from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Job
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import JobState, Outcome
-from radrm.daemon.counting.histogram import Histogram
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.host.wall import wall_s
+
+
+class Histogram:
+    """Counts values by `bounds`, which ascend. A value that equals a bound lies within it."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one value. A negative one, which a clock that was set back gives, counts as 0."""
+        value = max(0.0, value)
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self._sum += value
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: `counts` has one number for each bound, without those of lower bounds, and a
+        last one for the values above all."""
+        return {"bounds": list(self.bounds), "counts": list(self._counts), "sum": self._sum}
+
 
 WAIT_BOUNDS_S = (
     *(1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0),

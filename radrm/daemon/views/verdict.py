@@ -1,4 +1,6 @@
-"""What a job that has ended should have asked for, in at most two short lines.
+"""The verdict on an ended job.
+
+What a job that has ended should have asked for, in at most two short lines.
 
 Theory of operation. Only figures that were measured count, and only of a job that COMPLETED or died
 of GPU out-of-memory: another end says nothing of what the job needs. A line is said only where it

@@ -1,4 +1,13 @@
-"""Resizes under way: ask the launcher of a job, watch for its answer, check it, or withdraw.
+"""Attempts whose tasks change while they run: what the daemon tells `radrun`, and believes of it.
+
+The text of a placement, for `radrun` (`host/attempts/elastic/names.py`).
+
+How the tasks of an attempt have ended, from its main process and what its launcher says.
+
+The main process decides: where it ends with 0, all tasks have, because a script can go on after a
+program that failed. Where it fails, the launcher's word tells which task did.
+
+Resizes under way: ask the launcher of a job, watch for its answer, check it, or withdraw.
 
 Theory of operation. A `Resize` becomes a file, `placement-G.json`, in the attempt's folder, and
 `radrun` answers by another one (`host/attempts/elastic/names.py` has the files). All of it happens
@@ -29,27 +38,112 @@ from __future__ import annotations
 import json
 import logging
 import queue
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.lifecycle.memory import cap_of
-from radrm.core.records import Caps, Device, Instant, Job, Placement
+from radrm.core.records import Attempt, Caps, Device, Exit, Instant, Job, Placement, Share
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import ActionKind, Resizing
-from radrm.daemon.elastic.placements import placement_text
-from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.launching import Site, cpus_near, task_environments
 from radrm.errors import RadrmError, Refused
 from radrm.host.attempts.elastic import names
 from radrm.host.attempts.elastic.answers import read_answer
 from radrm.host.attempts.elastic.folders import Done, Step
+from radrm.host.attempts.elastic.names import MOST_BYTES, MOST_TASKS, encode
+from radrm.host.attempts.evidence import Ended
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, boot_id
 from radrm.host.crossings import crossed
 from radrm.host.processes.affinity import listed
 from radrm.host.storage.store import Store
+
+
+def placement_text(
+    placement: Placement,
+    generation: int,
+    environments: Mapping[tuple[str, int], Mapping[str, str]],
+    grace_s: float,
+    due_boot_s: float | None,
+    boot_id: str,
+) -> str:
+    """Return the text of generation `generation`.
+
+    Real seconds: `grace_s` from TERM to KILL, and `due_boot_s` since boot, after which `radrun`
+    must not begin to change tasks any more (None: it starts them). Raises `Refused` if it is too
+    long.
+    """
+    tasks = [
+        {
+            "role": role,
+            "task": number,
+            "gpus": [s.device for s in shares if s.device is not None],
+            "cpus": shares[0].cpus,
+            "environment": dict(environments[role, number]),
+        }
+        for (role, number), shares in by_task(placement.shares).items()
+    ]
+    text = encode(
+        {
+            "generation": generation,
+            "grace_s": grace_s,
+            "due_boot_s": due_boot_s,
+            "boot_id": boot_id,
+            "tasks": tasks,
+        }
+    )
+    if len(text) > MOST_BYTES or len(tasks) > MOST_TASKS:
+        raise Refused(
+            f"{len(tasks)} tasks are more than one launcher can be told of; ask for fewer"
+        )
+    return text
+
+
+def shares_text(shares: Iterable[Share]) -> str:
+    """Return the text that says which CPUs each task has now."""
+    tasks = [
+        {"role": role, "task": number, "cpus": each[0].cpus}
+        for (role, number), each in by_task(shares).items()
+    ]
+    return encode({"tasks": tasks})
+
+
+def by_task(shares: Iterable[Share]) -> dict[tuple[str, int], list[Share]]:
+    """Return the shares of each task, by role and number."""
+    found: dict[tuple[str, int], list[Share]] = {}
+    for share in shares:
+        found.setdefault((share.role, share.task), []).append(share)
+    return found
+
+
+def exits_of(attempt: Attempt, ended: Ended) -> tuple[Exit, ...]:
+    """Return one exit for each task of an attempt, in their order; none if it never started, but
+    for a program that cannot be run."""
+    if ended.never_started is not None and ended.exit.code is None:
+        return ()
+    told = {(each.role, each.number): each.exit for each in ended.tasks}
+    found = tuple(told.get((t.role, t.number), Exit()) for t in attempt.tasks)
+    failed = any(each.shell_code for each in found)
+    if ended.exit.ok or not failed:
+        return (ended.exit,) * len(attempt.tasks)
+    return found
+
+
+def host_oom_of(job: Job, attempt: Attempt, ended: Ended) -> str | None:
+    """Return the role of a task that the kernel killed at the job's limit of host memory.
+
+    None: none was. A launcher may have replaced such a task: if the job ended well, all is well.
+    """
+    if job.spec.resizing is Resizing.LIVE and ended.exit.ok:
+        return None
+    told = next((each.role for each in ended.tasks if each.host_oom), None)
+    if ended.exceeded_mib is None:
+        return None
+    return told if told in {task.role for task in attempt.tasks} else attempt.tasks[0].role
+
 
 log = logging.getLogger("radrm")
 
