@@ -14,7 +14,8 @@
 #   make systemd    the service under a real systemd, in namespaces (root, some minutes; see systemd/README.md)
 #   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
-#   make mutants    break rules of the core on purpose and see that tests/core notices
+#   make mutants    break decisions of the core on purpose, COUNT=150 of the sample SEED=1, and list what no test
+#                   notices (at most an hour)
 #   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times their examples
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
@@ -101,8 +102,9 @@ soak: $(VENV)/.dev
 systemd: $(VENV)/.dev
 	@$(BIN)/python -m proofs.systemd.run
 
+COUNT ?= 150
 mutants: $(VENV)/.dev
-	@$(BIN)/python -m tools.mutants
+	@$(BIN)/python -m tools.mutants --count $(COUNT) --seed $(or $(SEED),1)
 
 EXAMPLES ?= 20
 properties: $(VENV)/.dev

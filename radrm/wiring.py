@@ -31,8 +31,8 @@ from radrm.core.rules import (
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.settings import settings_of as own_settings_of
-from radrm.deadlines.configured import make_costs as make_costs
 from radrm.deadlines.costs import UTC, Costs, Zone
+from radrm.deadlines.costs import make_costs as make_costs
 from radrm.errors import BadConfig, one_line
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Complain, ignore
@@ -40,9 +40,7 @@ from radrm.estimators.declared import Declared
 from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
 from radrm.interference.learning import LossLearner
-from radrm.orders import ORDERS
-from radrm.orders.ageing import Ageing
-from radrm.orders.smallest_work import SmallestWork
+from radrm.orders import ORDERS, Ageing, SmallestWork
 from radrm.planners import PLANNERS
 from radrm.planners.added import NOT_CHOSEN, added
 from radrm.planners.order_policy import OrderPolicy

@@ -43,14 +43,11 @@ from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState, Quantity, Resizing
 from radrm.interference.learning import LossLearner
-from radrm.orders.fair import Fair
-from radrm.orders.fifo import Fifo
-from radrm.orders.latest_start import LatestStart
-from radrm.orders.smallest_work import SmallestWork
+from radrm.orders import Fair, Fifo, LatestStart, SmallestWork
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
-from radrm.recovery.exclusive import IdleDevice
+from radrm.recovery import IdleDevice
 
 GIB = 1024
 ORDERS: tuple[Order, ...] = (Fifo(), SmallestWork(max_wait_s=500.0), Fair(), LatestStart())

@@ -7,7 +7,7 @@ prints it. `tools/site_hooks.py` puts it into the page.
 
 from __future__ import annotations
 
-from radrm.daemon.counting.counts import DECISION_BOUNDS_S, WAIT_BOUNDS_S
+from radrm.daemon.counting import DECISION_BOUNDS_S, WAIT_BOUNDS_S
 from radrm.metrics.table import METRICS
 
 _BOUNDS = {"radrm_queue_wait_seconds": WAIT_BOUNDS_S, "radrm_decision_seconds": DECISION_BOUNDS_S}

@@ -1,10 +1,11 @@
-"""Break rules of radrm on purpose, and check that the tests fail: `make mutants`.
+"""Break the decisions of the core on purpose, and list what no test notices: `make mutants`.
 
-    python -m tools.mutants [NAME ...] [--tests PATH ...]
+    python -m tools.mutants [--count N] [--seed S] [--minutes M] [--only WORD] [--jobs J]
 
-Each row of `tools/defects/` puts a defect into one file of a copy of the package, and runs the
-tests on it. A row whose old text does not occur exactly once fails: the rule has moved, and you
-must change the row. The exit code is 1 if the tests miss a defect.
+cosmic-ray makes the mutants: one operator, constant or condition is another one. A mutant stays in
+the sample of its seed as long as its line does. Each is made in a copy of the tree, and has to make
+the tests of the core or of the contract fail. The exit code is 1 if one survives that is not in
+`EQUIVALENT`, or if the tests fail without any.
 """
 
 from __future__ import annotations
@@ -12,122 +13,167 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
+from queue import Queue
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
-from tools.defects import (
-    capacity,
-    deadline,
-    due_times,
-    durations,
-    elasticity,
-    energy,
-    planners,
-    ranges,
-    resizes,
-    rules,
-    saving,
-    servers,
-    sharing,
-    state,
-)
-from tools.defects.mutant import Mutant
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-TESTS = (
-    *("tests/core", "tests/policies", "tests/orders", "tests/planners", "tests/jobfile"),
-    *("tests/daemon/due/test_lateness.py", "tests/daemon/due/test_expected_end.py"),
-    "tests/contract/times",
-    *("tests/deadlines", "tests/estimators/test_profile.py"),
-    *("tests/estimators/test_chips.py", "tests/contract/mps/test_passing.py"),
-    *("tests/host/storage/test_energy_book.py", "tests/daemon/answers/test_energy.py"),
-    *("tests/host/gpus/nvml/test_activity.py"),
-    *("tests/contract/systems/test_andreas.py", "tests/contract/systems/test_andreas_lives.py"),
-    *("tests/contract/systems/test_dlrover.py", "tests/contract/systems/test_nearchus.py"),
-    *("tests/radrun/shards/test_book.py", "tests/radrun/shards/test_boundary.py"),
-)
-LIMIT_S = 300.0
-"""Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
+CORE = "radrm/core"
+TESTS = ("tests/core", "tests/contract")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider")
+FAST = ("-m", "not daemon and not nightly")
 
-MUTANTS = (
-    *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *planners.MUTANTS),
-    *deadline.MUTANTS,
-    *due_times.MUTANTS,
-    *durations.MUTANTS,
-    *energy.MUTANTS,
-    *capacity.MUTANTS,
-    *elasticity.MUTANTS,
-    *resizes.MUTANTS,
-    *ranges.MUTANTS,
-    *servers.MUTANTS,
-    *sharing.MUTANTS,
-)
+_NO_DECISIONS = {"__init__.py", "settings.py", "units.py", "words.py"}
+"""Lists, amounts, and what is only shown."""
+_NEEDLESS = ("_BitOr_", "RemoveDecorator", "ExceptionReplacer", "Variable")
+"""Words of operators whose mutants are no decisions: `int | None`, decorators, names."""
+
+EQUIVALENT: dict[tuple[str, str], str] = {}
+"""Mutants that decide the same, with the reason: (file below `radrm/core`, the mutated line)."""
+
+
+class Mutant:
+    """One change of one line."""
+
+    def __init__(self, file: str, line: int, old: str, new: str, text: str) -> None:
+        self.file, self.line, self.old, self.new = file, line, old.strip(), new.strip()
+        self.text = text
+        """The whole file with it."""
+
+    def __str__(self) -> str:
+        return f"{CORE}/{self.file}:{self.line}\n    - {self.old}\n    + {self.new}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.mutants")
-    parser.add_argument("names", nargs="*", help="mutants whose name has one of these words")
-    parser.add_argument("--tests", nargs="+", default=TESTS, help="what is to notice them")
+    parser.add_argument("--count", type=int, default=150, help="how many mutants are tried")
+    parser.add_argument("--seed", default="1", help="another sample")
+    parser.add_argument("--minutes", type=float, default=50.0, help="none begins later")
+    parser.add_argument("--only", default="", metavar="WORD", help="files whose path has it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
     args = parser.parse_args()
-    wanted = [m for m in MUTANTS if not args.names or any(n in m.name for n in args.names)]
-    sound = verdict_on(None, args.tests)
-    if sound is not None:
-        print(f"FAIL  the tests fail without any mutant: {sound}")
-        return 1
-    alive = not wanted
-    with ThreadPoolExecutor(args.jobs) as pool:
-        verdicts = pool.map(lambda mutant: verdict_on(mutant, args.tests), wanted)
-        for mutant, verdict in zip(wanted, verdicts, strict=True):
-            alive = alive or verdict is not None
-            said = f"FAIL  {mutant.name}: {verdict}" if verdict else f"ok    {mutant.name}"
-            print(said, flush=True)
-    return 1 if alive else 0
+    begun_s = time.monotonic()
+    survived = tried = 0
+    with tempfile.TemporaryDirectory(prefix="radrm-mutants-") as folder:
+        copies: Queue[Path] = Queue()
+        for number in range(args.jobs):
+            copies.put(_copy(Path(folder) / str(number)))
+        copy = copies.get()
+        if not _passes(copy, limit_s=None):
+            print("FAIL  the tests fail without any mutant")
+            return 1
+        limit_s = 60.0 + 3.0 * (time.monotonic() - begun_s) * args.jobs
+        copies.put(copy)
+
+        def survives(mutant: Mutant) -> bool | None:
+            if time.monotonic() - begun_s > args.minutes * 60:
+                return None
+            place = copies.get()
+            file = place / CORE / mutant.file
+            sound = file.read_text()
+            try:
+                file.write_text(mutant.text)
+                return _passes(place, limit_s)
+            finally:
+                file.write_text(sound)
+                copies.put(place)
+
+        mutants = list(sample(args.seed, args.count, args.only))
+        with ThreadPoolExecutor(args.jobs) as pool:
+            for mutant, alive in zip(mutants, pool.map(survives, mutants), strict=True):
+                tried += alive is not None
+                survived += bool(alive)
+                if alive is not None:
+                    print(f"{'FAIL' if alive else 'ok  '}  {mutant}", flush=True)
+    print(
+        f"seed {args.seed}: {tried} of {len(mutants)} tried, {survived} survived,"
+        f" {(time.monotonic() - begun_s) / 60:.0f} minutes"
+    )
+    return 1 if survived or not tried else 0
 
 
-def verdict_on(mutant: Mutant | None, tests: Sequence[str]) -> str | None:
-    """The error of a row; None if the tests notice the defect. Without a mutant, the failure of
-    the unchanged tests."""
-    with tempfile.TemporaryDirectory(prefix="radrm-mutant-") as folder:
-        copy = Path(folder)
-        for path in ROOT.iterdir():
-            if path.is_dir() and not path.name.startswith("."):
-                shutil.copytree(path, copy / path.name, ignore=_CACHES)
-            elif path.is_file():
-                shutil.copy(path, copy)
-        if mutant is None:
-            passed, said = _run(copy, tests)
-            return None if passed else said
-        file = copy / "radrm" / "core" / mutant.file
-        text = file.read_text()
-        if (count := text.count(mutant.old)) != 1:
-            return f"radrm/core/{mutant.file} has its old text {count} times; move the row"
-        file.write_text(text.replace(mutant.old, mutant.new))
-        passed, said = _run(copy, tests)
-        if said == _NO_END:
-            return said
-        return f"no test of {' '.join(tests)} notices it" if passed else None
+def sample(seed: str, count: int, only: str) -> Iterator[Mutant]:
+    """Places in the code, and one mutant of each: else arithmetic, which has ten, would be most."""
+
+    def rank(*what: object) -> bytes:
+        return sha256(repr((seed, what)).encode()).digest()
+
+    files = {
+        path.relative_to(ROOT / CORE).as_posix(): path.read_text()
+        for path in sorted((ROOT / CORE).rglob("*.py"))
+        if path.name not in _NO_DECISIONS and only in path.as_posix()
+    }
+    places: dict[tuple[str, tuple[int, int]], list[tuple[str, int]]] = defaultdict(list)
+    for file, text in files.items():
+        nodes = list(ast_nodes(get_ast(text)))
+        for name in operator_names():
+            if any(word in name for word in _NEEDLESS):
+                continue
+            operator = get_operator(name)()
+            positions = (start for node in nodes for start, _ in operator.mutation_positions(node))
+            for occurrence, start in enumerate(positions):
+                places[file, start].append((name, occurrence))
+
+    def rank_of_place(place: tuple[str, tuple[int, int]]) -> bytes:
+        file, (line, column) = place
+        return rank(file, files[file].splitlines()[line - 1], column)
+
+    for file, start in sorted(places, key=rank_of_place):
+        if not count:
+            return
+        name, occurrence = min(places[file, start], key=lambda made: rank(made[0]))
+        text = mutate_code(files[file], get_operator(name)(), occurrence)
+        mutant = _compared(file, files[file], text)
+        if mutant is not None and (file, mutant.new) not in EQUIVALENT:
+            count -= 1
+            yield mutant
 
 
-_NO_END = f"no end within {LIMIT_S:.0f} s; run it alone"
-_CACHES = shutil.ignore_patterns("__pycache__")
-
-
-def _run(copy: Path, tests: Sequence[str]) -> tuple[bool, str]:
-    """Whether the tests pass on a copy, and the end of their output."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+def _compared(file: str, old: str, new: str) -> Mutant | None:
+    """Nothing, if the change does not compile."""
     try:
-        done = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=LIMIT_S
-        )
-    except subprocess.TimeoutExpired:
-        return False, _NO_END
-    return done.returncode == 0, (done.stdout + done.stderr).strip()[-300:]
+        compile(new, file, "exec", dont_inherit=True)
+    except SyntaxError:
+        return None
+    lines = zip(old.splitlines(), new.splitlines(), strict=False)
+    for number, (before, after) in enumerate(lines, start=1):
+        if before != after:
+            return Mutant(file, number, before, after, new)
+    return None
+
+
+def _copy(folder: Path) -> Path:
+    caches = shutil.ignore_patterns("__pycache__")
+    folder.mkdir()
+    for path in ROOT.iterdir():
+        if path.is_dir() and not path.name.startswith("."):
+            shutil.copytree(path, folder / path.name, ignore=caches)
+        elif path.is_file():
+            shutil.copy(path, folder)
+    return folder
+
+
+def _passes(copy: Path, limit_s: float | None) -> bool:
+    """Whether the tests pass there. Without an end in time, they have noticed it."""
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [*PYTEST, *FAST, *TESTS]
+    with Popen(command, cwd=copy, env=environment, stdout=DEVNULL, stderr=PIPE) as process:
+        try:
+            process.communicate(timeout=limit_s)
+        except TimeoutExpired:
+            process.kill()
+        return process.wait() == 0
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ from radrm.core.records import Instant, Placement, Share, Usage
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
-from radrm.daemon.serving.in_line import InLine
-from radrm.daemon.serving.turns import Work
+from radrm.daemon.serving.turns import InLine, Work
 from radrm.daemon.views.documents import Document
 from radrm.deadlines.costs import Costs
 from radrm.host.storage.paths import Paths, prepare

@@ -1,24 +1,25 @@
 """Layer 1: the configuration, from TOML text to a checked `Config`.
 
 The files, in the order in which they may import one another:
-    cluster    the settings of `[slurm]`
     shapes     the settings, their meaning and their defaults
     values     checks of single values
     goals      the rules that `auto` means
-    notify     checks of `[notify]`
-    slurm      checks of `[slurm]`
     checks     checks of tables, and of contradictory settings
-    changing   changes one setting, for `--set`
     limits     whom the limits hold for
-    reading    finds and reads the file
+    reading    finds and reads the file, changes one setting for `--set`
 """
 
-from radrm.config.changing import with_set
 from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
-from radrm.config.cluster import SlurmConfig
 from radrm.config.goals import AUTO, GOALS, goals_with, of_goal, resolved
 from radrm.config.limits import NO_LIMITS, NOBODY, UserLimits, limits_of, spool_room, with_limits
-from radrm.config.reading import ConfigFile, config_path, find_config, load_config, read_config
+from radrm.config.reading import (
+    ConfigFile,
+    config_path,
+    find_config,
+    load_config,
+    read_config,
+    with_set,
+)
 from radrm.config.shapes import (
     CheckpointConfig,
     Config,
@@ -36,6 +37,7 @@ from radrm.config.shapes import (
     RetentionConfig,
     RuleTables,
     SlotsConfig,
+    SlurmConfig,
     Table,
     UnmanagedConfig,
 )

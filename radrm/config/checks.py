@@ -1,4 +1,10 @@
-"""Check whole tables, and settings that contradict each other.
+"""Checks of tables, of `[notify]` and `[slurm]`, and of contradictory settings.
+
+Checks of the settings `[slurm]`.
+
+Check the table `[notify]`: targets and addresses.
+
+Check whole tables, and settings that contradict each other.
 
 This checks keys, types and choices. `radrm.wiring` checks whether a rule exists, and its
 settings.
@@ -6,14 +12,13 @@ settings.
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 from radrm.config import values as v
-from radrm.config.cluster import SlurmConfig
 from radrm.config.goals import AUTO, GOALS, PUBLISHED, SHARING, resolved
-from radrm.config.notify import NOTIFY
 from radrm.config.shapes import (
     CheckpointConfig,
     Config,
@@ -30,13 +35,107 @@ from radrm.config.shapes import (
     ReadingsConfig,
     RetentionConfig,
     SlotsConfig,
+    SlurmConfig,
     Table,
     UnmanagedConfig,
 )
-from radrm.config.slurm import SLURM
 from radrm.core.settings import CoreSettings, settings_of
+from radrm.core.units import parse_mib
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig
+from radrm.jobfile.targets import KINDS, Target, target_of
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_MOST_MIB = 1 << 24
+
+
+def _name(value: Any, place: v.Place) -> str:
+    """Return a name of Slurm's: it becomes a word of its commands."""
+    if not isinstance(value, str) or not re.fullmatch(_NAME, value):
+        raise v.wrong(place, 'a name of letters, digits, _ and -, as in "shared"', value)
+    return value
+
+
+def _slurm_node(value: Any, place: v.Place) -> str:
+    """Return a node's name, or nothing."""
+    return "" if value == "" else _name(value, place)
+
+
+def _memory(value: Any, place: v.Place) -> str:
+    """Return a size of GPU memory as text."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    try:
+        if not (whole or isinstance(value, str)) or not 1 <= parse_mib(str(value)) <= _MOST_MIB:
+            raise ValueError
+    except ValueError:
+        raise v.wrong(place, 'a size of GPU memory, as in "6G"', value) from None
+    return str(value)
+
+
+def _home(value: Any, place: v.Place) -> str:
+    """Return an absolute folder; `%n` in it is the node's name."""
+    sound = isinstance(value, str) and value.isprintable()
+    if not sound or (value != "" and not value.startswith("/")):
+        raise v.wrong(place, 'an absolute folder, as in "/var/lib/radrm-%n"', value)
+    return str(value)
+
+
+SLURM: dict[str, v.Check] = {
+    **dict.fromkeys(("enabled", "only", "fence"), v.switch),
+    **dict.fromkeys(("partition", "gres"), _name),
+    "node": _slurm_node,
+    "default_gpumem": _memory,
+    "local_wait_s": v.between(1, 31_536_000),
+    "home": _home,
+}
+
+
+_MOST_TARGETS = 8
+
+
+def _targets(value: Any, place: v.Place) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > _MOST_TARGETS:
+        raise v.wrong(place, f'a list of at most {_MOST_TARGETS} targets, as in ["mail"]', value)
+    for word in value:
+        if _read(word) is None:
+            raise v.wrong(place, 'targets as --notify takes them, as in ["mail:fail"]', word)
+    return tuple(value)
+
+
+def _read(word: Any) -> Target | None:
+    try:
+        return target_of(word) if isinstance(word, str) else None
+    except ValueError:
+        return None
+
+
+def _kinds(value: Any, place: v.Place) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(word in KINDS for word in value):
+        raise v.wrong(place, f"a list of {', '.join(KINDS)}", value)
+    return tuple(dict.fromkeys(value))
+
+
+def _sender(value: Any, place: v.Place) -> str:
+    target = _read(value)
+    if value != "" and (target is None or target.kind != "mail" or target.address != value):
+        raise v.wrong(place, 'a mail address, or ""', value)
+    return str(value)
+
+
+def _domain(value: Any, place: v.Place) -> str:
+    target = _read(f"user@{value}") if isinstance(value, str) else None
+    if value != "" and (target is None or target.address != f"user@{value}"):
+        raise v.wrong(place, 'a domain such as example.org, or ""', value)
+    return str(value)
+
+
+NOTIFY: dict[str, v.Check] = {
+    "default": _targets,
+    "kinds": _kinds,
+    "mail_from": _sender,
+    "mail_domain": _domain,
+}
+
 
 if sys.version_info >= (3, 11):
     import tomllib

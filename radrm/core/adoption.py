@@ -39,8 +39,7 @@ from radrm.core.events import Event
 from radrm.core.lifecycle.edits import ask_estimators
 from radrm.core.lifecycle.pending import renew
 from radrm.core.lifecycle.stops import wake_for_kill
-from radrm.core.lifecycle.timing.begin import wake_for_begin
-from radrm.core.lifecycle.timing.limits import wake_for_limit
+from radrm.core.lifecycle.timing import wake_for_begin, wake_for_limit
 from radrm.core.planning.reserving import put_back_planned
 from radrm.core.records import Kept, Reservation
 from radrm.core.state.state import State

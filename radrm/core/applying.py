@@ -25,15 +25,14 @@ from radrm.core.events import (
 )
 from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.launching import moment, start
-from radrm.core.lifecycle.memory.caps import RAISE
-from radrm.core.lifecycle.memory.growing import GROWTH
-from radrm.core.lifecycle.migration import drop_target, take_target
-from radrm.core.lifecycle.others.dependencies import settle
+from radrm.core.lifecycle.memory import GROWTH, RAISE
+from radrm.core.lifecycle.occupancy import drop_target, take_target
+from radrm.core.lifecycle.others import settle
 from radrm.core.lifecycle.outcomes import has_saved, is_newer
 from radrm.core.lifecycle.pending import action_of, ask, is_about, without
 from radrm.core.lifecycle.resizing import begin_resize, end_resize, withdraw
 from radrm.core.lifecycle.stops import stop
-from radrm.core.lifecycle.timing.warnings import warn
+from radrm.core.lifecycle.timing import warn
 from radrm.core.planning.planners import REQUESTS
 from radrm.core.planning.reserving import put_planned
 from radrm.core.proposals import (

@@ -31,7 +31,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from radrm.core import applying, service
+from radrm.core import applying, reservations, service
 from radrm.core import events as ev
 from radrm.core.actions import DueAction, EstimateJob, Launch, Think
 from radrm.core.adoption import Adoption
@@ -41,15 +41,13 @@ from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, outer, usage
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
-from radrm.core.lifecycle.memory.growing import grow_memory
-from radrm.core.lifecycle.migration import drop_vanished_targets
-from radrm.core.lifecycle.others.dependencies import is_open, settle
+from radrm.core.lifecycle.leaving import end_pause
+from radrm.core.lifecycle.memory import grow_memory
+from radrm.core.lifecycle.occupancy import drop_vanished_targets
+from radrm.core.lifecycle.others import is_open, settle
 from radrm.core.lifecycle.pending import put_off
-from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
-from radrm.core.lifecycle.timing.begin import at_begin, follow_clock
-from radrm.core.lifecycle.timing.limits import at_limit
-from radrm.core.lifecycle.timing.silence import heard, silent
+from radrm.core.lifecycle.timing import at_begin, at_limit, follow_clock, heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
@@ -66,14 +64,13 @@ from radrm.core.records import (
     Refusal,
     UserReservation,
 )
-from radrm.core.reservations import course, making
 from radrm.core.rules import Rules as Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
 from radrm.core.state import timers
+from radrm.core.state.load import Window
 from radrm.core.state.state import State
-from radrm.core.state.users import UserUse
-from radrm.core.state.window import Window
+from radrm.core.state.users import UserCounts
 from radrm.core.view import View
 
 
@@ -81,7 +78,7 @@ class Scheduler:
     """Decides by `step` alone. It starts empty, or with the event `Restored`.
 
     `windows` returns a device's window of SM activity; None: a `SmactWindow` of readings.
-    `limit` is entered while rules may be called (`core/planning/interrupt.py`); None: no limit.
+    `limit` is entered while rules may be called (`daemon/rule_limit.py`); None: no limit.
     """
 
     def __init__(
@@ -125,7 +122,9 @@ class Scheduler:
             return self.state.finish()
         follow_clock(self.state)
         users = self.state.for_users
-        for wish in course.update(self.state) if users.every or users.seen is not None else ():
+        for wish in (
+            reservations.update(self.state) if users.every or users.seen is not None else ()
+        ):
             applying.request(self.state, wish, "a reservation")
         woken = self._act_on_timers()
         self._end_planned()
@@ -154,7 +153,7 @@ class Scheduler:
         if what in (timers.ALL_PLANNERS, timers.RESERVATION_OVER):
             return True  # `end_planned` removes a reservation before the planners are called
         if what == timers.CLOSING:
-            return course.sort_again(state, timer)
+            return reservations.sort_again(state, timer)
         if what == timers.RULES_AGAIN:
             state.queue.retry_keys()
             return True
@@ -217,7 +216,7 @@ class Scheduler:
     def refuse_reservation(self, wanted: UserReservation, now: Instant) -> str | None:
         """Return why this cannot be reserved; None if it can."""
         self.state.begin(now)
-        return making.refuse(self.state, wanted)
+        return reservations.refuse(self.state, wanted)
 
     def refuse_request(self, event: Requested) -> Refusal | None:
         """Return why a running job cannot do what a user asks for; None if it can."""
@@ -237,7 +236,7 @@ class Scheduler:
         """Return why a job can never run here; None if it can."""
         return hopeless(self.state, job)
 
-    def use_of(self, uid: int) -> UserUse:
+    def use_of(self, uid: int) -> UserCounts:
         """Return what a user has now."""
         return self.state.users.of(uid)
 
@@ -372,8 +371,8 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.ResizeRequested: Scheduler._on_request,
     ev.EditRequested: _by_state(edits.edit),
     ev.DrainRequested: Scheduler._on_drain,
-    ev.ReserveRequested: _by_state(course.make),
-    ev.UnreserveRequested: _by_state(course.cancel),
+    ev.ReserveRequested: _by_state(reservations.make),
+    ev.UnreserveRequested: _by_state(reservations.cancel),
     ev.EstimateReady: _by_state(edits.estimated),
     ev.PredictionsReady: _by_state(edits.predicted),
     ev.DevicesSeen: Scheduler._on_devices,

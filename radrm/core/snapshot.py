@@ -33,17 +33,16 @@ from radrm.core.records import (
     RecentUses,
     UserReservation,
 )
-from radrm.core.seen.devices import DeviceSnapshot as DeviceSnapshot
-from radrm.core.seen.devices import Occupant as Occupant
-from radrm.core.seen.devices import device_snapshot, in_order
-from radrm.core.seen.states import StateData, state_data, state_of
+from radrm.core.seen import DeviceSnapshot as DeviceSnapshot
+from radrm.core.seen import Occupant as Occupant
+from radrm.core.seen import StateData, device_snapshot, in_order, state_data, state_of
 from radrm.core.settings import CoreSettings
-from radrm.core.state.holding import merged
 from radrm.core.state.nodes import Nodes
 from radrm.core.state.queue.order import Order
 from radrm.core.state.queue.waiting import Line
+from radrm.core.state.readings import merged
 from radrm.core.state.state import State
-from radrm.core.state.use import Uses
+from radrm.core.state.users import Uses
 from radrm.core.view import View
 
 

@@ -22,10 +22,9 @@ from radrm.core.records import Attempt, HostUse, Instant, Job, Progress
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import CheckpointKind, StopReason
-from radrm.daemon.elastic.ends import exits_of, host_oom_of
-from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
-from radrm.daemon.mps.failures import Failures
-from radrm.daemon.mps.stops import Stops
+from radrm.daemon.elastic import exits_of, host_oom_of
+from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.mps import Failures, Stops
 from radrm.daemon.progress import Reports
 from radrm.errors import StoreError
 from radrm.hints import hint

@@ -24,13 +24,12 @@ from radrm.core.records import Attempt, Device, Job, Share
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import Collocation, Outcome, Resizing
 from radrm.daemon.capping import Capping
-from radrm.daemon.elastic.placements import placement_text, shares_text
-from radrm.daemon.elastic.resizes import Resizes
+from radrm.daemon.elastic import Resizes, placement_text, shares_text
 from radrm.daemon.intake.estimation import Estimation
-from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.launching import Site, plan_launch, task_environments
-from radrm.daemon.mps.stops import Stops
-from radrm.daemon.outer.steps import Steps
+from radrm.daemon.mps import Stops
+from radrm.daemon.outer import Steps
 from radrm.errors import RadrmError, Refused
 from radrm.estimators.history import WAITING
 from radrm.host.attempts.elastic import names

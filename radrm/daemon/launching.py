@@ -18,13 +18,12 @@ from functools import cache, partial
 import radrm
 from radrm.config import Config
 from radrm.core.actions import Launch
-from radrm.core.lifecycle.memory.caps import told_mib
+from radrm.core.lifecycle.memory import told_mib
 from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
-from radrm.daemon.launches.amounts import cpus_of, memory_of, most_memory_of, weight_of
-from radrm.daemon.launches.logs import log_paths
+from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE

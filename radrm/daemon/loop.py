@@ -1,4 +1,12 @@
-"""The daemon's loop: wait, gather events, step, save, act.
+"""The loop, and what wakes it.
+
+What wakes the loop's thread: other threads, ends of processes, new files in the spool.
+
+Theory of operation. Any thread and any signal handler may call `wake`. The call is kept until
+`clear`, so one that comes before the wait ends that wait at once. Nothing here says what has
+happened: the loop looks at everything after each wait, and a lost notice only delays it.
+
+The daemon's loop: wait, gather events, step, save, act.
 
 Theory of operation. One thread does all of this, so nothing here is locked. Readings, requests,
 estimates and MPS come through `post`; ends of processes, new envelopes and signals wake the
@@ -11,10 +19,14 @@ questions are still answered and everything else waits.
 from __future__ import annotations
 
 import logging
+import os
 import queue
+import selectors
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
+
+import inotify_simple
 
 from radrm.config import UserLimits
 from radrm.core import events as ev
@@ -24,23 +36,20 @@ from radrm.core.scheduler import Scheduler
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.decisions import RETRY_S, Decisions
 from radrm.daemon.effects import Effects, ServerReady
-from radrm.daemon.elastic.resizes import Resizes
+from radrm.daemon.elastic import Resizes
 from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.intake.scan import Scan
 from radrm.daemon.launching import Site
 from radrm.daemon.monitor import Monitor
-from radrm.daemon.mps.failures import Failures
-from radrm.daemon.mps.stops import ClientsEnded, Stops
-from radrm.daemon.outer.steps import Steps
+from radrm.daemon.mps import ClientsEnded, Failures, Stops
+from radrm.daemon.outer import Steps
 from radrm.daemon.probing import Probing
-from radrm.daemon.serving.in_line import InLine
 from radrm.daemon.serving.server import Request
-from radrm.daemon.serving.turns import MOST_EVENTS, Turns
+from radrm.daemon.serving.turns import MOST_EVENTS, InLine, Turns
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
-from radrm.daemon.wakeups import Wakeups
 from radrm.deadlines.costs import Costs
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, Refused
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
@@ -55,6 +64,57 @@ from radrm.host.storage.retention.refused import RefusedFiles
 from radrm.host.storage.retention.sweep import Retention
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
+
+
+class Wakeups:
+    """Used by the loop's thread, except `wake`."""
+
+    def __init__(self) -> None:
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._inotify = inotify_simple.INotify()
+        except OSError as error:
+            raise Refused(
+                f"no inotify instance can be made: {error.strerror}; raise the limit of this user: "
+                "sysctl fs.inotify.max_user_instances=512"
+            ) from None
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._selector.register(self._inotify.fileno(), selectors.EVENT_READ)
+        self._processes: set[int] = set()
+
+    def wake(self) -> None:
+        """End the wait under way, or the next one. Safe in any thread and in a signal handler."""
+        os.eventfd_write(self._wake, 1)
+
+    def watch_folder(self, path: str) -> None:
+        """Wake the thread when a file is renamed into this folder."""
+        self._inotify.add_watch(path, inotify_simple.flags.MOVED_TO)
+
+    def wait(self, seconds: float, processes: Iterable[int]) -> None:
+        """Wait until something happens. A descriptor of `processes` is readable at an end."""
+        wanted = set(processes)
+        for fd in self._processes - wanted:
+            self._selector.unregister(fd)
+        for fd in wanted - self._processes:
+            self._selector.register(fd, selectors.EVENT_READ)
+        self._processes = wanted
+        self._selector.select(seconds)
+
+    def clear(self) -> None:
+        """Forget the calls of `wake` so far. Clear first, then look: the other order could lose
+        a call in between."""
+        try:
+            os.eventfd_read(self._wake)
+        except BlockingIOError:
+            pass
+
+    def arrived(self) -> tuple[list[str], bool]:
+        """The names of new files, and whether the kernel has dropped some."""
+        events = self._inotify.read(timeout=0)
+        dropped = any(event.mask & inotify_simple.flags.Q_OVERFLOW for event in events)
+        return [event.name for event in events], dropped
+
 
 log = logging.getLogger("radrm")
 

@@ -41,7 +41,7 @@ from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.launching import Site, needs_accounting
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
-from radrm.daemon.outer.steps import Steps
+from radrm.daemon.outer import Steps
 from radrm.daemon.probing import Probing
 from radrm.daemon.progress import Reports
 from radrm.daemon.rule_limit import RuleLimit

@@ -13,7 +13,7 @@ A `saved` that was sent within the second before a request answers it, too: it n
 is saved, so the core never believes more than is saved.
 
 What tasks use is remembered here, and counts with what the control groups have counted
-(`attempts.py`). That a launcher has answered a resize is only a hint (`elastic/resizes.py`).
+(`attempts.py`). That a launcher has answered a resize is only a hint (`elastic.py`).
 
 Reports are volatile (`core/decision.py`) and cost no transaction. Those sent while no daemon runs
 are lost, but for the last of a program that ends then (`radrm/report.py` keeps it). What is dropped
@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from radrm.core import events as ev
-from radrm.core.lifecycle.timing.silence import warned_after_s
+from radrm.core.lifecycle.timing import warned_after_s
 from radrm.core.records import Attempt, Instant, Job, TaskUse
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot

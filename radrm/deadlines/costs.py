@@ -1,7 +1,11 @@
-"""The price of energy by the local hour, and the cost of a late end.
+"""The price of energy and of lateness.
+
+The price of energy by the local hour, and the cost of a late end.
 
 A site's zone is a list of offsets from UTC, which the host reads once: so a rule, also one in
 another process, decides alike wherever it runs. The offsets change in summer.
+
+The costs of a configuration.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import inf
 
+from radrm.config import Config
 from radrm.core.constraints.kinds import is_name_of
 
 _DAY_S = 86_400.0
@@ -133,3 +138,19 @@ def in_order(prices: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ..
     if not found or found[0][0] != 0:
         raise ValueError("no price holds from 00:00 on")
     return found
+
+
+def make_costs(config: Config, zone: Zone = UTC) -> Costs:
+    """Return what energy and lateness cost."""
+    energy, price = config.energy, config.energy.price
+    prices = {"00:00": price} if isinstance(price, (int, float)) else price
+    clock = [(key.split(":"), each) for key, each in prices.items()]
+    return Costs(
+        prices=in_order([(int(h) * 60 + int(m), float(each)) for (h, m), each in clock]),
+        pue=energy.pue,
+        currency=energy.currency,
+        cost_per_hour=config.deadlines.cost_per_hour,
+        node_watts=tuple((kind, tuple(watts)) for kind, watts in energy.node_watts.items()),
+        wait_for_cheap=energy.wait_for_cheap,
+        zone=zone,
+    )

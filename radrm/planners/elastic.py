@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.core import events as ev
-from radrm.core.planning.sizing import find_size, with_cpus
+from radrm.core.planning.requests import find_size, with_cpus
 from radrm.core.proposals import Proposal, ResizeTo, SetShares
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.rules import Plan, Planner, Policy

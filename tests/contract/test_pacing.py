@@ -23,7 +23,7 @@ from radrm.core.rules import Plan
 from radrm.core.scheduler import Rules
 from radrm.core.view import View
 from radrm.core.words import Resizing
-from radrm.orders.fifo import Fifo
+from radrm.orders import Fifo
 from tests.contract.broken import (
     CAN_SAVE,
     EVERYTHING,

@@ -14,10 +14,7 @@ from radrm.core.rules import Again
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Cause, Collocation, JobState, Queue
 from radrm.policies.sharing import Magm, RoundRobin
-from radrm.recovery.doubling import Doubling
-from radrm.recovery.exclusive import IdleDevice
-from radrm.recovery.ladder import Ladder
-from radrm.recovery.own_device import OwnDevice
+from radrm.recovery import Doubling, IdleDevice, Ladder, OwnDevice
 from tests.world import GIB, World, gpus
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, overcommit=True)

@@ -10,7 +10,7 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.constraints.feasibility import hopeless
-from radrm.core.constraints.modes import mode_on
+from radrm.core.constraints.fit import mode_on
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.records import (
     Estimate,

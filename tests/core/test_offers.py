@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
+from radrm.core.constraints.fit import choose_turns, turns
 from radrm.core.constraints.offers import Answers
-from radrm.core.constraints.turns import choose_turns, turns
 from radrm.core.events import Event
 from radrm.core.planning.assembly import find_placement
 from radrm.core.planning.fallback import Checked, find_with_fallback
@@ -21,7 +21,7 @@ from radrm.core.rules import Plan
 from radrm.core.settings import CoreSettings
 from radrm.core.view import Offer, Offers, View
 from radrm.core.words import CheckpointKind, Collocation
-from radrm.orders.fifo import Fifo
+from radrm.orders import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import Magm

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from radrm.core.records import ArrayElement
 from radrm.core.words import JobState
-from radrm.orders.fifo import Fifo
+from radrm.orders import Fifo
 from tests.world import GIB, World, gpus
 
 

@@ -13,14 +13,13 @@ from hypothesis import given, settings
 
 from radrm.core.records import Device, Job
 from radrm.core.rules import Order
-from radrm.core.seen.states import StateData
+from radrm.core.seen import StateData
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import Collocation
 from radrm.host.workers.messages import LENGTH, packed
-from radrm.orders.fair import Fair
-from radrm.orders.latest_start import LatestStart
+from radrm.orders import Fair, LatestStart
 from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, play
 from tests.core.test_offers import SETTINGS, Mover, also_play, lives, servers

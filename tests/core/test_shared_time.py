@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from radrm.core import events as ev
 from radrm.core.records import DECLARED, MEASURED, Beside, Estimate, Job
 from radrm.core.settings import CoreSettings
-from radrm.core.state.holding import MOST_BESIDE
 from radrm.core.state.ledger import NOTED_EVERY_S
+from radrm.core.state.readings import MOST_BESIDE
 from radrm.core.view import Offer
 from radrm.core.words import Quantity
 from tests.core.ledgers import admit, ledger, reading

@@ -12,8 +12,8 @@ from radrm.core import events as ev
 from radrm.core.proposals import ResizeTo
 from radrm.core.records import Attempt, Placement, Role, Share, Usage
 from radrm.core.settings import CoreSettings
-from radrm.core.state.holding import merged
 from radrm.core.state.ledger import NOTED_EVERY_S
+from radrm.core.state.readings import merged
 from radrm.core.words import Collocation
 from tests.core.ledgers import admit, ledger, reading
 from tests.examples import some

@@ -11,8 +11,7 @@ import pytest
 from radrm.core.records import Exit, Progress
 from radrm.core.words import JobState
 from radrm.daemon.attempts import Attempts
-from radrm.daemon.mps.failures import Failures
-from radrm.daemon.mps.stops import Stops
+from radrm.daemon.mps import Failures, Stops
 from radrm.host.attempts.evidence import Ended, Lost, Running, Saved
 from tests.world import GIB, World, gpus
 

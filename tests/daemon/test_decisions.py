@@ -18,9 +18,9 @@ from radrm.core.records import Job, Placement, Share
 from radrm.core.words import Collocation, JobState, Resizing
 from radrm.daemon.decisions import MOST_REFUSED, Decisions, Unsaved
 from radrm.daemon.effects import Effects
-from radrm.daemon.launches.amounts import cpus_of, memory_of, weight_of
+from radrm.daemon.launches import cpus_of, memory_of, weight_of
 from radrm.daemon.launching import client_environment
-from radrm.daemon.mps.stops import Stops
+from radrm.daemon.mps import Stops
 from radrm.errors import Refused, StoreError
 from radrm.host.mps.interface import Access
 from tests.world import GIB, World, gpus

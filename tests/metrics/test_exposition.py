@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from radrm.core.words import JobState
-from radrm.daemon.counting.counts import Counts
+from radrm.daemon.counting import Counts
 from radrm.errors import Refused, Unreachable, UsageError
 from radrm.metrics.exposition import exposition, reason_of
 from radrm.metrics.table import GPU_STATES, METRICS

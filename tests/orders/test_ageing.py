@@ -24,9 +24,7 @@ from radrm.core.rules import Order
 from radrm.core.settings import CoreSettings
 from radrm.core.state import timers
 from radrm.core.words import Condition, JobState, Quantity
-from radrm.orders.ageing import Ageing
-from radrm.orders.shortest import Shortest
-from radrm.orders.smallest_work import SmallestWork
+from radrm.orders import Ageing, Shortest, SmallestWork
 from radrm.policies.exclusive import Exclusive
 from tests.examples import some
 from tests.world import GIB, World, gpus

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from radrm.core.records import Estimate, Instant, Job, JobSpec, Progress
 from radrm.core.rules import Order
 from radrm.core.words import Quantity
-from radrm.orders.due import Due
-from radrm.orders.latest_start import LatestStart
-from radrm.orders.weight import Weight
+from radrm.orders import Due, LatestStart, Weight
 from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from radrm.core.records import Use, UserUse
-from radrm.orders.fair import Fair
+from radrm.orders import Fair
 from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus
 

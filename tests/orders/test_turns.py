@@ -10,8 +10,7 @@ import pytest
 from radrm.config import Config
 from radrm.core.records import Job, Use, UserUse
 from radrm.core.settings import CoreSettings
-from radrm.orders.fair import Fair
-from radrm.orders.smallest_work import SmallestWork
+from radrm.orders import Fair, SmallestWork
 from radrm.policies.exclusive import Exclusive
 from radrm.wiring import make_order
 from tests.orders.test_ageing import line, submitted

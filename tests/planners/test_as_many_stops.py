@@ -13,7 +13,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.planning.sizing import with_cpus
+from radrm.core.planning.requests import with_cpus
 from radrm.core.proposals import Preempt, SetShares
 from radrm.core.records import (
     LOCAL_NODE,

@@ -11,8 +11,8 @@ from radrm.core.rules import Planner
 from radrm.core.scheduler import Rules
 from radrm.core.words import Outcome
 from radrm.errors import UsageError
-from radrm.orders.fifo import Fifo
-from radrm.recovery.own_device import OwnDevice
+from radrm.orders import Fifo
+from radrm.recovery import OwnDevice
 from radrm.simulator import engine
 from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import Spread

@@ -13,7 +13,7 @@ from proofs.fuzz.judging import Target
 from proofs.fuzz.targets.summaries import DESCRIPTION
 from radrm.core.records import Instant, Placement, Share
 from radrm.core.words import Collocation
-from radrm.daemon.elastic import resizes
+from radrm.daemon import elastic
 from radrm.host.attempts import folder, saved
 from radrm.host.attempts.elastic import exits, names
 from radrm.host.attempts.elastic.answers import read_answer
@@ -126,7 +126,7 @@ def _elastic(data: bytes) -> None:
     assert told is None or len(told) <= names.MOST_TASKS
     answer = read_answer(text, 2, _TARGET)
     assert answer.failed is None or (answer.failed.isprintable() and len(answer.failed) < 500)
-    resizes._is_ours(text)
+    elastic._is_ours(text)
 
 
 def _report(data: bytes) -> None:

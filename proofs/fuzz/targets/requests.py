@@ -18,7 +18,7 @@ from proofs.fuzz.judging import Target
 from radrm.client.jupyter import JupyterHint
 from radrm.daemon.answers import requests
 from radrm.daemon.views import arguments
-from radrm.daemon.views.globs import Globs
+from radrm.daemon.views.references import Globs
 from radrm.errors import RadrmError
 from radrm.host.clock import Clock
 from radrm.host.planning.worker import thought_of

@@ -4,16 +4,11 @@ A rule (policy, planner) may refuse more than these constraints do, but never al
 same functions decide and explain, so `radrm explain` shows the actual reason.
 
 The files, in the order in which they may import one another:
-    kinds        the kinds of device that a task can run on
-    matching     whether all roles together can have devices
+    kinds        the kinds of device that tasks can run on, all roles together
     need         how much memory a job needs on each of its GPUs
-    expected     when the memory of a device is expected to be free
-    overlap      why a job would need what is reserved for others before its time limit
-    fit          why a device cannot take a job, no matter which jobs are on it
-    modes        how a job would share a device
+    overlap      when memory is expected to be free, and what is reserved until then
     nodes        why a job cannot have its CPUs and its host memory
-    turns        whose turn it is on an MPS server
-    sharing      why a job cannot join the jobs on a device, and its part of the SMs there
+    fit          why a device cannot take a job, alone or beside the jobs there
     placement    all shares of a placement together
     reserve      a planner's reservation for a waiting job or for maintenance
     feasibility  why a job can never run on these devices

@@ -1,15 +1,67 @@
-"""Why a device cannot take a job, even without other jobs; and the room for its memory."""
+"""Why a device cannot take a job: no matter which jobs are on it, and because of them.
+
+Why a device cannot take a job, even without other jobs; and the room for its memory.
+
+The collocation mode that a job would have on a device.
+
+Whose turn it is on an MPS server that takes one user at a time.
+
+Theory of operation
+-------------------
+An MPS server serves the processes of one user at a time; a client of a second user hangs
+until the first user's last client has gone. So all MPS jobs on a device belong to one user,
+its *cohort*. Jobs of others may run time-sliced beside it, where the policy predicts that this is
+worth it (`core/constraints/fit.py`). Else they wait: if the cohort's user keeps submitting, it
+never ends, and they starve.
+
+The ledger of a device records since when the present cohort is there without a gap, and when
+each user's last cohort ended (`core/state/ledger.py`). After `CoreSettings.mps_cohort_s` the
+user has had a *turn*. From then on, `turns` names one waiting job of another user as next
+for the device, and `refuse_for_turn` refuses every other user's job there, as a client or
+beside others. The device runs empty, and the named job starts, or earlier, time-sliced; the
+default planner may start it before the head of the line.
+
+Invariants:
+- No job is refused for a job that could not use the turn. A job is named only if it could
+  start on the empty device, so it needs one GPU and can be a client.
+- A waiting job is named for one device at a time. It keeps no second device free.
+- The choice depends only on the state: ledgers in order of their cohorts' ages, then the
+  user whose last turn there is longest ago, then the order of service.
+
+What may interleave: the named job may start elsewhere, end or be held at any event. Its name
+is not stored: `turns` chooses again after each change, once for all devices and jobs.
+
+What a restart sees: the times of earlier turns are lost. Adopted attempts keep their start
+times, so a cohort is as old as its oldest *live* client. A restart can make a turn longer,
+never shorter.
+
+Why a job cannot join the jobs on a device, and its part of the SMs there.
+
+An MPS client may declare the part of the SMs that it uses (`--sm-share`). MPS caps that, and
+guarantees none. So radrm books what jobs declare: the clients of a device book at most all of it. A
+job without a share books nothing. What counts is the declared part, also while a planner gives
+less: it may give all of that again. In other modes nothing limits a job's SMs, and nothing is
+booked.
+"""
 
 from __future__ import annotations
 
-from radrm.core.constraints.kinds import kind_refusal
-from radrm.core.constraints.need import effective_need_mib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from radrm.core.constraints.kinds import can_be_mps_client, kind_refusal
+from radrm.core.constraints.need import effective_need_mib, wants_whole_device
+from radrm.core.constraints.nodes import refuse_size
 from radrm.core.constraints.overlap import free_for, idle_for, refuse_overlap, who_reserved
-from radrm.core.records import Job, Refusal, Role
-from radrm.core.reservations.barred import refuse_reserved
+from radrm.core.records import Job, Placement, Refusal, Role, Share
+from radrm.core.reservations import refuse_reserved
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.queue.line import Key
+from radrm.core.state.readings import Holding
 from radrm.core.state.state import State
-from radrm.core.units import show_mib
+from radrm.core.units import show_mib, show_seconds
+from radrm.core.words import Collocation, DeviceKind
 
 
 def refuse_itself(
@@ -73,3 +125,205 @@ def refuse_room(
         why += f": {whom}" if whom is not None else ""
         return Refusal("memory", why, uuid, reserved, room)
     return None
+
+
+def mode_on(
+    state: State, job: Job, role: Role, ledger: DeviceLedger, empty: bool = False
+) -> Collocation:
+    """Return the mode that this job would have on this device. Never AUTO.
+
+    Beside another user's clients it would be time-sliced, unless it insists on MPS or nothing else
+    can run there. `empty`: as if no job were on it.
+    """
+    wish = job.spec.collocation
+    if ledger.device.kind is DeviceKind.MIG:
+        return Collocation.MIG
+    if wants_whole_device(state, job):
+        return Collocation.EXCLUSIVE
+    if wish is Collocation.AUTO:
+        wish = state.settings.collocation
+    if wish not in (Collocation.AUTO, Collocation.MPS):
+        return wish
+    if not can_be_mps_client(ledger.device, role.needs):
+        return Collocation.TIMESLICE
+    if empty or job.spec.collocation is Collocation.MPS:
+        return Collocation.MPS
+    beside = other_users_client(job, ledger) is not None
+    return Collocation.TIMESLICE if beside else Collocation.MPS
+
+
+def can_be_time_sliced(job: Job, mode: Collocation) -> bool:
+    """Return whether a job may be time-sliced on a device where it would be an MPS client.
+
+    A placement has one mode, and a job on several devices may find MPS on only some of them, also
+    when it grows.
+    """
+    insists = job.spec.collocation is Collocation.MPS
+    return mode is Collocation.MPS and job.spec.gpus_max > 1 and not insists
+
+
+def other_users_client(job: Job, ledger: DeviceLedger) -> Holding | None:
+    """Return another user's client on the MPS server, if that takes one user at a time."""
+    if ledger.device.mps_multiuser:
+        return None
+    for holding in ledger.holdings.values():
+        client = holding.collocation is Collocation.MPS and holding.job_id != job.id
+        if client and holding.uid != job.spec.uid:
+            return holding
+    return None
+
+
+def turns(state: State) -> dict[str, int]:
+    """Return the next job on each MPS server whose user has had a turn, by device UUID."""
+    # A planner asks for each job and device; within a step nothing else changes the answer.
+    kept, now = state.turns, (state.version, state.waiting.changes)
+    if kept is None or kept[0] is not state.step or kept[1] != now:
+        kept = state.turns = state.step, now, choose_turns(state)
+    return kept[2]
+
+
+def choose_turns(state: State) -> dict[str, int]:
+    """Return `turns`, made from nothing that is kept."""
+    now_s, line = state.step.now.boot_s, state.waiting.gpu
+    over = [(le, had) for le in state.ledgers.values() if (had := le.turn_over(now_s)) is not None]
+    found: dict[str, int] = {}
+    # The number of named jobs of each user: the next device gets the user's next job.
+    named: Counter[int] = Counter()
+    key_of: dict[int, Key | None] = {}
+    for ledger, had in sorted(over, key=lambda each: (each[0].cohort.since_s, each[0].device.uuid)):
+        waiting = []
+        for uid, mine in state.waiting.of_user.items():
+            if uid != had and named[uid] < len(mine):
+                job_id = mine.at(named[uid])
+                if job_id not in key_of:
+                    key_of[job_id] = line.key_of(job_id)
+                last_s = ledger.cohort.last_turn_s.get(uid, float("-inf"))
+                waiting.append((last_s, key_of[job_id], job_id, uid))
+        for *_, job_id, uid in sorted(waiting):
+            if _could_be_next(state, state.jobs[job_id], ledger):
+                found[ledger.device.uuid] = job_id
+                named[uid] += 1
+                break
+    return found
+
+
+def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
+    """Return whether a waiting job would be this MPS server's client if the device were empty."""
+    if job.gpus != 1:
+        return False
+    role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
+    return (
+        mode_on(state, job, role, ledger, empty=True) is Collocation.MPS
+        # No recent reading is required: a device that a job just left is read in a moment.
+        and refuse_itself(state, job, role, ledger, reading=False) is None
+        and refuse_size(state, job, leaving=ledger.holdings) is None
+        and ledger.unmanaged_mib is not None
+        and ledger.unmanaged_mib <= state.settings.idle_unmanaged_mib
+    )
+
+
+def is_contested(state: State, ledger: DeviceLedger) -> bool:
+    """Return whether one user has had a turn on this MPS server while another one waits."""
+    device, of_user = ledger.device, state.waiting.of_user
+    if not device.mps or device.mps_multiuser:
+        return False
+    if len(of_user) < 2 and (not of_user or ledger.cohort.uid in of_user):
+        return False  # nobody else waits: known without the time
+    had = ledger.turn_over(state.step.now.boot_s)
+    return had is not None and len(of_user) > (had in of_user)
+
+
+def refuse_for_turn(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
+    """Return why this MPS server is left to another user's job; None if it is not."""
+    if not is_contested(state, ledger):
+        return None
+    next_id = turns(state).get(ledger.device.uuid)
+    if next_id is None or state.jobs[next_id].spec.uid == job.spec.uid:
+        return None
+    had, label = show_seconds(state.settings.mps_cohort_s), state.jobs[next_id].label
+    why = f"one user has had its MPS server for {had}; job {label} of another user is next"
+    return Refusal("turn", why, ledger.device.uuid)
+
+
+_ROUNDING = 1e-6
+_MIXED = {Collocation.MPS, Collocation.TIMESLICE}
+"""For the GPU the MPS server is one process, which it time-slices with the others: whether that is
+worth it, the policy decides."""
+
+
+def refuse_company(
+    state: State, job: Job, ledger: DeviceLedger, mode: Collocation
+) -> Refusal | None:
+    """Return why the job cannot join the jobs there in this mode; None if it can."""
+    uuid = ledger.device.uuid
+    others = [h for h in ledger.holdings.values() if h.job_id != job.id]
+    for holding in others:
+        if holding.collocation.whole_device:
+            return Refusal("taken", f"job {holding.job_id} uses it exclusively", uuid)
+        # It died of out-of-memory before, and its memory may still grow.
+        if holding.recovering and not holding.settled:
+            why = f"job {holding.job_id} recovers on it, and its memory has not settled yet"
+            return Refusal("recovering", why, uuid)
+    if mode.whole_device and not idle_for(state, job, ledger):
+        whom = who_reserved(state, job, ledger) or "it is reserved or in use"
+        whom = f"job {others[0].job_id} is on it" if others else whom
+        return Refusal("not idle", f"needs an idle device; {whom}", uuid)
+    for holding in others:
+        if {holding.collocation, mode} not in ({mode}, _MIXED):
+            theirs = holding.collocation.value
+            why = f"job {holding.job_id} shares it by {theirs}; this job would by {mode.value}"
+            return Refusal("mode", why, uuid)
+    if mode.whole_device or ledger.device.mps_multiuser:
+        return None
+    if mode is not Collocation.MPS:
+        # Time-sliced jobs that keep coming would hold a place on the server for ever, too.
+        return refuse_for_turn(state, job, ledger) if others else None
+    other = other_users_client(job, ledger)
+    if other is not None:
+        return Refusal("cohort", f"job {other.job_id} of another user is on its MPS server", uuid)
+    return refuse_for_turn(state, job, ledger)
+
+
+# ------------------------------------------------------------------ SM shares
+
+
+def refuse_booked(
+    state: State, job: Job, ledger: DeviceLedger, mode: Collocation
+) -> Refusal | None:
+    """Return that the clients there leave too few SMs for the job's share; None if they do not."""
+    wanted = job.spec.sm_share
+    if wanted is None or mode is not Collocation.MPS:
+        return None
+    others = (
+        state.jobs[holding.job_id].spec.sm_share or 0.0
+        for holding in ledger.holdings.values()
+        if holding.collocation is Collocation.MPS and holding.job_id != job.id
+    )
+    left = max(0.0, 1.0 - sum(others))
+    if wanted <= left + _ROUNDING:
+        return None
+    why = f"needs {wanted:.0%} of its SMs, {left:.0%} are not booked"
+    return Refusal("sm-share", why, ledger.device.uuid, wanted, left)
+
+
+def refuse_more(job: Job, shares: Iterable[Share]) -> Refusal | None:
+    """Return which share has a larger part of the SMs than the job declares; None if none has."""
+    most = job.spec.sm_share
+    for share in shares:
+        if most is not None and (share.sm_fraction or 0.0) > most + _ROUNDING:
+            why = f"may have {most:.0%} of the SMs, {share.sm_fraction:.0%} would be booked"
+            return Refusal("shares", why, share.device, share.sm_fraction, most)
+    return None
+
+
+def with_fraction(job: Job, placement: Placement) -> Placement:
+    """Return the placement of a new attempt, with its SM fraction: that which it names, else the
+    last that a planner gave the job. An MPS client gets at most what its job declares."""
+    fraction, most = placement.sm_fraction, job.spec.sm_share
+    fraction = job.sm_fraction if fraction is None else fraction
+    if most is not None and placement.collocation is Collocation.MPS:
+        fraction = most if fraction is None else min(fraction, most)
+    if fraction == placement.sm_fraction:
+        return placement
+    given = tuple(replace(share, sm_fraction=fraction) for share in placement.shares)
+    return replace(placement, shares=given)

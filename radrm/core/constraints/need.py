@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.core.constraints.kinds import kind_refusal
-from radrm.core.constraints.matching import shortage
+from radrm.core.constraints.kinds import kind_refusal, shortage
 from radrm.core.records import Job, JobSpec, Role
 from radrm.core.state.state import State
 from radrm.core.words import Collocation

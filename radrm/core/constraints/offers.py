@@ -1,4 +1,8 @@
-"""One device as one job would find it, kept as long as nothing that it depends on has changed.
+"""One device as one job would find it, kept while nothing there changes.
+
+One device as one job would find it, and the jobs that are on it.
+
+One device as one job would find it, kept as long as nothing that it depends on has changed.
 
 Theory of operation
 -------------------
@@ -20,7 +24,7 @@ Never kept, since they depend on more:
 - the offers of jobs in no line, and of jobs with reservations of their own (migrations);
 - offers of a device that planners have reserved or that leaves: they depend on the time;
 - a refusal with a figure of the job or of the time (`_PASSING`);
-- a refusal that names the job whose turn it is (`core/constraints/turns.py`), once that is another.
+- a refusal that names the job whose turn it is (`core/constraints/fit.py`), once that is another.
 
 A search that found too few devices is kept, too, for its job. Only devices that may answer
 otherwise are asked again. While no device has changed, all kept searches stand, without a look at
@@ -38,17 +42,64 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from radrm.core.constraints.modes import mode_on
+from radrm.core.constraints.fit import is_contested, mode_on, turns
 from radrm.core.constraints.overlap import free_for, idle_for
 from radrm.core.constraints.placement import refuse_device
-from radrm.core.constraints.turns import is_contested, turns
-from radrm.core.records import Device, Job, Refusal, Role
-from radrm.core.records.offers import Holder as Holder
-from radrm.core.records.offers import Offer as Offer
-from radrm.core.reservations.barred import RULE
+from radrm.core.records import Attempt, Device, Job, Refusal, Role
+from radrm.core.reservations import RULE
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A live job on a device. `since_s`: the boot time at which it came there.
+
+    `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
+    it never was, or they do not show it yet. It is too low for an attempt that is `slowed`.
+    `device`: where it is; None: a prediction is not scaled to it.
+    """
+
+    job: Job
+    attempt: Attempt
+    since_s: float
+    settled: bool
+    alone_smact: float | None
+    device: Device | None = None
+
+    @property
+    def smact(self) -> float | None:
+        """The SM activity that it would show alone: as measured, else as predicted."""
+        if self.alone_smact is not None and not self.attempt.slowed:
+            return self.alone_smact
+        return self.job.smact_in(self.attempt.placement.collocation, self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One device as one job would find it, until its time limit.
+
+    `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
+    the SM activity, 0..1; if it is None, `smact_refusal` says why. `coarse`: it is only estimated
+    from utilization. `warm`, if it is None: waiting brings no figure, since none is read, or its
+    source has failed. `occupants` are job ids; `holders` has these jobs. `loss`: what sharing in
+    this mode costs on such devices, as learned here (`radrm.interference.model`); None: not known.
+    """
+
+    device: Device
+    mode: Collocation
+    idle: bool
+    free_mib: int | None
+    smact: float | None
+    smact_refusal: str | None
+    occupants: tuple[int, ...]
+    refusal: Refusal | None
+    holders: tuple[Holder, ...] = ()
+    coarse: bool = False
+    warm: bool = False
+    loss: float | None = None
+
 
 _PASSING = frozenset({"capacity", "reading", RULE})
 """Refusals of the core that tell a job's own need, the age of a reading, or how long the device is

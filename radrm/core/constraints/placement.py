@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from radrm.core.constraints.fit import refuse_itself, refuse_room
-from radrm.core.constraints.modes import can_be_time_sliced, mode_on
+from radrm.core.constraints.fit import (
+    can_be_time_sliced,
+    mode_on,
+    refuse_booked,
+    refuse_company,
+    refuse_itself,
+    refuse_more,
+    refuse_room,
+)
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import (
     refuse_amounts,
@@ -15,7 +22,6 @@ from radrm.core.constraints.nodes import (
     refuse_caps,
 )
 from radrm.core.constraints.overlap import idle_for, refuse_overlap
-from radrm.core.constraints.sharing import refuse_booked, refuse_company, refuse_more
 from radrm.core.records import Job, OuterJob, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from radrm.core.constraints.fit import refuse_more
 from radrm.core.constraints.nodes import refuse_booker, refuse_bookings, refuse_caps
 from radrm.core.constraints.placement import check_placement, refuse_start, shares_by_task
 from radrm.core.constraints.reserve import check_reserve
-from radrm.core.constraints.sharing import refuse_more
 from radrm.core.proposals import (
     Cancel,
     Migrate,

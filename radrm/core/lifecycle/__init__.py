@@ -4,21 +4,19 @@ Every function changes records through the state, and adds actions for the host.
 *should* start or stop is decided elsewhere.
 
 The files, in the order in which they may import one another:
-    occupancy     reserves and releases the devices of an attempt
-    migration     the devices where a migrating job is to continue
-    final         ends a job
-    returning     returns a job to its queue, with a pause
+    occupancy     the devices of an attempt: taken, given back, and a migration's target
+    leaving       ends a job, or returns it to its queue with a pause
     outcomes      how an attempt ended, and why
     pending       actions without an answer, and their deadlines
-    memory        memory of jobs that may grow (a folder)
+    memory        memory of jobs that may grow
     stops         TERM, then KILL
-    timing        times that users set (a folder)
+    timing        times that users set
     launching     starts an attempt
     outer         jobs that run inside a job of Slurm
     resizing      gives a running attempt other devices
     recovery      what follows a GPU out-of-memory
     ending        what follows the end of an attempt
     usage         the use of devices by attempts, from readings
-    others        what an end means for other jobs (a folder)
+    others        what an end means for other jobs
     edits         commands of users: submit, hold, cancel, requeue, edit
 """

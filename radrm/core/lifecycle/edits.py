@@ -16,19 +16,15 @@ from radrm.core.events import (
     PredictionsReady,
     RequeueRequested,
 )
-from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
-from radrm.core.lifecycle.migration import drop_target
-from radrm.core.lifecycle.others.dependencies import cycle, is_open
-from radrm.core.lifecycle.others.max_fails import go_on
+from radrm.core.lifecycle.leaving import cancel_waiting, fail_waiting, run_again
+from radrm.core.lifecycle.occupancy import drop_target
+from radrm.core.lifecycle.others import cycle, go_on, is_open
 from radrm.core.lifecycle.outcomes import FROM_START, REQUEUE
 from radrm.core.lifecycle.pending import ask
-from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
-from radrm.core.lifecycle.timing.begin import with_begin
-from radrm.core.lifecycle.timing.limits import wake_for_limit
-from radrm.core.lifecycle.timing.silence import end_silence
+from radrm.core.lifecycle.timing import end_silence, wake_for_limit, with_begin
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job, PlannerRequest
-from radrm.core.reservations.barred import longer_than_reserved
+from radrm.core.reservations import longer_than_reserved
 from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
 from radrm.core.units import show_seconds

@@ -10,7 +10,7 @@ transition table:
     completed            COMPLETED
     left when asked to save its work   to its queue (`outcomes.has_left`); so does any end while a
                          user's requeue has it save, but one that has done all its work
-    out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
+    out of host memory   to its queue, larger; or FAILED (`memory.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, or while --retries last if it can save or has
                          saved; else FAILED
@@ -40,11 +40,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.events import AttemptEnded
-from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
-from radrm.core.lifecycle.memory.larger import enlarged
-from radrm.core.lifecycle.migration import drop_target
-from radrm.core.lifecycle.occupancy import release_all
+from radrm.core.lifecycle.leaving import (
+    begun_anew,
+    finish,
+    passing_retry,
+    refuse_retry,
+    retry,
+    return_to_queue,
+    setback,
+)
+from radrm.core.lifecycle.memory import enlarged
+from radrm.core.lifecycle.occupancy import drop_target, release_all
 from radrm.core.lifecycle.outcomes import (
     FROM_START,
     REQUEUE,
@@ -61,17 +68,9 @@ from radrm.core.lifecycle.outcomes import (
 from radrm.core.lifecycle.outer import end_without_outer, retries_loss, runs_again
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
-from radrm.core.lifecycle.returning import (
-    begun_anew,
-    passing_retry,
-    refuse_retry,
-    retry,
-    return_to_queue,
-    setback,
-)
 from radrm.core.records import Attempt, Chip, Job, changed
 from radrm.core.rules import Recovery
-from radrm.core.state.holding import merged
+from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_seconds

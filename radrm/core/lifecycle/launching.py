@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.actions import Launch
+from radrm.core.constraints.fit import with_fraction
 from radrm.core.constraints.placement import check_placement
-from radrm.core.constraints.sharing import with_fraction
-from radrm.core.lifecycle.memory.caps import enforced_caps, told_caps
-from radrm.core.lifecycle.migration import drop_target
-from radrm.core.lifecycle.occupancy import occupy
+from radrm.core.lifecycle.leaving import pause
+from radrm.core.lifecycle.memory import enforced_caps, told_caps
+from radrm.core.lifecycle.occupancy import drop_target, occupy
 from radrm.core.lifecycle.pending import expect, without
-from radrm.core.lifecycle.returning import pause
-from radrm.core.lifecycle.timing.limits import wake_for_limit
+from radrm.core.lifecycle.timing import wake_for_limit
 from radrm.core.records import Attempt, Instant, Job, Placement, Progress, Refusal, Task, changed
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer

@@ -30,9 +30,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.constraints.feasibility import hopeless
-from radrm.core.lifecycle.final import finish
-from radrm.core.lifecycle.memory.caps import FULL, cap_of, is_capped, told_mib
-from radrm.core.lifecycle.returning import pause
+from radrm.core.lifecycle.leaving import finish, pause
+from radrm.core.lifecycle.memory import FULL, cap_of, is_capped, told_mib
 from radrm.core.records import Attempt, Blame, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp, Recovery
 from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule

@@ -18,7 +18,7 @@ Invariants:
   way (`usage.take_reading`), nor before new tasks beside them on the device have settled.
 
 A job that is resized by a restart (RESTART) has no target here: it moves like a migrating one
-(`migration.py`), to devices of which it may have some already.
+(`occupancy.py`), to devices of which it may have some already.
 
 What may interleave: an answer may come for an earlier resize. `generation` tells.
 
@@ -32,7 +32,7 @@ from dataclasses import replace
 from radrm.core.lifecycle.occupancy import occupy, release_devices
 from radrm.core.lifecycle.pending import action_of, ask, without
 from radrm.core.records import Attempt, Job, Pending, Placement, Progress, Share, Task, changed
-from radrm.core.state.holding import merged
+from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.state.timers import DEADLINE, Timer
 from radrm.core.words import ActionKind

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.actions import Kill, Terminate
-from radrm.core.lifecycle.migration import drop_target
+from radrm.core.lifecycle.occupancy import drop_target
 from radrm.core.lifecycle.pending import expect
 from radrm.core.records import Attempt, Job, Stop
 from radrm.core.state.state import State

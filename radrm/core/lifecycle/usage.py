@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from radrm.core.lifecycle.launching import start_when_read
-from radrm.core.lifecycle.memory.caps import raise_cap
+from radrm.core.lifecycle.memory import raise_cap
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Reading
-from radrm.core.state.holding import merged
+from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.words import DeviceKind, ReservationKind, StopReason
 

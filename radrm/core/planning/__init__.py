@@ -2,18 +2,12 @@
 
 The files, in the order in which they may import one another:
     shapes    checks of the shape of answers
-    near      devices that are near each other, for a job on several
-    hosts     nodes for tasks that use no GPU
     assembly  from a policy's devices to a placement
     fallback  a policy's placement, or another policy's if the first fails
     asking    how planners are asked, and what they may answer
     thinking  has a slow planner make its plan
-    thoughts  which slow planners make a plan now
     reserving  reservations of planners: how they begin, are renewed, and end
     planners  calls the planners in force, carries out their proposals
-    sizing    another size for a running job
-    moving    where a user's running job is to continue
-    requests  what users ask of running jobs
-    interrupt  stops a rule that takes too long
+    requests  what users ask of running jobs: another size or place
     reasons   why a job waits
 """

@@ -1,4 +1,28 @@
-"""Turn a policy's choice of devices into a placement, or into refusals with numbers.
+"""From a policy's devices to a placement: near ones, and nodes for tasks without a GPU.
+
+Devices that are near each other, for a job on several.
+
+The policy chooses first, without regard to nearness. If all that it chose are idle and of one
+type, every other idle eligible device of that type is as good: small differences between idle
+devices do not count. Then the policy chooses again, from one group of such devices:
+
+1. linked by NVLink and on one NUMA node; else
+2. linked by NVLink; else
+3. below one PCIe switch; else
+4. below one PCIe host bridge; else
+5. on one NUMA node.
+
+Of several groups with enough devices it gets the smallest, so that large ones stay for wider
+jobs. If no group has enough, or the policy chose busy devices, the first choice stands.
+
+In a mesh, as in a DGX-1, not all GPUs are linked, and some by more links than others. A group is
+then a set of GPUs each of which is linked to each; those with the most links come first.
+
+The nodes of tasks that use no GPU: one with room, near the job's GPUs if possible.
+
+A task on a GPU is on its GPU's node. With one node there is nothing to choose.
+
+Turn a policy's choice of devices into a placement, or into refusals with numbers.
 
 Every planner that uses a policy shares this. Of the devices that the core and the policy accept,
 those that suit the job best come first (`View.rank`); the policy chooses among equals. A job on
@@ -8,21 +32,146 @@ several devices gets idle ones that are near each other (`near`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from radrm.core.constraints.kinds import Rank
-from radrm.core.constraints.matching import shortage_of
-from radrm.core.constraints.modes import can_be_time_sliced
+from radrm.core.constraints.fit import can_be_time_sliced
+from radrm.core.constraints.kinds import Rank, shortage_of
 from radrm.core.constraints.offers import OffersOfRole
-from radrm.core.planning.hosts import put_on_nodes
-from radrm.core.planning.near import find_near
-from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
+from radrm.core.records import LOCAL_NODE, Device, Job, NodeUse, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
 from radrm.core.words import Collocation
+
+_LEVELS: tuple[Callable[[Device], tuple[int | None, ...]], ...] = (
+    lambda device: (device.nvlink_group, device.numa_node),
+    lambda device: (device.nvlink_group,),
+    lambda device: (device.pcie_switch,),
+    lambda device: (device.host_bridge,),
+    lambda device: (device.numa_node,),
+)
+_MOST_MESHED = 16
+"""GPUs of a mesh that are compared. It has at most 3^(16/3) groups, about 350."""
+
+
+def find_near(chosen: Sequence[Offer], eligible: Sequence[Offer]) -> Sequence[Offer] | None:
+    """Return the devices from which the policy chooses again; None: its first choice stands."""
+    if len(chosen) < 2 or not any(_is_known(offer.device) for offer in eligible):
+        return None
+    first, wanted = chosen[0], _type(chosen[0])
+    if not all(offer.idle and _type(offer) == wanted for offer in chosen):
+        return None
+    equals = [offer for offer in eligible if offer.idle and _type(offer) == wanted]
+    for groups in _levels(equals):
+        enough = [group for group in groups if len(group) >= len(chosen)]
+        if enough:
+            found = min(enough, key=lambda group: (len(group), first not in group))
+            return found if len(found) < len(equals) else None
+    return None
+
+
+def _levels(equals: Sequence[Offer]) -> Iterator[list[list[Offer]]]:
+    """Yield the groups of each level, the nearest devices first."""
+    meshed = [offer for offer in equals if offer.device.nvlinks]
+    if 1 < len(meshed) <= _MOST_MESHED:
+        yield from _meshes(meshed)
+    for level in _LEVELS:
+        groups: dict[Hashable, list[Offer]] = {}
+        for offer in equals:
+            place = level(offer.device)
+            if None not in place:
+                groups.setdefault((offer.device.node, place), []).append(offer)
+        yield list(groups.values())
+
+
+def _meshes(meshed: Sequence[Offer]) -> Iterator[list[list[Offer]]]:
+    """Yield the groups of GPUs with at least so many links between each two: on one NUMA node,
+    then on any."""
+    links = {(at, peer): n for at, o in enumerate(meshed) for peer, n in o.device.nvlinks}
+    for least in sorted(set(links.values()), reverse=True):
+        for near in (True, False):
+            peers: dict[int, set[int]] = {
+                at: {
+                    there
+                    for there, other in enumerate(meshed)
+                    if links.get((at, other.device.index), 0) >= least
+                    and _together(offer.device, other.device, near)
+                }
+                for at, offer in enumerate(meshed)
+            }
+            yield [[meshed[at] for at in sorted(group)] for group in _cliques(peers)]
+
+
+def _together(one: Device, other: Device, near: bool) -> bool:
+    """Whether two devices are in one server, and on one NUMA node if `near`."""
+    if one.node != other.node:
+        return False
+    return not near or (one.numa_node is not None and one.numa_node == other.numa_node)
+
+
+def _cliques(peers: Mapping[int, set[int]]) -> Iterator[set[int]]:
+    """Yield each largest set of nodes of a graph in which all are peers.
+
+    Bron and Kerbosch, "Algorithm 457" (Communications of the ACM, 1973), with a pivot.
+    """
+
+    def grow(found: set[int], open_: set[int], done: set[int]) -> Iterator[set[int]]:
+        if not open_ and not done:
+            yield found
+            return
+        pivot = max(open_ | done, key=lambda at: len(peers[at] & open_))
+        for at in sorted(open_ - peers[pivot]):
+            yield from grow(found | {at}, open_ & peers[at], done & peers[at])
+            open_, done = open_ - {at}, done | {at}
+
+    yield from grow(set(), set(peers), set())
+
+
+def _is_known(device: Device) -> bool:
+    if device.nvlink_group is not None or device.numa_node is not None or device.nvlinks:
+        return True
+    return device.pcie_switch is not None or device.host_bridge is not None
+
+
+def _type(offer: Offer) -> Hashable:
+    return offer.device.name, offer.device.total_mib, offer.mode
+
+
+def put_on_nodes(view: View, shares: Sequence[Share], beside: Iterable[Share]) -> list[Share]:
+    """Return the shares of tasks without a GPU, each on a node.
+
+    `beside`: shares of the same job that are not booked yet. Their nodes come first, then those
+    with the most free CPUs. A task goes to the first one with room beside the tasks before it. If
+    none has room, it goes to the first of all: the check of the placement tells what lacks.
+    """
+    known = view.nodes()
+    others = list(beside)
+    if len(known) < 2:
+        name = known[0].node.name if known else others[0].node if others else LOCAL_NODE
+        return [replace(share, node=name) for share in shares]
+    near = {share.node for share in others if share.device is not None}
+    order = sorted(known, key=lambda use: (use.node.name not in near, -_cpus(use), use.node.name))
+    tasks = {(share.role, share.task): share for share in others}
+    found: list[Share] = []
+    for share in shares:
+        fitting = (u for u in order if _has_room(u, share, [*tasks.values(), *found]))
+        use = next(fitting, order[0])
+        found.append(replace(share, node=use.node.name))
+    return found
+
+
+def _cpus(use: NodeUse) -> float:
+    return float("inf") if use.cpus_free is None else use.cpus_free
+
+
+def _has_room(use: NodeUse, share: Share, beside: Iterable[Share]) -> bool:
+    """Return whether a node has room for a task beside these tasks of the job."""
+    here = [share, *(each for each in beside if each.node == use.node.name)]
+    cpus, mib = sum(s.cpus or 0.0 for s in here), sum(s.memory_mib or 0 for s in here)
+    enough = use.cpus_free is None or cpus <= use.cpus_free
+    return enough and (use.memory_free_mib is None or mib <= use.memory_free_mib)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ Invariants:
   kept by name, and names are unique (`wiring`).
 - Whose proposal is carried out stands in the records (`Attempt.planner`, `Attempt.requested`).
 
-What a restart sees: the planners' states (`RuleState`). Slow planners: `thoughts.py`.
+What a restart sees: the planners' states (`RuleState`). Slow planners: `thinking.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from radrm.core.actions import Think
 from radrm.core.events import Event, PlanReady
 from radrm.core.planning.asking import bounded, explanation, is_wanted, proposals, remember
 from radrm.core.planning.reserving import Renewal
-from radrm.core.planning.thoughts import Thoughts
+from radrm.core.planning.thinking import Thoughts
 from radrm.core.proposals import (
     NAMES,
     Migrate,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import ceil
 
 from radrm.core.constraints.placement import refuse_start
-from radrm.core.lifecycle.others.dependencies import waits_for
-from radrm.core.lifecycle.others.max_fails import why_stopped
-from radrm.core.lifecycle.timing.begin import begins_in_s
+from radrm.core.lifecycle.others import waits_for, why_stopped
+from radrm.core.lifecycle.timing import begins_in_s
 from radrm.core.planning.planners import Planners
 from radrm.core.records import Instant, Job, Refusal, Use
 from radrm.core.state.state import State

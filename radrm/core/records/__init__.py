@@ -9,20 +9,13 @@ compare. `radrm/jobfile/record.py` is the other mechanism, only for the classes 
 submit` imports: importing `dataclasses` takes as long as the rest of `submit`.
 
 The files, in the order in which they may import one another:
-    time       moments on both clocks
+    time       moments on both clocks, and a changed copy of a record
     devices    GPUs and MIG instances, and their readings
-    needs      the specification of a job
-    estimates  predictions of a job's needs, and its progress
+    needs      the specification of a job, predictions of its needs, its progress
     placement  placements, reservations and refusals
     attempts   one launch of a job: its tasks, its usage, its end
-    outer      the job of Slurm in which a job runs
-    jobs       a job and its dependencies
-    offers     one device as one job would find it
-    use        the GPU time that users have had lately
-    sharing    what times in which jobs share a device show
-    user_reservations  GPUs that are reserved for users, or for maintenance
-    kept       what a restart keeps
-    copying    a changed copy of a record
+    jobs       a job, its dependencies, and the job of Slurm in which it runs
+    kept       what a restart keeps: use of users, learned losses, reservations
 """
 
 from __future__ import annotations
@@ -43,7 +36,6 @@ from radrm.core.records.attempts import (
     TaskUse,
     Usage,
 )
-from radrm.core.records.copying import changed
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
@@ -57,18 +49,32 @@ from radrm.core.records.devices import (
     Reading,
     UnmanagedProcess,
 )
-from radrm.core.records.estimates import (
+from radrm.core.records.jobs import ArrayElement, Dependency, Job, OuterJob, Pause, Requeued
+from radrm.core.records.kept import (
+    DeviceStatus,
+    Kept,
+    LearnedLoss,
+    RecentUses,
+    RuleState,
+    SharedPeriod,
+    Sharer,
+    Use,
+    UserReservation,
+    UserUse,
+)
+from radrm.core.records.needs import (
     DECLARED,
     DECLARED_MARGIN,
     MEASURED,
+    Checkpoint,
+    EarlySignal,
     Estimate,
+    JobSpec,
+    Needs,
     Profiled,
     Progress,
+    Role,
 )
-from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
-from radrm.core.records.kept import DeviceStatus, Kept, RuleState
-from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
-from radrm.core.records.outer import OuterJob
 from radrm.core.records.placement import (
     USUAL_UNITS,
     Placement,
@@ -77,10 +83,7 @@ from radrm.core.records.placement import (
     ReservationKey,
     Share,
 )
-from radrm.core.records.sharing import LearnedLoss, SharedPeriod, Sharer
-from radrm.core.records.time import CLOCK_SET_S, Instant
-from radrm.core.records.use import RecentUses, Use, UserUse
-from radrm.core.records.user_reservations import UserReservation
+from radrm.core.records.time import CLOCK_SET_S, Instant, changed
 
 __all__ = [
     "CLOCK_SET_S",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from radrm.core.records.estimates import Progress
+from radrm.core.records.needs import Progress
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
 from radrm.core.words import ActionKind, Cause, Outcome, StopReason

@@ -1,4 +1,9 @@
-"""A job and its dependencies."""
+"""A job, its dependencies, and the job of Slurm in which it runs.
+
+The job of another resource manager in which a job's processes run.
+
+A job and its dependencies.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,58 @@ from dataclasses import dataclass
 from math import ceil
 
 from radrm.core.records.devices import Device
-from radrm.core.records.estimates import (
+from radrm.core.records.needs import (
     DECLARED,
     DECLARED_MARGIN,
     Estimate,
+    JobSpec,
     Profiled,
     Progress,
+    Role,
 )
-from radrm.core.records.needs import JobSpec, Role
-from radrm.core.records.outer import OuterJob
 from radrm.core.records.placement import Placement
 from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, Condition, JobState, Outcome, Quantity, Queue
+
+
+@dataclass(frozen=True, slots=True)
+class OuterJob:
+    """Slurm's job, whose batch step waits on this server and is the runner of the attempts.
+
+    `id` is its number and `restart` how often Slurm has run it again, so `name` is unique for ever.
+    `pid`, `start_ticks` and `boot_id` name the step's process. Slurm ends it at `end_s` (wall
+    clock; None: unknown). `gone`: why it ends or has ended, for users; None: it has not.
+    """
+
+    engine: str
+    cluster: str
+    id: str
+    restart: int
+    pid: int
+    start_ticks: int
+    boot_id: str
+    end_s: float | None = None
+    gone: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What names it for ever: `slurm:CLUSTER:ID.RESTART`."""
+        return f"{self.engine}:{self.cluster}:{self.id}.{self.restart}"
+
+    def is_run_of(self, other: OuterJob) -> bool:
+        """Return whether both are the same job of Slurm, in this run or another."""
+        same = self.engine, self.cluster, self.id
+        return same == (other.engine, other.cluster, other.id)
+
+    @property
+    def label(self) -> str:
+        """What users call it: `Slurm job 4711`."""
+        return f"{self.engine.capitalize()} job {self.id}"
+
+    @property
+    def step(self) -> tuple[int, int, str]:
+        """What names its step's process for ever."""
+        return self.pid, self.start_ticks, self.boot_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +92,7 @@ class ArrayElement:
     fails_within_s: float | None = None
     fails: int = 0
     """The failures of its array so far. One unfinished element has them, the others 0
-    (`core/lifecycle/others/max_fails.py`)."""
+    (`core/lifecycle/others.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

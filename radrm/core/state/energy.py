@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from radrm.core.records import DeviceEnergy, EnergyPart, Reading
-from radrm.core.state.holding import Holding
+from radrm.core.state.readings import Holding
 
 ASSUMED_IDLE_W = 50.0
 """Idle power of a device that has not been read while idle. An A100 draws 50 to 60 W."""

@@ -1,13 +1,232 @@
-"""Checks of readings: drop impossible figures, and divide the memory in use by job."""
+"""Readings: their checks, memory by job, and the measured use of an attempt on a device.
+
+The measured use of a live attempt on a device.
+
+Checks of readings: drop impossible figures, and divide the memory in use by job.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from radrm.core.records import Reading
-from radrm.core.state.holding import Holding
+from radrm.core.records import Beside, Reading, Usage
+from radrm.core.words import Collocation
+
+
+def merged(usage: Iterable[Usage], newer: Iterable[Usage]) -> tuple[Usage, ...]:
+    """Return one entry per device. A newer entry replaces the older: it contains its figures."""
+    return tuple({u.device: u for u in (*usage, *newer)}.values())
+
+
+MOST_BESIDE = 16
+"""Parts into which the shared time of an attempt on a device is divided. Further time counts
+with the part that is most similar."""
+_STEP = 0.05
+"""Neighbours' SM activity is rounded to this, so that the parts are few."""
+_UNKNOWN = 0.5
+"""Stands for an unknown SM activity where similar parts are looked for."""
+
+Others = tuple[float | None, ...]
+
+
+@dataclass(slots=True)
+class _Part:
+    seconds: float = 0.0
+    sum: float = 0.0
+    count: int = 0
+    kept: Beside | None = None
+    """The last record of it."""
+
+    def record(self, others: Others) -> Beside:
+        kept = self.kept
+        if kept is None or kept.seconds != self.seconds or kept.count != self.count:
+            mean = self.sum / self.count if self.count else None
+            kept = self.kept = Beside(others, self.seconds, mean, self.count)
+        return kept
+
+
+@dataclass(slots=True)
+class Holding:
+    """The measured use of one live attempt on one device."""
+
+    job_id: int
+    serial: int
+    uid: int
+    collocation: Collocation
+    since_s: float
+    observed_mib: int | None = None
+    peak_mib: int | None = None
+    grew_s: float = 0.0
+    """Boot time when its memory last grew noticeably."""
+    settled: bool = False
+    """Its memory has stopped growing."""
+    smact_sum: float = 0.0
+    smact_count: int = 0
+    alone_sum: float = 0.0
+    """The sum of the readings of SM activity at which it was alone here and had started up."""
+    alone_count: int = 0
+    predicted_smact: float | None = None
+    """The SM activity that was predicted of its job; None if none was."""
+    beside: dict[Others, _Part] = field(default_factory=dict)
+    """The shared time, by the SM activity of the others."""
+    energy_j: float | None = None
+    activity: float | None = None
+    """The SM activity of its own processes at the last reading, 0..1; None: unknown."""
+    shared: bool = False
+    """Another attempt was on the device at some time."""
+    noted_s: float = 0.0
+    """Boot time when its usage was last written to the attempt's record."""
+    floor_mib: int = 0
+    """The least MiB reserved for it: the need that the job's out-of-memory deaths have proven."""
+    recovering: bool = False
+    """An earlier attempt of the job died of GPU out-of-memory."""
+    wide: bool = False
+    """The attempt has several devices."""
+
+    def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
+        """Take in a memory reading. Returns whether the peak rose by more than `growth_mib`."""
+        self.observed_mib = used_mib
+        if self.peak_mib is None or used_mib > self.peak_mib:
+            rise = used_mib - (self.peak_mib or 0)
+            self.peak_mib = used_mib
+            if rise > growth_mib:
+                self.grew_s = boot_s
+                self.settled = False
+                return True
+        return False
+
+    def grow_again(self, now_s: float) -> None:
+        """Note that tasks of the attempt have come here now, whose memory will grow."""
+        self.settled, self.grew_s = False, now_s
+        if not self.peak_mib:
+            self.since_s = now_s  # the device was only reserved until now
+
+    def recall(self, usage: Usage, now_s: float) -> None:
+        """Continue the figures that an earlier daemon recorded.
+
+        The record does not say when the memory last grew, so it counts as growing now.
+        """
+        self.peak_mib = usage.peak_mib
+        self.energy_j = usage.energy_j
+        self.shared = usage.shared
+        self.grew_s = now_s
+        if usage.smact_mean is not None:
+            self.smact_count = max(1, usage.smact_count)
+            self.smact_sum = usage.smact_mean * self.smact_count
+        if usage.alone_smact is not None:
+            self.alone_count = max(1, usage.alone_count)
+            self.alone_sum = usage.alone_smact * self.alone_count
+        for part in usage.beside[:MOST_BESIDE]:
+            total = (part.smact or 0.0) * part.count
+            self.beside[part.others] = _Part(part.seconds, total, part.count)
+
+    def part_beside(self, others: Iterable[Holding]) -> _Part:
+        """Return the part of its shared time beside these others, a new one if there is room."""
+        known = [other.own_smact for other in others]
+        steps = sorted(round(each / _STEP) * _STEP for each in known if each is not None)
+        key = (*(round(each, 2) for each in steps), *[None] * known.count(None))
+        if key not in self.beside and len(self.beside) >= MOST_BESIDE:
+            key = min(self.beside, key=lambda other: abs(_load(other) - _load(key)))
+        part = self.beside.get(key)
+        if part is None:
+            part = self.beside[key] = _Part()
+        return part
+
+    def see_smact(self, smact: float, alone: bool) -> None:
+        """Take in a reading of SM activity. `alone`: it shows this attempt only."""
+        self.smact_sum += smact
+        self.smact_count += 1
+        if alone:
+            self.alone_sum += smact
+            self.alone_count += 1
+
+    def unused_for(self, now_s: float) -> float | None:
+        """Return the seconds that it has had the device without using any of its memory.
+
+        None if it has used some, or if its memory could not be read.
+        """
+        return now_s - self.since_s if self.peak_mib == 0 else None
+
+    @property
+    def alone_smact(self) -> float | None:
+        """The mean SM activity while it was alone here, 0..1; None without such a reading."""
+        return self.alone_sum / self.alone_count if self.alone_count else None
+
+    @property
+    def own_smact(self) -> float | None:
+        """The SM activity that it shows alone, 0..1: as measured, else as predicted."""
+        found = self.predicted_smact if self.alone_smact is None else self.alone_smact
+        return None if found is None else min(1.0, max(0.0, found))
+
+    def usage(self, device: str) -> Usage:
+        """Return the figures as a record."""
+        mean = self.smact_sum / self.smact_count if self.smact_count else None
+        return Usage(
+            device=device,
+            peak_mib=self.peak_mib,
+            smact_mean=mean,
+            energy_j=self.energy_j,
+            shared=self.shared,
+            smact_count=self.smact_count,
+            alone_smact=self.alone_smact,
+            alone_count=self.alone_count,
+            beside=tuple(part.record(others) for others, part in self.beside.items()),
+        )
+
+
+def _load(others: Others) -> float:
+    return sum(_UNKNOWN if each is None else each for each in others)
+
+
+class SharedTime:
+    """Counts the time that attempts share a device: until each reading, and before each change.
+
+    So the attempts on the device are the same over each interval, and so is what each of them
+    shows alone: nobody is alone meanwhile. The time while no daemon runs is not counted.
+    """
+
+    __slots__ = ("_holdings", "_parts", "_until_s")
+
+    def __init__(self, holdings: Mapping[int, Holding]) -> None:
+        self._holdings = holdings
+        self._until_s: float | None = None
+        self._parts: list[_Part] | None = None
+        """The part of each attempt that counts now; None: not known yet."""
+
+    def after_change(self) -> None:
+        """Note that an attempt has started or ended."""
+        self._parts = None
+
+    def count(self, until_s: float) -> None:
+        """Count the time since the last call."""
+        since_s, self._until_s = self._until_s, until_s
+        if since_s is None:
+            return
+        if since_s > until_s:
+            self._until_s = since_s  # a reading from before a change
+            return
+        if until_s > since_s:
+            for part in self._now():
+                part.seconds += until_s - since_s
+
+    def see(self, smact: float) -> None:
+        """Take in a reading of SM activity that shows the attempts that are here now."""
+        for part in self._now():
+            part.sum += smact
+            part.count += 1
+
+    def _now(self) -> list[_Part]:
+        """Return the parts that count now; none while an attempt is alone."""
+        parts = self._parts
+        if parts is None:
+            here = list(self._holdings.values()) if len(self._holdings) > 1 else []
+            parts = self._parts = [
+                holding.part_beside([other for other in here if other is not holding])
+                for holding in here
+            ]
+        return parts
 
 
 def why_unreadable(

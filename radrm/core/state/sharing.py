@@ -23,7 +23,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 from radrm.core.records import LearnedLoss, RuleState, SharedPeriod, Sharer
-from radrm.core.state.holding import Holding
+from radrm.core.state.readings import Holding
 from radrm.core.words import Collocation
 
 KIND = "sharing"

@@ -1,4 +1,8 @@
-"""Everything that `step` remembers, with indices so that no event looks at every job.
+"""The memory of `step`, all of it together.
+
+An index of followers, so that an end finds them without a search.
+
+Everything that `step` remembers, with indices so that no event looks at every job.
 
 Theory of operation
 -------------------
@@ -46,17 +50,15 @@ from radrm.core.records import (
     changed,
 )
 from radrm.core.settings import CoreSettings
-from radrm.core.state.followers import Followers
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.load import SmactWindow, Window
 from radrm.core.state.nodes import Nodes
 from radrm.core.state.pauses import Pauses, Proposals
-from radrm.core.state.queue.order import Order
+from radrm.core.state.queue.line import Ranks
+from radrm.core.state.queue.order import Order, SafeOrder
 from radrm.core.state.queue.queue import JobQueue
-from radrm.core.state.queue.ranked import Ranks
-from radrm.core.state.queue.safe_order import SafeOrder
-from radrm.core.state.reserved.of_planners import Planned
-from radrm.core.state.reserved.of_users import UserReservations
+from radrm.core.state.reserved import Planned, UserReservations
 from radrm.core.state.sharing import Sharing
 from radrm.core.state.timers import (
     BEGIN,
@@ -68,11 +70,45 @@ from radrm.core.state.timers import (
     Timer,
     Timers,
 )
-from radrm.core.state.use import Uses
-from radrm.core.state.users import Users
-from radrm.core.state.window import SmactWindow, Window
+from radrm.core.state.users import Users, Uses
 from radrm.core.transitions import Trigger, after
-from radrm.core.words import DeviceKind, JobState, Queue
+from radrm.core.words import Condition, DeviceKind, JobState, Queue
+
+
+class Followers:
+    """An index from a followed job or array to its followers.
+
+    Saving a job's record adds entries. Editing a dependency away removes none, so the caller of
+    `take` must check the follower's record.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[bool, int, Condition], set[int]] = {}
+
+    def add(self, follower: Job) -> None:
+        """Enter a job under each of its unmet dependencies."""
+        for dependency in follower.after:
+            key = (dependency.array, dependency.job_id, dependency.condition)
+            self._ids.setdefault(key, set()).add(follower.id)
+
+    def take(self, ended: Job, array_over: bool) -> set[int]:
+        """Remove and return the ids of the followers that this end concerns.
+
+        Followers of an array are concerned by the end that breaks their condition, or by the
+        last end (`array_over`). So most ends of elements cost nothing.
+        """
+        keys = [(False, ended.id, condition) for condition in Condition]
+        if ended.array is not None:
+            keys += [
+                (True, ended.array.array_id, condition)
+                for condition in Condition
+                if array_over or not condition.met_by(ended.state)
+            ]
+        return {job_id for key in keys for job_id in self._ids.pop(key, ())}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
 
 LAUNCH_RETRY_S, LAUNCH_PAUSE_S = 5.0, 60.0
 """The first and the longest pause of all launches after the server could not start a job."""

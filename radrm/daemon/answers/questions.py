@@ -1,8 +1,14 @@
-"""The questions that any user may ask. A question changes nothing."""
+"""Questions of clients, with those of limits.
+
+The limits of a user, and what the user has now.
+
+The questions that any user may ask. A question changes nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeAlias
@@ -11,7 +17,6 @@ from radrm import __version__
 from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
 from radrm.daemon.answers.energy import energy
-from radrm.daemon.answers.limits import limits
 from radrm.daemon.answers.past.history import history
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
@@ -19,17 +24,18 @@ from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.batch import dependencies
+from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.intake.estimation import SAME_RUNS
-from radrm.daemon.launches.logs import log_paths
+from radrm.daemon.launches import log_paths
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_REFERENCES, Words, is_text, references
 from radrm.daemon.views.device_documents import device_documents, node_documents
 from radrm.daemon.views.documents import Document, unknown_gpus
 from radrm.daemon.views.explanations import explain as explain_job
+from radrm.daemon.views.explanations import learned_documents
 from radrm.daemon.views.references import References
 from radrm.daemon.views.shares import shares as shares_of
-from radrm.daemon.views.sharing import learned_documents
 from radrm.errors import Refused, UsageError
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
@@ -41,6 +47,77 @@ from radrm.jobfile.options import Options
 from radrm.jobfile.parsing import typed
 from radrm.jobfile.sizes import memory_range, roles_of
 from radrm.jobfile.targets import target_of
+
+
+def limits(loop: Loop, words: Words, uid: int) -> Document:
+    """Each limit of a user with its value and the user's use.
+
+    `limit` null: none. `use` null: nothing adds up. Only root and the daemon's user may ask about
+    other users.
+    """
+    name = words.get("user")
+    if uid not in (0, os.getuid()) and name not in (None, str(uid), user_name(uid)):
+        # Not looked up: a directory service may keep the loop waiting for each name.
+        raise Refused("only root may see the limits of another user")
+    asked = _user(name, uid)
+    users = loop.parts.users
+    mine, use = users.of(asked), loop.scheduler.use_of(asked)
+    spool = loop.parts.arrivals.use_of(asked)
+    used: dict[str, float | None] = {
+        "queued_jobs": use.queued,
+        "running_jobs": use.running,
+        "gpus": use.gpus,
+        "reserved_gpu_hours": _reserved_hours(loop, asked),
+        "array_size": None,
+        "environment_kib": None,
+        "priority_max": None,
+        "spool_files": spool.files,
+        "spool_mib": round(spool.size / 2**20, 1),
+        "connections": loop.connections_of(asked),
+        "requests_per_s": None,
+    }
+    note = None
+    if not users.shared:
+        note = "no limits: this daemon is its user's own"
+    elif asked in users.exempt:
+        note = "no limits: root and the daemon's user have none"
+    return {
+        "user": user_name(asked),
+        "uid": asked,
+        "note": note,
+        "limits": [
+            {"name": name, "limit": _limit(name, getattr(mine, name), note), "use": number}
+            for name, number in used.items()
+        ],
+    }
+
+
+def _limit(name: str, value: float, note: str | None) -> float | None:
+    """A limit; None for none, where `note` says so or it is 0. These two are limits at 0, too."""
+    at_zero = ("priority_max",) if note is not None else ("priority_max", "reserved_gpu_hours")
+    return value if value or name in at_zero else None
+
+
+def _reserved_hours(loop: Loop, uid: int) -> float:
+    """The GPU-hours that a user has reserved for itself."""
+    now_s, found = loop.clock.now().wall_s, loop.scheduler.snapshot.for_users
+    mine = [each for each in found if each.own and each.by_uid == uid and each.end_s > now_s]
+    return round(sum(each.gpu_hours for each in mine), 2)
+
+
+def _user(name: object, uid: int) -> int:
+    """Return the uid of a user by name or number; the client's, if none is named."""
+    if name is None:
+        return uid
+    if not isinstance(name, str):
+        raise UsageError("the request takes a user by name")
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):
+        if name.isascii() and name.isdigit() and int(name) < 2**32:
+            return int(name)
+    raise Refused(f"there is no user {name[:40]!r}")
+
 
 Question: TypeAlias = Callable[[Loop, Words, int], Any]
 """Takes the request and the client's uid. Returns the answer, or the work that leads to it."""

@@ -5,6 +5,5 @@ The files, in the order in which they may import one another:
     admission   what the limits of its user admit
     estimation  estimate what a job needs, at once or by asking the estimators
     batch       convert an envelope to jobs
-    pause       how long something waits after an error of the machine
-    scan        look into the spool
+    scan        look into the spool; pauses after errors of the machine
 """

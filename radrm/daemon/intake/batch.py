@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from radrm.config import NO_LIMITS, LimitsConfig
 from radrm.core.events import Event, JobSubmitted
-from radrm.core.lifecycle.others.dependencies import unmet
+from radrm.core.lifecycle.others import unmet
 from radrm.core.records import (
     ArrayElement,
     Dependency,

@@ -1,4 +1,8 @@
-"""Look into the spool: envelopes become jobs, and are removed once the jobs are saved.
+"""Looks at the spool, and pauses of envelopes that the machine fails.
+
+Errors of the machine, and how long something waits after one; each time longer.
+
+Look into the spool: envelopes become jobs, and are removed once the jobs are saved.
 
 Theory of operation. A look has a budget of time and bytes, so that the loop answers questions
 between two looks. Few jobs share a transaction, and its time counts. An envelope stays in the spool
@@ -12,8 +16,10 @@ it again.
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 
 from radrm.config import NOBODY, UserLimits
@@ -21,16 +27,41 @@ from radrm.core import events as ev
 from radrm.daemon.intake.admission import Admission
 from radrm.daemon.intake.batch import Batch, Knows, Taker, refused_batch, take_in
 from radrm.daemon.intake.envelopes import group_of
-from radrm.daemon.intake.pause import MACHINE, Pause, in_short
-from radrm.daemon.outer.steps import Steps
+from radrm.daemon.outer import Steps
 from radrm.daemon.views.references import References, Target
-from radrm.errors import StoreError
+from radrm.errors import RadrmError, StoreError, plain
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.database import DamagedRow
 from radrm.host.storage.spool import SUFFIX, Arrival, Envelope
 from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.radfile import JobFile
+
+SHORTEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+LONGEST_REASON = 300
+MACHINE = (sqlite3.Error, StoreError, OSError, MemoryError)
+"""Errors of the machine, not of an envelope's content: the next look may succeed."""
+
+
+@dataclass(slots=True)
+class Pause:
+    """The length of a pause after an error, and its end by the look's clock."""
+
+    length_s: float = 0.0
+    until_s: float = 0.0
+
+    def grow(self, now_s: float) -> None:
+        """Begin a pause, twice as long as the last one."""
+        self.length_s = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * self.length_s))
+        self.until_s = now_s + self.length_s
+
+
+def in_short(error: Exception) -> str:
+    """Return an error as a short plain line, because it may contain users' text."""
+    text = str(error) if isinstance(error, (RadrmError, OSError)) else repr(error)
+    return plain(text[:LONGEST_REASON])
+
 
 log = logging.getLogger("radrm")
 

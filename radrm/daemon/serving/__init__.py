@@ -2,9 +2,7 @@
 
 The files, in the order in which they may import one another:
     replies  answers as bytes, and how many of them are held for slow readers
-    rates    limits of the requests a second
-    slots    limits of the connections
+    slots    limits of the connections, and of requests a second
     server   the socket: clients and their requests
-    turns    the requests under way, in pieces, fair over users
-    in_line  long questions one at a time, so that they need the memory of one
+    turns    requests under way in pieces, fair over users; long questions in line
 """

@@ -24,9 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.config import NOBODY, UserLimits
-from radrm.daemon.serving.rates import LONGEST_WAIT_S, Rates
 from radrm.daemon.serving.replies import Held, encoded, refusal, weight
-from radrm.daemon.serving.slots import Slots
+from radrm.daemon.serving.slots import LONGEST_WAIT_S, Rates, Slots
 from radrm.errors import RadrmError, Refused, Unreachable
 from radrm.host.held import Held as HeldPlaces
 from radrm.host.sockets import Peer, connect, listen, peer

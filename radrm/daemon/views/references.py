@@ -1,4 +1,15 @@
-"""Which jobs a word means: an id, a ticket, an array, one of its elements, a name, a glob.
+"""What names mean: globs, names and references of jobs.
+
+Match many globs against one name in one pass, without backtracking.
+
+The places of all patterns are the bits of one number, and a character of the name moves them
+all at once (the "Shift-And" method: Baeza-Yates and Gonnet, CACM 35(10), 1992). So the cost of a
+name is its length times the length of the patterns in machine words, for any number of stars.
+No pattern of a user can make a match slow.
+
+Names and globs, looked up for one request in one pass over the jobs.
+
+Which jobs a word means: an id, a ticket, an array, one of its elements, a name, a glob.
 
     12            job 12, or all elements of array 12
     12_3          element 3 of array 12
@@ -14,22 +25,219 @@ that have ended. All names and globs of a request are looked up in one pass over
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import translate
 
 from radrm.core.records import Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.daemon.serving.turns import Pace, Work
-from radrm.daemon.views.globs import MAX_PATTERN, is_glob
-from radrm.daemon.views.names import Names
-from radrm.errors import RadrmError, Refused
+from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.relations import ONLY_IDS, AfterOption
 from radrm.jobfile.values import shown
 
-_ROWS = 500
+MAX_PATTERN = 256
+MAX_GLOBS = 100
+MAX_SETS = 100
+"""Different `[...]` in one request: each is tested for each new character."""
+_MAX_CHARACTERS = 4096
+"""Characters whose matches are cached."""
+
+
+def is_glob(word: str) -> bool:
+    """Whether a word may mean several names."""
+    return any(character in word for character in "*?[")
+
+
+class Globs:
+    """The patterns of one request, as of the shell: `*`, `?`, `[abc]`, `[!abc]`."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Raises `UsageError` for more patterns than a request may have."""
+        if len(patterns) > MAX_GLOBS:
+            raise UsageError(
+                f"the request has {len(patterns)} globs, and {MAX_GLOBS} is the most; "
+                "ask in several requests"
+            )
+        self._starts = self._loops = self._ends = self._any = 0
+        self._literal: dict[str, int] = {}
+        self._sets: dict[str, int] = {}
+        self._pattern_of: dict[int, int] = {}
+        place = 0
+        for number, pattern in enumerate(patterns):
+            self._starts |= 1 << place
+            for token in _tokens(pattern):
+                bit = 1 << place
+                if token == "*":
+                    self._loops |= bit
+                    continue
+                if token == "?":
+                    self._any |= bit
+                else:
+                    kind = self._sets if len(token) > 1 else self._literal
+                    kind[token] = kind.get(token, 0) | bit
+                place += 1
+            self._ends |= 1 << place
+            self._pattern_of[place] = number
+            place += 1
+        if len(self._sets) > MAX_SETS:
+            raise UsageError(f"the globs of the request have more than {MAX_SETS} different [...]")
+        self._accepts: list[tuple[Callable[[str], object], int]] = [
+            (re.compile(translate(token)).match, bits) for token, bits in self._sets.items()
+        ]
+        self._moves: dict[str, int] = {}
+
+    def matching(self, name: str) -> tuple[int, ...]:
+        """The numbers of the patterns that match the whole name, in their order."""
+        state, loops = self._starts, self._loops
+        for character in name:
+            moves = self._moves.get(character)
+            if moves is None:
+                moves = self._move(character)
+            state = ((state & moves) << 1) | (state & loops)
+            if not state:
+                return ()
+        return tuple(self._pattern_of[place] for place in _places(state & self._ends))
+
+    def _move(self, character: str) -> int:
+        """The places that match this character."""
+        if len(self._moves) >= _MAX_CHARACTERS:
+            self._moves.clear()
+        moves = self._any | self._literal.get(character, 0)
+        for accepts, bits in self._accepts:
+            if accepts(character):
+                moves |= bits
+        self._moves[character] = moves
+        return moves
+
+
+def _places(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _tokens(pattern: str) -> Iterable[str]:
+    """Single characters and whole sets `[...]`, read as `fnmatch` reads them."""
+    at = 0
+    while at < len(pattern):
+        end = _end_of_set(pattern, at) if pattern[at] == "[" else at
+        if end > at:
+            yield pattern[at : end + 1]
+        else:
+            # A bracket that opens no set is a literal of one character.
+            yield pattern[at]
+        at = end + 1
+
+
+def _end_of_set(pattern: str, at: int) -> int:
+    """The place of the bracket that closes this set; `at` itself if there is none."""
+    first = at + 1 + (pattern[at + 1 : at + 2] == "!")
+    end = pattern.find("]", first + 1)
+    return at if end < 0 else end
+
+
+MAX_NAMED = 1000
+"""Most ended jobs, the latest, that a name or glob means if no unfinished job matches."""
+_ROWS = 1000
+"""Rows of the store that are read at once."""
+_MAX_KNOWN = 100_000
+"""Names of jobs whose matching words are cached."""
+
+
+@dataclass(slots=True)
+class Names:
+    """The names and globs of one request, each known by its number in `words`.
+
+    A job counts for the first word that matches it: a request that names a job twice means it
+    once.
+    """
+
+    words: Sequence[str]
+    ids: dict[str, Sequence[int]] = field(default_factory=dict)
+    """The jobs of each word that means any."""
+    of: list[list[int]] = field(init=False)
+    plain: set[int] = field(init=False)
+    """The numbers of the words that are no globs."""
+    _seen: set[int] = field(default_factory=set)
+    _by_name: dict[str, int] = field(init=False)
+    _globs: Globs = field(init=False)
+    _numbers: list[int] = field(init=False)
+    _known: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._numbers = [n for n, word in enumerate(self.words) if is_glob(word)]
+        self.plain = set(range(len(self.words))) - set(self._numbers)
+        self._by_name = {self.words[n]: n for n in self.plain}
+        self._globs = Globs([self.words[n] for n in self._numbers])
+        self.of = [[] for _ in self.words]
+
+    def wanted(self) -> set[int]:
+        """The numbers of the words that have no job yet."""
+        return {n for n, word in enumerate(self.words) if word not in self.ids}
+
+    def take(self, job_id: int, name: str, wanted: set[int]) -> None:
+        """Note a job under the first of the wanted words that matches it."""
+        numbers = self._known.get(name)
+        if numbers is None:
+            numbers = self._matching(name)
+        taken = False
+        for number in numbers:
+            if number in wanted:
+                self._seen.add(number)
+                if not taken:
+                    self.of[number].append(job_id)
+                taken = True
+
+    def _matching(self, name: str) -> tuple[int, ...]:
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        plain = self._by_name.get(name)
+        numbers: tuple[int, ...] = () if plain is None else (plain,)
+        if self._numbers:
+            numbers += tuple(self._numbers[i] for i in self._globs.matching(name))
+        self._known[name] = numbers
+        return numbers
+
+    def give(self, number: int, ids: Sequence[int]) -> None:
+        """Record these jobs for a word, if there are any."""
+        if ids:
+            self.ids[self.words[number]] = ids
+
+    def settle(self, numbers: set[int]) -> None:
+        """Record for these words the jobs that `take` has noted."""
+        for number in numbers & self._seen:
+            self.ids[self.words[number]] = sorted(self.of[number])
+
+    def look_through(self, store: Store, uid: int | None, pace: Pace) -> Work[None]:
+        """Find ended jobs for the words that have no job: jobs of a user, or of all users."""
+        for number in self.wanted() & self.plain:
+            self.give(number, store.named(self.words[number], uid, MAX_NAMED))
+            if pace.spent:
+                yield from pace.rest()
+        before = 2**62
+        wanted = self.wanted() - self.plain
+        while wanted:
+            rows = store.names_before(before, _ROWS)
+            if not rows:
+                break
+            for job_id, name, owner in rows:
+                if uid is None or owner == uid:
+                    self.take(job_id, name, wanted)
+                if pace.spent:
+                    yield from pace.rest()
+            before = rows[-1][0]
+            full = {n for n in wanted if len(self.of[n]) >= MAX_NAMED}
+            self.settle(full)
+            wanted -= full
+        self.settle(wanted)
+
+
+_OWNERS = 500
 MAX_FOUND = 200_000
 """Jobs that one request may be about."""
 
@@ -240,14 +448,14 @@ class References:
         seen: dict[int, None] = {}
         before, looked = 2**62, 0
         while looked < _MOST_LOOKED:
-            rows = self._store.owners_before(before, _ROWS)
+            rows = self._store.owners_before(before, _OWNERS)
             for job_id, array_id, owner in rows:
                 if owner == self._me:
                     seen[job_id if array_id is None else array_id] = None
                 if len(seen) > back:
                     latest = next(reversed(seen))
                     return [latest] if array_id is None else self._store.of_array(latest)
-            if len(rows) < _ROWS:
+            if len(rows) < _OWNERS:
                 break
             before, looked = rows[-1][0], looked + len(rows)
             if pace.spent:

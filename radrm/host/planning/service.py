@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from radrm.config import Config
 from radrm.core.actions import Think
 from radrm.core.planning.thinking import Thought
-from radrm.core.seen.states import StateData
+from radrm.core.seen import StateData
 from radrm.core.snapshot import Snapshot
 from radrm.deadlines.costs import UTC, Zone
 from radrm.errors import plain

@@ -18,7 +18,7 @@ import msgspec
 from radrm.config import parse_table
 from radrm.core import proposals
 from radrm.core.planning.thinking import Thought, think
-from radrm.core.seen.states import StateData
+from radrm.core.seen import StateData
 from radrm.core.snapshot import Snapshot
 from radrm.deadlines.costs import UTC, Zone
 from radrm.errors import RadrmError, one_line

@@ -183,7 +183,7 @@ OUTER: dict[str, Callable[[Any], bool]] = {
     "boot_id": _name,
     "end_s": lambda v: v is None or _number(v),
 }
-"""Of an outer job (`core/records/outer.py`); `end_s` is real time."""
+"""Of an outer job (`core/records/jobs.py`); `end_s` is real time."""
 
 
 def _outer(value: Any) -> bool:

@@ -13,7 +13,7 @@ from math import inf
 from typing import TypeAlias
 
 from radrm.core.records import Device, Job
-from radrm.core.reservations.barred import length_s
+from radrm.core.reservations import length_s
 from radrm.core.snapshot import Snapshot
 
 Part: TypeAlias = "tuple[float, ...]"

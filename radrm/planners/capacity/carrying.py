@@ -162,7 +162,7 @@ class Carrying:
     def _gpuless(self, nodes: _Nodes) -> Iterator[Proposal]:
         """Start the jobs without GPUs in their order, as far as the server has room.
 
-        A user who runs none may start one beyond the limit (`core/state/queue/gpuless.py`).
+        A user who runs none may start one beyond the limit (`core/state/queue/queue.py`).
         """
         users = [job.spec.uid for job, _ in self.snapshot.running if not job.spec.gpus]
         most = self.snapshot.settings.gpuless_at_once

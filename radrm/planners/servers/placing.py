@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import floor, inf
 
-from radrm.core.planning.sizing import find_size, with_cpus
+from radrm.core.planning.requests import find_size, with_cpus
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.rules import Policy
 from radrm.core.view import View

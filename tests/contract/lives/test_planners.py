@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.planning.thinking import think_in_place
-from radrm.core.planning.thoughts import deadline_s
+from radrm.core.planning.thinking import deadline_s, think_in_place
 from radrm.core.proposals import (
     Cancel,
     Migrate,

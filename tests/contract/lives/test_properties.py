@@ -13,7 +13,7 @@ from radrm.core import events as ev
 from radrm.core.records import Device, Estimate, OutOfMemory
 from radrm.core.rules import Order
 from radrm.core.words import Collocation, Quantity
-from radrm.orders.fifo import Fifo
+from radrm.orders import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
 from tests.examples import some

@@ -14,7 +14,7 @@ from radrm.core.constraints.reserve import MOST_AHEAD_S
 from radrm.core.proposals import Proposal, Reserve
 from radrm.core.records import Device, Job, Refusal
 from radrm.core.rules import Order, Plan
-from radrm.core.state.reserved.claims import FOREVER, Claim, peak_mib
+from radrm.core.state.reserved import FOREVER, Claim, peak_mib
 from radrm.core.view import View
 from radrm.core.words import Collocation, ReservationKind
 from radrm.policies.sharing import Magm

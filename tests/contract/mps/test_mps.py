@@ -16,7 +16,7 @@ from radrm.core.words import Collocation, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import Magm
-from radrm.recovery.own_device import OwnDevice
+from radrm.recovery import OwnDevice
 from tests.world import GIB, World, gpus
 
 BOB: dict[str, Any] = {"user": "bob", "uid": 1001}

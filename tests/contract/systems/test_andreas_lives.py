@@ -13,7 +13,7 @@ from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.proposals import Migrate, Preempt
 from radrm.core.words import CheckpointKind, Collocation, JobState
-from radrm.orders.smallest_work import SmallestWork
+from radrm.orders import SmallestWork
 from radrm.planners.andreas import Andreas
 from tests.contract.broken import Watched
 from tests.contract.systems.test_andreas import (

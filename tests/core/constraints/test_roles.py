@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.constraints.feasibility import hopeless
-from radrm.core.constraints.matching import shortage_of
+from radrm.core.constraints.kinds import shortage_of
 from radrm.core.constraints.placement import check_placement
 from radrm.core.planning.assembly import find_placement
 from radrm.core.proposals import ResizeTo

@@ -8,7 +8,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.planning.sizing import with_cpus
+from radrm.core.planning.requests import with_cpus
 from radrm.core.proposals import ResizeTo, SetShares, Start
 from radrm.core.records import Needs, Role
 from radrm.core.words import ActionKind, JobState

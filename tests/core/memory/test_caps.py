@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.lifecycle.memory.caps import told_mib
+from radrm.core.lifecycle.memory import told_mib
 from radrm.core.records import Device, Job, Needs, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import ActionKind, Collocation, JobState, Resizing
 from radrm.policies.sharing import FirstFit, RoundRobin
-from radrm.recovery.ladder import Ladder
-from radrm.recovery.own_device import OwnDevice
+from radrm.recovery import Ladder, OwnDevice
 from tests.world import GIB, World, gpus
 
 SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)

@@ -9,8 +9,14 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.planning.thinking import Thought, ready, think, think_in_place
-from radrm.core.planning.thoughts import SOONEST_S, deadline_s
+from radrm.core.planning.thinking import (
+    SOONEST_S,
+    Thought,
+    deadline_s,
+    ready,
+    think,
+    think_in_place,
+)
 from radrm.core.proposals import Preempt
 from radrm.core.records import Checkpoint, Job
 from radrm.core.rules import Plan

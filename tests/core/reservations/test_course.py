@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from radrm.core import events as ev
+from radrm.core import reservations
 from radrm.core.actions import TakeCheckpoint
-from radrm.core.constraints.expected import expected_free_mib
-from radrm.core.constraints.turns import turns
+from radrm.core.constraints.fit import turns
+from radrm.core.constraints.overlap import expected_free_mib
 from radrm.core.records import Checkpoint, Instant, Job
-from radrm.core.reservations import course
 from radrm.core.state.timers import CLOSING, KILL, Timer
 from radrm.core.words import CheckpointKind, Collocation, JobState
 from radrm.planners.forecast import Forecast
@@ -236,7 +236,7 @@ def test_the_next_user_on_an_mps_server_is_chosen_again_when_jobs_are_sorted_ane
     state.begin(Instant(world.now.boot_s + later_s, world.now.wall_s + later_s))
     assert turns(state) == {}, "asked before the jobs are sorted"
     if begins:
-        course.sort_again(state, Timer(state.for_users.closing[long.id], CLOSING, long.id))
+        reservations.sort_again(state, Timer(state.for_users.closing[long.id], CLOSING, long.id))
     else:
-        course.update(state)
+        reservations.update(state)
     assert turns(state) == {"GPU-0": short.id if begins else long.id}

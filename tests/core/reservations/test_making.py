@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.reservations.making import LONGEST_AHEAD_S, MOST, MOST_OWN, OWN_AHEAD_S
+from radrm.core.reservations import LONGEST_AHEAD_S, MOST, MOST_OWN, OWN_AHEAD_S
 from tests.core.reservations.servers import ADA, BOB, CORE, HOUR_S, reserve, unreserve, wish
 from tests.world import World, gpus
 

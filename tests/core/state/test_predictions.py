@@ -9,7 +9,7 @@ import pytest
 from radrm.core import events as ev
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job, Profiled
 from radrm.core.words import JobState, Quantity
-from radrm.orders.shortest import Shortest
+from radrm.orders import Shortest
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from tests.world import GIB, World, gpus

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from radrm.core.records import Instant, Reservation
 from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.reserved.claims import FOREVER, Claim, earliest_s, peak_mib, taken_mib
+from radrm.core.state.reserved import FOREVER, Claim, earliest_s, peak_mib, taken_mib
 from radrm.core.words import ReservationKind
 from tests.core import ledgers
 from tests.core.ledgers import DEVICE, reading

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from radrm.core.records import Instant, JobSpec, RuleState, Use
 from radrm.core.settings import CoreSettings
-from radrm.core.state.use import Uses
+from radrm.core.state.users import Uses
 from tests.examples import some
 from tests.world import GIB, World, gpus
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.records import JobSpec
-from radrm.core.state.queue.line import WaitingQueue
-from radrm.core.state.queue.ranked import RankedQueue
-from radrm.core.state.queue.safe_order import Rank
+from radrm.core.state.queue.line import RankedQueue, WaitingQueue
+from radrm.core.state.queue.order import Rank
 from radrm.core.words import Queue
 from tests.core.ledgers import JOB
 

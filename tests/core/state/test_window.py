@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.state.window import SmactWindow
+from radrm.core.state.load import SmactWindow
 
 
 @given(st.lists(st.floats(0, 1), max_size=300))

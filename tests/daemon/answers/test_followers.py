@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition, JobState
-from radrm.daemon.answers.followers import Followers
+from radrm.daemon.answers.commands import Followers
 
 AT = Instant(boot_s=0.0, wall_s=0.0)
 OK, ANY, FAILED = Condition.OK, Condition.ANY, Condition.FAILED

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.daemon.views.globs import MAX_GLOBS, MAX_SETS, Globs, is_glob
+from radrm.daemon.views.references import MAX_GLOBS, MAX_SETS, Globs, is_glob
 from radrm.errors import UsageError
 
 TEXT = st.text("ab*?[]!-", max_size=12)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from radrm.daemon.answers.resizing import _wanted
+from radrm.daemon.answers.running import _wanted
 from radrm.errors import UsageError
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until

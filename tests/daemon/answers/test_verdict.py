@@ -18,7 +18,7 @@ from radrm.core.records import (
     Usage,
 )
 from radrm.core.words import Collocation, JobState, Outcome, Quantity
-from radrm.daemon.views.ended.verdict import verdict
+from radrm.daemon.views.verdict import verdict
 
 GIB = 1024
 

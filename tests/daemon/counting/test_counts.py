@@ -13,8 +13,7 @@ from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import OutOfMemory
 from radrm.core.words import JobState, Outcome
-from radrm.daemon.counting.counts import Counts
-from radrm.daemon.counting.histogram import Histogram
+from radrm.daemon.counting import Counts, Histogram
 from radrm.daemon.serving.turns import Work
 from tests.world import GIB, World, gpus
 
@@ -105,7 +104,7 @@ def test_energy_adds_up_by_device_and_unknown_is_absent() -> None:
 def test_the_energy_of_devices_that_come_and_go_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("radrm.daemon.counting.counts._MOST_DEVICES", 2)
+    monkeypatch.setattr("radrm.daemon.counting._MOST_DEVICES", 2)
     counts, world = Counts(), World(gpus(1))
     world.boot_s += 10.0
     decision = world.read()

@@ -18,7 +18,7 @@ from radrm.core.lifecycle.launching import start
 from radrm.core.proposals import ResizeTo
 from radrm.core.records import AttemptMemory, Job, Placement, Reading, Share
 from radrm.core.words import Collocation, Resizing
-from radrm.daemon.elastic.resizes import RELEASE_S, Resizes
+from radrm.daemon.elastic import RELEASE_S, Resizes
 from radrm.errors import Refused
 from tests.core.placements import Passive, propose
 from tests.world import GIB, World, gpus

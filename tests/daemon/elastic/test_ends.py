@@ -8,7 +8,7 @@ import pytest
 
 from radrm.core.records import Attempt, Exit, Job, Task
 from radrm.core.words import Resizing
-from radrm.daemon.elastic.ends import exits_of, host_oom_of
+from radrm.daemon.elastic import exits_of, host_oom_of
 from radrm.host.attempts.evidence import Ended, TaskExit
 from tests.world import GIB, World, gpus
 

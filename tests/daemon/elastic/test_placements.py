@@ -13,7 +13,7 @@ import pytest
 
 from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import Collocation, DeviceKind, Resizing
-from radrm.daemon.elastic.placements import placement_text, shares_text
+from radrm.daemon.elastic import placement_text, shares_text
 from radrm.daemon.launching import _device_variables, task_environments
 from radrm.errors import Refused
 from radrm.host.isolation.isolation import Isolation

@@ -14,8 +14,7 @@ from radrm.core.records import Checkpoint, Exit, Job
 from radrm.core.words import CheckpointKind, JobState
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.effects import Effects, ServerReady
-from radrm.daemon.mps.failures import Failures
-from radrm.daemon.mps.stops import ClientsEnded, Stops
+from radrm.daemon.mps import ClientsEnded, Failures, Stops
 from radrm.host.attempts.evidence import Ended, Lost, Running
 from radrm.host.mps.interface import NoClientNow
 from radrm.host.mps.removal import Which
@@ -210,7 +209,7 @@ def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     world, _ = on_mps()
     host = Host(world)
     host.mps.suspected.return_value = True
-    monkeypatch.setattr("radrm.daemon.mps.failures._PATIENCE_S", -1.0)
+    monkeypatch.setattr("radrm.daemon.mps._PATIENCE_S", -1.0)
     host.ends(1)
     assert host.attempts.events() == []
     host.launcher.poll.side_effect = None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from radrm.daemon.launches.logs import log_paths
+from radrm.daemon.launches import log_paths
 from radrm.jobfile.options import Options
 from tests.world import World, gpus
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from radrm.daemon.serving.in_line import InLine
-from radrm.daemon.serving.turns import Work, finish
+from radrm.daemon.serving.turns import InLine, Work, finish
 from radrm.errors import Refused
 
 

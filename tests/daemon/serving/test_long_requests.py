@@ -26,7 +26,7 @@ from radrm.daemon.serving.turns import MOST_EVENTS, Pace, finish
 from radrm.daemon.views import tables
 from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import Foresight
-from radrm.daemon.views.globs import MAX_GLOBS, Globs
+from radrm.daemon.views.references import MAX_GLOBS, Globs
 from radrm.daemon.views.rows import Row
 from radrm.daemon.views.tables import Tables
 from radrm.errors import StoreError

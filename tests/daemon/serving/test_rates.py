@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from radrm.daemon.serving.rates import LONGEST_WAIT_S, Rates
+from radrm.daemon.serving.slots import LONGEST_WAIT_S, Rates
 
 
 class Bucket:

@@ -15,7 +15,7 @@ import pytest
 
 from radrm.config import NO_LIMITS, NOBODY, UserLimits
 from radrm.core.words import JobState
-from radrm.daemon.answers.limits import limits
+from radrm.daemon.answers.questions import limits
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.serving.replies import encoded
 from radrm.daemon.serving.server import Request

@@ -10,8 +10,7 @@ from radrm.core import events as ev
 from radrm.core.records import Exit, Node, OutOfMemory
 from radrm.core.words import CheckpointKind, JobState, Outcome
 from radrm.deadlines.costs import UTC, Zone
-from radrm.orders.fair import Fair
-from radrm.orders.shortest import Shortest
+from radrm.orders import Fair, Shortest
 from radrm.planners.slots import Slots
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.events import Event
-from radrm.core.planning.sizing import find_size
+from radrm.core.planning.requests import find_size
 from radrm.core.proposals import Proposal, ResizeTo
 from radrm.core.records import Placement
 from radrm.core.rules import Plan

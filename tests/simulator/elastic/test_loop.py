@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from radrm.core.planning.sizing import find_size, with_cpus
+from radrm.core.planning.requests import find_size, with_cpus
 from radrm.core.proposals import Proposal, ResizeTo, SetShares
 from radrm.core.records import Placement, Refusal
 from radrm.core.view import View

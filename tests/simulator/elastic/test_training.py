@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from radrm.config import Config
-from radrm.core.planning.sizing import find_size, with_cpus
+from radrm.core.planning.requests import find_size, with_cpus
 from radrm.core.proposals import Preempt, Proposal, ResizeTo, SetShares
 from radrm.core.records import Needs, Node, Placement, Role
 from radrm.core.view import View

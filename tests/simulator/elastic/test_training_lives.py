@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from radrm.config import Config
 from radrm.core.events import Event
-from radrm.core.planning.sizing import find_size, with_cpus
+from radrm.core.planning.requests import find_size, with_cpus
 from radrm.core.proposals import Preempt, Proposal, ResizeTo, SetShares
 from radrm.core.records import Node, Placement
 from radrm.core.rules import Plan

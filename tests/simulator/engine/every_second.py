@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records import Device
-from radrm.core.state.window import SmactWindow
+from radrm.core.state.load import SmactWindow
 from radrm.simulator.scheduling import READING_INTERVAL_S, OwnLoop
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radrm.core.state.window import SmactWindow
+from radrm.core.state.load import SmactWindow
 from radrm.simulated.spec import parse
 from radrm.simulator import engine
 from radrm.simulator.engine import simulate

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from radrm.config import SlurmConfig
-from radrm.daemon.outer.steps import Process, Steps
+from radrm.daemon.outer import Process, Steps
 from radrm.errors import RadrmError, Refused, Unreachable
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import identify

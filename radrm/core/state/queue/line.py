@@ -1,12 +1,52 @@
-"""Jobs sorted by the order. Adding or removing one costs the logarithm of their number."""
+"""Lines: jobs sorted by an order, by ranks of their users, and by due times.
+
+Jobs sorted by the order. Adding or removing one costs the logarithm of their number.
+
+Jobs sorted by the ranks of their users, then by the order.
+
+Theory of operation
+-------------------
+A user's rank changes while nothing happens to the jobs: GPU time goes on. So each user's jobs are
+sorted by themselves, and the users' lines are merged when the queue is read. A change of ranks
+moves nothing. Between users of one rank the keys count as their turns say (`Order.turn`), which
+keeps the order within a line.
+
+Invariants:
+- Jobs are in the order of recovery queue, priority, the user's rank, the order's key in the
+  user's turn, and id.
+- Within one step a rank changes only with the use of GPUs.
+- The head costs the users with waiting jobs, a position this times the logarithm of their jobs;
+  adding a job costs the logarithm of the user's jobs.
+
+What may interleave: a copy keeps the ranks of its moment.
+
+The first jobs of a sorted line, one per place; all others stand aside.
+
+Theory of operation
+-------------------
+An array with `%N` and a user with a limit have *places*. The first jobs in the order of service
+have one each: these are *next*, and may be in the queue. So a line of any length costs an event no
+more than its places change.
+
+Invariant: after `fill`, the next jobs are the head of the line.
+
+The line for GPUs in two parts: jobs with a due time, and the others in their order.
+
+A planner that ranks jobs by their due times asks for it; until then nothing is kept.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from heapq import merge
+from itertools import islice
 from typing import Any, TypeAlias
 
-from radrm.core.records import Job
+from radrm.core.records import Instant, Job, JobSpec
+from radrm.core.state.queue.order import NO_TURN, Rank, SafeOrder
+from radrm.core.state.users import Uses
 
 Key: TypeAlias = "tuple[Any, ...]"
 """`(not recovering, -priority, the order's key, id, spec)`. Ids differ, so nothing behind them is
@@ -99,3 +139,255 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[int]:
         for key in self._sorted:
             yield key[ID]
+
+
+RankOf = Callable[[JobSpec], Rank]
+
+
+class Ranks:
+    """The ranks of users at the time of the current step, each computed once."""
+
+    def __init__(self, order: SafeOrder, uses: Uses, now: Callable[[], Instant]) -> None:
+        self._order = order
+        self._uses = uses
+        self._now = now
+        self._of: tuple[float, int] | None = None
+        self._found: dict[int, Rank] = {}
+
+    def __call__(self, spec: JobSpec) -> Rank:
+        """Return the rank of the user that submitted this."""
+        moment = (self._now().boot_s, self._uses.version)
+        if moment != self._of:
+            self._of = moment
+            self._found.clear()
+        found = self._found.get(spec.uid)
+        if found is None:
+            found = self._found[spec.uid] = self._order.rank(self._uses.of(spec))
+        return found
+
+    def without(self, job: Job, spec: JobSpec) -> Rank:
+        """Return the rank of the user that submitted this, as if a live job had left its GPUs."""
+        return self._order.rank(self._uses.without(job, spec))
+
+
+class RankedQueue:
+    """A `WaitingQueue` whose users have ranks."""
+
+    def __init__(self, rank_of: RankOf) -> None:
+        self._rank_of = rank_of
+        self._users: dict[int, tuple[JobSpec, WaitingQueue]] = {}
+        """By uid: the spec of one of the user's jobs, and all of the user's jobs."""
+        self._uid_of: dict[int, int] = {}
+
+    def put(self, job: Job, order_key: Key) -> None:
+        """Add a job, or move it to the place of its changed record and key."""
+        self.discard(job.id)
+        self._line(job.spec).put(job, order_key)
+        self._uid_of[job.id] = job.spec.uid
+
+    def discard(self, job_id: int) -> None:
+        """Remove a job, if it is in the queue."""
+        uid = self._uid_of.pop(job_id, None)
+        if uid is not None:
+            self._users[uid][1].discard(job_id)
+            self._drop_empty(uid)
+
+    def take(self, job_ids: Collection[int]) -> list[Key]:
+        """Remove many jobs at once. Returns their keys for `add`."""
+        uids = {self._uid_of.pop(job_id) for job_id in job_ids if job_id in self._uid_of}
+        taken = [key for uid in uids for key in self._users[uid][1].take(job_ids)]
+        for uid in uids:
+            self._drop_empty(uid)
+        return taken
+
+    def add(self, keys: list[Key]) -> None:
+        """Add jobs that `take` removed from this or another queue, by their old keys."""
+        of_user: dict[int, list[Key]] = {}
+        for key in keys:
+            of_user.setdefault(key[SPEC].uid, []).append(key)
+            self._uid_of[key[ID]] = key[SPEC].uid
+        for mine in of_user.values():
+            self._line(mine[0][SPEC]).add(mine)
+
+    def copy(self) -> RankedQueue:
+        """Return a copy that later changes of this queue and of the ranks do not change."""
+        ranks = {uid: self._rank_of(spec) for uid, (spec, _) in self._users.items()}
+        found = RankedQueue(lambda spec: ranks[spec.uid])
+        found._users = {uid: (spec, line.copy()) for uid, (spec, line) in self._users.items()}
+        found._uid_of = self._uid_of.copy()
+        return found
+
+    def key_of(self, job_id: int) -> Key | None:
+        """Return a job's sort key; None if it is not in the queue."""
+        uid = self._uid_of.get(job_id)
+        if uid is None:
+            return None
+        spec, line = self._users[uid]
+        key = line.key_of(job_id)
+        assert key is not None
+        return with_rank(key, self._rank_of(spec), line.first_of(key))
+
+    def position(self, job_id: int) -> int | None:
+        """Return a job's place, 0 for the head; None if it is not in the queue."""
+        ranked = self.key_of(job_id)
+        if ranked is None:
+            return None
+        found = 0
+        for spec, line in self._users.values():
+            first = line.first_of(ranked)
+            found += line.before(ranked, partial(with_rank, rank=self._rank_of(spec), first=first))
+        return found
+
+    def head(self) -> int | None:
+        """Return the id of the first job; None if the queue is empty."""
+        firsts = (
+            with_rank(next(line.in_order()), self._rank_of(spec))
+            for spec, line in self._users.values()
+        )
+        first = min(firsts, default=None)
+        return None if first is None else first[ID]
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._uid_of
+
+    def __len__(self) -> int:
+        return len(self._uid_of)
+
+    def __iter__(self) -> Iterator[int]:
+        for key in merge(*(_ranked(line, self._rank_of(s)) for s, line in self._users.values())):
+            yield key[ID]
+
+    def _line(self, spec: JobSpec) -> WaitingQueue:
+        return self._users.setdefault(spec.uid, (spec, WaitingQueue()))[1]
+
+    def _drop_empty(self, uid: int) -> None:
+        if not len(self._users[uid][1]):
+            del self._users[uid]
+
+
+def with_rank(key: Key, rank: Rank, first: Key | None = None) -> Key:
+    """Return the key of a job whose user has this rank. `first`: the key of the user's first job
+    of the same queue and priority; None: this one."""
+    recovering, priority, order_key, *rest = key
+    turn = _in_turn(order_key, rank, order_key if first is None else first[ORDER_KEY])
+    return (recovering, priority, rank.rank, turn, *rest)
+
+
+def _in_turn(order_key: Key, rank: Rank, first: Key) -> Key:
+    """Return how the order's key counts beside those of others. One without two numbers in front
+    counts as it is."""
+    numbers = None if rank[1:] == NO_TURN else _numbers(order_key)
+    if numbers is None:
+        return order_key
+    tier, size = numbers
+    its_tier, its_size = _numbers(first) or numbers
+    least = max(size, its_size) if its_tier < rank.least else size
+    # The key behind keeps the order of one user's jobs where these are equal.
+    return 0, ((1, max(tier, rank.least)), (1, least * rank.factor), *order_key[1])
+
+
+def _numbers(order_key: Key) -> tuple[float, float] | None:
+    """Return the two numbers with which a key of an order begins; None if it does not."""
+    if order_key[0] != 0 or len(order_key[1]) < 2:
+        return None
+    (kind, tier), (its_kind, size) = order_key[1][:2]
+    return (tier, size) if kind == its_kind == 1 else None
+
+
+def _ranked(line: WaitingQueue, rank: Rank) -> Iterator[Key]:
+    first: Key | None = None
+    for key in line.in_order():
+        if first is None or first[:ORDER_KEY] != key[:ORDER_KEY]:
+            first = key
+        yield with_rank(key, rank, first)
+
+
+class Places:
+    """A line of jobs, and which of them have a place."""
+
+    def __init__(self) -> None:
+        self._line = WaitingQueue()
+        self._next: set[int] = set()
+
+    def put(self, job: Job, order_key: Key) -> bool:
+        """Add a job that is not in the line. Returns whether it is next, until `fill`."""
+        self._line.put(job, order_key)
+        is_next = (self._line.position(job.id) or 0) < len(self._next)
+        if is_next:
+            self._next.add(job.id)
+        return is_next
+
+    def discard(self, job_id: int) -> None:
+        """Remove a job, if it is in the line. Its place is given on by `fill`."""
+        self._next.discard(job_id)
+        self._line.discard(job_id)
+
+    def fill(self, places: int | None) -> tuple[list[int], list[int]]:
+        """Give so many places (None: one for each job). Returns who loses one, and who gets one."""
+        wanted = len(self._line) if places is None else max(0, min(places, len(self._line)))
+        left: list[int] = []
+        entered: list[int] = []
+        while len(self._next) > wanted:
+            left.append(self._line.at(len(self._next) - 1))
+            self._next.discard(left[-1])
+        while len(self._next) < wanted:
+            entered.append(self._line.at(len(self._next)))
+            self._next.add(entered[-1])
+        return left, entered
+
+    def take(self, job_ids: Collection[int]) -> tuple[list[int], list[Key]]:
+        """Remove many jobs at once. Returns who loses a place, and all keys for `add`."""
+        left = sorted(self._next.intersection(job_ids))
+        self._next.difference_update(job_ids)
+        return left, self._line.take(job_ids)
+
+    def add(self, keys: list[Key]) -> tuple[list[int], list[int]]:
+        """Add many jobs, by their old keys. Returns who loses a place, and who gets one."""
+        self._line.add(keys)
+        before, self._next = self._next, set(islice(self._line, len(self._next)))
+        return sorted(before - self._next), sorted(self._next - before)
+
+    def key_of(self, job_id: int) -> Key | None:
+        """Return a job's sort key; None if it is not in the line."""
+        return self._line.key_of(job_id)
+
+    def stands_aside(self, job_id: int) -> bool:
+        """Return whether a job of the line has no place."""
+        return job_id in self._line and job_id not in self._next
+
+    def first(self) -> int | None:
+        """Return the id of the first job; None if the line is empty."""
+        return self._line.head()
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+
+class ByDue:
+    """Which jobs of a line have a due time. `undue`: an empty line for all others."""
+
+    def __init__(self, undue: WaitingQueue | RankedQueue) -> None:
+        self.due: set[int] = set()
+        self.undue = undue
+        self._touched: set[int] = set()
+
+    def put(self, job: Job, key: Key) -> None:
+        """Add a job of the line, with the order's key."""
+        if job.spec.due_s is None:
+            self.undue.put(job, key)
+        else:
+            self.due.add(job.id)
+            self._touched.add(job.id)
+
+    def discard(self, job_id: int) -> None:
+        """Remove a job, if it is there."""
+        if job_id in self.due:
+            self.due.discard(job_id)
+            self._touched.add(job_id)
+        else:
+            self.undue.discard(job_id)
+
+    def take_touched(self) -> set[int]:
+        """Return the jobs with due times that came, changed or left since the last call."""
+        found, self._touched = self._touched, set()
+        return found

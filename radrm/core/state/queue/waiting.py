@@ -38,10 +38,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from radrm.core.records import Job, Refusal
-from radrm.core.state.queue.by_due import ByDue
-from radrm.core.state.queue.line import ID, ORDER_KEY, Key, WaitingQueue
-from radrm.core.state.queue.places import Places
-from radrm.core.state.queue.ranked import RankedQueue, RankOf
+from radrm.core.state.queue.line import (
+    ID,
+    ORDER_KEY,
+    ByDue,
+    Key,
+    Places,
+    RankedQueue,
+    RankOf,
+    WaitingQueue,
+)
 
 Line: TypeAlias = WaitingQueue | RankedQueue
 OrderKey = Callable[[Job], Key]

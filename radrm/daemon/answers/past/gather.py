@@ -1,4 +1,17 @@
-"""The jobs that were there in a time, with their attempts, in pieces of a few ms.
+"""Past runs: gathered in pieces, the GPU time that was held, and figures of them.
+
+Who held which GPU for how long: n attempts on a device get 1/n of its time each.
+
+So all parts add up to the time for which some attempt held the device, as with recent GPU time
+(`core/state/users.py`) and with energy. A MIG instance counts as a device.
+
+Theory of operation. The stays are walked through in the order of time. Each device has a sum V of
+dt/n; what an attempt gets is V at its end less V at its beginning. So a change costs the same
+however many attempts are there. The time of a device in a day is that for which n > 0.
+
+The figures of one row of a report. docs/reports.md says what each means.
+
+The jobs that were there in a time, with their attempts, in pieces of a few ms.
 
 Jobs that had not ended when the question came count as they were then.
 """
@@ -6,14 +19,159 @@ Jobs that had not ended when the question came count as they were then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Protocol, TypeVar
 
 from radrm.core.records import Instant, Job
-from radrm.daemon.answers.past.held import Held, Sum
+from radrm.core.words import JobState
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
+from radrm.daemon.views.documents import Document
 from radrm.errors import Refused
 from radrm.host.storage.ended import AT_ONCE, PastAttempt, PastJob, PastSpec, UsedAttempt
+
+
+class Sum(Protocol):
+    """Something that adds up seconds of GPUs."""
+
+    gpu_s: float
+
+
+@dataclass(slots=True)
+class _Device:
+    count: int = 0
+    at_s: float = 0.0
+    parts_s: float = 0.0
+    """The sum of dt/n."""
+
+
+class Held:
+    """The stays of attempts between two times (epoch seconds)."""
+
+    def __init__(self, begin_s: float, end_s: float) -> None:
+        self._begin_s, self._end_s = begin_s, end_s
+        self._changes: list[tuple[float, int, bool, str, float, int]] = []
+        """A heap: time, a number, whether a stay begins or ends, its device, for what begins its
+        end, for what ends V at its beginning, and the place of its sum. Only plain values: the
+        garbage collector does not look at such tuples again and again."""
+        self._sums: list[Sum | None] = [None]
+        self._number = 0
+        self._devices: dict[str, _Device] = {}
+
+    def add(self, devices: Sequence[str], begin_s: float, end_s: float, to: Sum | None) -> bool:
+        """Note that an attempt held these devices; its part will be added to `to`. False if
+        that is at another time."""
+        begin_s, end_s = max(begin_s, self._begin_s), min(end_s, self._end_s)
+        if begin_s >= end_s:
+            return False
+        if devices and self._sums[-1] is not to:
+            self._sums.append(to)
+        for device in devices:
+            self._number += 1
+            change = begin_s, self._number, True, device, end_s, len(self._sums) - 1
+            heappush(self._changes, change)
+        return True
+
+    def divide(
+        self,
+        next_cut: Callable[[float], float],
+        of_device: Callable[[str, float, float], None],
+    ) -> Work[None]:
+        """Add to each sum its part, once.
+
+        `of_device` hears for each device when an interval began in which it was held, and its
+        seconds. No interval goes beyond what `next_cut` returns for its beginning.
+        """
+        pace = Pace()
+        while self._changes:
+            at_s, number, begins, name, value, place = heappop(self._changes)
+            device = self._devices.setdefault(name, _Device())
+            if device.count:
+                device.parts_s += (at_s - device.at_s) / device.count
+                from_s = device.at_s
+                while from_s < at_s:
+                    until_s = min(at_s, next_cut(from_s))
+                    if until_s <= from_s:  # so far from now that a float does not tell
+                        until_s = at_s
+                    of_device(name, from_s, until_s - from_s)
+                    from_s = until_s
+            device.at_s = at_s
+            if begins:
+                device.count += 1
+                heappush(self._changes, (value, number, False, name, device.parts_s, place))
+            else:
+                device.count -= 1
+                to = self._sums[place]
+                if to is not None:
+                    to.gpu_s += device.parts_s - value
+            if pace.spent:
+                yield from pace.rest()
+
+
+_J_PER_KWH = 3.6e6
+
+
+@dataclass(slots=True)
+class Figures:
+    """Sums; energy in joules. `waited_s` is that of the `started` jobs together."""
+
+    jobs: int = 0
+    completed: int = 0
+    failed: int = 0
+    timeout: int = 0
+    cancelled: int = 0
+    started: int = 0
+    waited_s: float = 0.0
+    oom: int = 0
+    gpu_s: float = 0.0
+    joules: float = 0.0
+    cost: float = 0.0
+    idle_j: float = 0.0
+    """Energy of a GPU, or in a day, while no job was there."""
+    user: str | None = None
+    """Whose job it is, in a row of one job."""
+
+    def end(self, job: PastJob) -> None:
+        """Add a job that has ended."""
+        self.jobs += 1
+        self.completed += job.state is JobState.COMPLETED
+        self.failed += job.state is JobState.FAILED
+        self.timeout += job.state is JobState.TIMEOUT
+        self.cancelled += job.state is JobState.CANCELLED
+        waited_s = job.waited_s
+        if waited_s is not None:
+            self.started += 1
+            self.waited_s += max(0.0, waited_s)
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing was added up."""
+        return not any(getattr(self, name) for name in _SUMS)
+
+    def add(self, other: Figures) -> None:
+        """Add all sums of another row."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def document(self) -> Document:
+        """As JSON; `waited_s` is the mean, null where no job has started."""
+        return {
+            "jobs": self.jobs,
+            "completed": self.completed,
+            "failed": self.failed,
+            "timeout": self.timeout,
+            "cancelled": self.cancelled,
+            "oom_deaths": self.oom,
+            "waited_s": self.waited_s / self.started if self.started else None,
+            "gpu_s": self.gpu_s,
+            "kwh": self.joules / _J_PER_KWH,
+            "cost": self.cost,
+        }
+
+
+_SUMS = tuple(name for name in Figures.__dataclass_fields__ if name != "user")
+
 
 MOST_JOBS = 400_000
 """Jobs that one question can look at."""

@@ -10,15 +10,14 @@ from itertools import islice
 from radrm.core.words import JobState, Outcome
 from radrm.daemon.answers.device_commands import find_device
 from radrm.daemon.answers.energy import moment
-from radrm.daemon.answers.past.figures import Figures
-from radrm.daemon.answers.past.gather import gather
+from radrm.daemon.answers.past.gather import Figures, gather
 from radrm.daemon.answers.status import BYTES, documents_of
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, is_text, page, states
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
-from radrm.daemon.views.globs import MAX_PATTERN, Globs
+from radrm.daemon.views.references import MAX_PATTERN, Globs
 from radrm.errors import UsageError
 from radrm.host.storage.ended import PastAttempt, PastJob
 

@@ -1,4 +1,12 @@
-"""How a server did in a time: throughput, waiting, use, deaths, energy, estimators, attempts.
+"""Overviews of the past: bins of time, sums and quantiles.
+
+A time in parts: hours, or local days, or several of these; and how many were there meanwhile.
+
+Quantiles of any number of amounts, in a small space: counts on a logarithmic scale.
+
+What an overview of a time counts, job by job and attempt by attempt.
+
+How a server did in a time: throughput, waiting, use, deaths, energy, estimators, attempts.
 
 `radrm report --overview` and the page of `--html`. The sums are those of `report`, of the same
 whole hours, and every user sees them. docs/reports.md says what each figure means.
@@ -6,23 +14,334 @@ whole hours, and every user sees them. docs/reports.md says what each figure mea
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
 from itertools import islice
+from math import ceil, exp, log
 from typing import Any
 
-from radrm.core.records import Device
-from radrm.daemon.answers.energy import whole_hours
-from radrm.daemon.answers.past.bins import DAY_S, Bins
-from radrm.daemon.answers.past.figures import Figures
-from radrm.daemon.answers.past.gather import gather_used, past_job
-from radrm.daemon.answers.past.overview_sums import WAITS_S, OverviewSums, User
-from radrm.daemon.answers.past.quantiles import Quantiles
+from radrm.core.records import Device, Instant
+from radrm.core.words import Outcome
+from radrm.daemon.answers.energy import MOST_KEYS, whole_hours
+from radrm.daemon.answers.past.gather import Figures, gather_used, past_job
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
-from radrm.errors import UsageError
+from radrm.deadlines.costs import Zone
+from radrm.errors import Refused, UsageError
 from radrm.host.storage.ended import PastJob, UsedAttempt
+
+HOUR_S, DAY_S = 3600.0, 86_400.0
+MOST = 400
+_HOURLY_S = 8 * DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """`edges`: epoch seconds, ascending; a bin is from one to the next. At most `MOST` bins."""
+
+    edges: tuple[float, ...]
+
+    @classmethod
+    def of(cls, zone: Zone, begin_s: float, end_s: float) -> Bins:
+        """Hours for up to eight days, else local days, from the beginning of the first one."""
+        lasting_s = end_s - begin_s
+        if lasting_s <= _HOURLY_S:
+            hours = (begin_s + place * HOUR_S for place in range(1, MOST))
+            edges = [begin_s, *(edge_s for edge_s in hours if edge_s < end_s)]
+            return cls((*edges, max(end_s, edges[-1])))
+        step_s = DAY_S * ceil(lasting_s / DAY_S / (MOST - 1))
+        local_s = zone.local_s(begin_s)
+        midnight_s = local_s - local_s % DAY_S
+        edges = [begin_s]
+        for place in range(1, MOST):
+            edge_s = _wall_s(zone, midnight_s + place * step_s)
+            if edge_s >= end_s:
+                break
+            if edge_s > edges[-1]:
+                edges.append(edge_s)
+        return cls((*edges, max(end_s, edges[-1])))
+
+    @property
+    def count(self) -> int:
+        return len(self.edges) - 1
+
+    def place(self, wall_s: float) -> int | None:
+        """Return the number of the bin of a time; None outside of all."""
+        if not self.edges[0] <= wall_s < self.edges[-1]:
+            return None
+        return bisect_right(self.edges, wall_s) - 1
+
+    def next_s(self, wall_s: float) -> float:
+        """Return when the next bin begins; infinity after the last."""
+        at = bisect_right(self.edges, wall_s)
+        return self.edges[at] if at < len(self.edges) else float("inf")
+
+    def lasting_s(self, place: int) -> float:
+        return self.edges[place + 1] - self.edges[place]
+
+
+def _wall_s(zone: Zone, local_s: float) -> float:
+    """Return an epoch second at which the local clock shows this time."""
+    guess_s = local_s - (zone.local_s(local_s) - local_s)
+    return local_s - (zone.local_s(guess_s) - guess_s)
+
+
+@dataclass(slots=True)
+class Level:
+    """How many things were there, on the mean of each bin.
+
+    A stay costs the same however many bins it covers: the area of what begins at t is the rest of
+    t's bin, and all of the later ones.
+    """
+
+    bins: Bins
+    _areas: list[float] = field(init=False)
+    _later: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._areas = [0.0] * (self.bins.count + 1)
+        self._later = [0] * (self.bins.count + 1)
+
+    def stay(self, begin_s: float, end_s: float) -> None:
+        """Add one thing that was there between two times (epoch seconds)."""
+        first_s, last_s = self.bins.edges[0], self.bins.edges[-1]
+        if begin_s >= end_s or end_s <= first_s or begin_s >= last_s:
+            return
+        self._change(max(begin_s, first_s), 1)
+        if end_s < last_s:
+            self._change(end_s, -1)
+
+    def _change(self, at_s: float, by: int) -> None:
+        place = bisect_right(self.bins.edges, at_s) - 1
+        self._areas[place] += by * (self.bins.edges[place + 1] - at_s)
+        self._later[place + 1] += by
+
+    def means(self) -> list[float]:
+        """Return the mean of each bin."""
+        there, found = 0, []
+        for place in range(self.bins.count):
+            there += self._later[place]
+            lasting_s = self.bins.lasting_s(place)
+            area = self._areas[place] + there * lasting_s
+            found.append(max(0.0, area / lasting_s) if lasting_s else 0.0)
+        return found
+
+
+_GROWTH = log(1.03)
+
+
+@dataclass(slots=True)
+class Quantiles:
+    """Counts of amounts above zero. Amounts below `least` count as zero.
+
+    What it says of them is exact to 1.5 %.
+    """
+
+    least: float = 1.0
+    count: int = 0
+    places: dict[int, int] = field(default_factory=dict)
+
+    def add(self, amount: float) -> None:
+        place = -1 if amount < self.least else int(log(amount / self.least) / _GROWTH)
+        self.places[place] = self.places.get(place, 0) + 1
+        self.count += 1
+
+    def quantile(self, part: float) -> float | None:
+        """Return the amount that this part (0..1) of all is not above; None without any."""
+        passed, wanted = 0, part * self.count
+        for place in sorted(self.places):
+            passed += self.places[place]
+            if passed >= wanted:
+                return 0.0 if place < 0 else self.least * exp(_GROWTH * (place + 0.5))
+        return None
+
+
+MOST_BARS = 1500
+"""Stays of attempts on devices that an answer has."""
+WAITS_S = (0, 10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
+"""The lower bounds of the classes of waiting times."""
+
+
+@dataclass(slots=True)
+class User:
+    """The sums of a user; `hit`: jobs that ended after an out-of-memory death."""
+
+    figures: Figures = field(default_factory=Figures)
+    waits: Quantiles = field(default_factory=Quantiles)
+    gpu_s: float = 0.0
+    hit: int = 0
+    recovered: int = 0
+
+
+@dataclass(slots=True)
+class Use:
+    """Use of devices by attempts; each is weighed by the seconds that the attempt stayed."""
+
+    held_s: float = 0.0
+    smact: float = 0.0
+    smact_s: float = 0.0
+    peak_mib_s: float = 0.0
+    reserved_mib_s: float = 0.0
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "held_s": self.held_s,
+            "smact": self.smact / self.smact_s if self.smact_s else None,
+            "peak_share": self.peak_mib_s / self.reserved_mib_s if self.reserved_mib_s else None,
+        }
+
+
+@dataclass(slots=True)
+class OverviewSums:
+    """The sums of the time of `bins`, at `now`."""
+
+    bins: Bins
+    now: Instant
+    ends: list[Figures] = field(init=False)
+    """Of each bin: what ended in it, its GPU time and its energy."""
+    total: Figures = field(default_factory=Figures)
+    users: dict[str, User] = field(default_factory=dict)
+    devices: dict[str, Use] = field(default_factory=dict)
+    use: Use = field(default_factory=Use)
+    waits: Quantiles = field(default_factory=Quantiles)
+    classes: list[int] = field(default_factory=lambda: [0] * len(WAITS_S))
+    waiting: Level = field(init=False)
+    hit: int = 0
+    recovered: int = 0
+    hit_open: int = 0
+    attempts: int = 0
+    gpuless: int = 0
+    shared: int = 0
+    shared_oom: int = 0
+    running: int = 0
+    first_s: float | None = None
+    """When the first job that counts was submitted."""
+    serials: array[int] = field(default_factory=lambda: array("q"))
+    peaks: array[int] = field(default_factory=lambda: array("q"))
+    """Of each attempt that ended in the time and whose peak is known: serial and MiB."""
+    longest: list[tuple[float, int, PastJob, UsedAttempt]] = field(default_factory=list)
+    """A heap of the attempts that stayed longest: their seconds and serials."""
+    stays: int = 0
+
+    def __post_init__(self) -> None:
+        self.ends = [Figures() for _ in range(self.bins.count)]
+        self.waiting = Level(self.bins)
+
+    def user(self, name: str) -> User:
+        """Return the sums of a user. Raises `Refused` for too many users."""
+        found = self.users.get(name)
+        if found is None:
+            if len(self.users) >= MOST_KEYS:
+                raise Refused(f"more than {MOST_KEYS} users had jobs then; take a shorter time")
+            found = self.users[name] = User()
+        return found
+
+    def visit(self, job: PastJob, attempts: Sequence[UsedAttempt]) -> User:
+        """Count a job and its attempts; return what adds up its GPU time."""
+        user = self.user(job.spec.user)
+        deaths = sum(each.outcome is Outcome.OOM for each in attempts)
+        ended = job.ended is not None and self.bins.place(job.ended.wall_s) is not None
+        if ended:
+            self._end(job, user)
+            if deaths:
+                done = job.state.value == "COMPLETED"
+                user.hit += 1
+                user.recovered += done
+                self.hit += 1
+                self.recovered += done
+        elif job.ended is None:
+            self.running += job.state.live
+            self.hit_open += deaths > 0
+        self.wait(job)
+        for each in attempts:
+            self._attempt(job, each, user)
+        return user
+
+    def wait(self, job: PastJob) -> None:
+        """Count the time for which a job waited for its first start."""
+        until = job.started or job.ended
+        until_s = until.wall_s if until is not None else self.now.wall_s
+        begin_s = job.submitted.wall_s
+        if until_s >= self.bins.edges[0] and begin_s < self.bins.edges[-1]:
+            self.first_s = begin_s if self.first_s is None else min(self.first_s, begin_s)
+        self.waiting.stay(begin_s, min(until_s, self.now.wall_s))
+
+    def _end(self, job: PastJob, user: User) -> None:
+        place = self.bins.place(job.ended.wall_s) if job.ended is not None else None
+        if place is None:
+            return
+        for sums in (self.total, user.figures, self.ends[place]):
+            sums.end(job)
+        waited_s = job.waited_s
+        if waited_s is not None:
+            waited_s = max(0.0, waited_s)
+            self.waits.add(waited_s)
+            user.waits.add(waited_s)
+            self.classes[bisect_right(WAITS_S, waited_s) - 1] += 1
+
+    def _attempt(self, job: PastJob, attempt: UsedAttempt, user: User) -> None:
+        begin_s, end_s = attempt.stay(self.now)
+        begin_s = max(begin_s, self.bins.edges[0])
+        stayed_s = min(end_s, self.bins.edges[-1]) - begin_s
+        if stayed_s < 0.0:
+            return
+        ended = None if attempt.ended is None else self.bins.place(attempt.ended.wall_s)
+        if ended is not None and attempt.outcome is Outcome.OOM:
+            for sums in (self.total, user.figures, self.ends[ended]):
+                sums.oom += 1
+        if not attempt.devices:
+            self.gpuless += 1
+            return
+        self.attempts += 1
+        self._use(attempt, stayed_s)
+        if any(each.shared for each in attempt.usage):
+            self.shared += 1
+            self.shared_oom += ended is not None and attempt.outcome is Outcome.OOM
+        if ended is not None and (peak_mib := attempt.peak_mib):
+            self.serials.append(attempt.serial)
+            self.peaks.append(peak_mib)
+        self.stays += 1
+        item = stayed_s, attempt.serial, job, attempt
+        if len(self.longest) < MOST_BARS:
+            heappush(self.longest, item)
+        else:
+            heappushpop(self.longest, item)
+
+    def _use(self, attempt: UsedAttempt, stayed_s: float) -> None:
+        for each in attempt.usage:
+            reserved_mib = attempt.reserved_mib(each.device)
+            for use in (self.use, self.device(each.device)):
+                if each.smact_mean is not None:
+                    use.smact += each.smact_mean * stayed_s
+                    use.smact_s += stayed_s
+                if each.peak_mib is not None and reserved_mib:
+                    use.peak_mib_s += each.peak_mib * stayed_s
+                    use.reserved_mib_s += reserved_mib * stayed_s
+
+    def device(self, uuid: str) -> Use:
+        """Return the use of a device."""
+        found = self.devices.get(uuid)
+        if found is None:
+            if len(self.devices) >= MOST_KEYS:
+                raise Refused(f"jobs had more than {MOST_KEYS} GPUs then; take a shorter time")
+            found = self.devices[uuid] = Use()
+        return found
+
+    def held(self, device: str, at_s: float, seconds: float) -> None:
+        """Add the time for which some job held a device."""
+        self.use.held_s += seconds
+        self.total.gpu_s += seconds
+        self.device(device).held_s += seconds
+        place = self.bins.place(at_s)
+        if place is not None:
+            self.ends[place].gpu_s += seconds
+
 
 MOST_USERS = 100
 MOST_DEVICES = 256

@@ -23,8 +23,7 @@ from radrm.daemon.answers.energy import (
     energy_sums,
     whole_hours,
 )
-from radrm.daemon.answers.past.figures import Figures
-from radrm.daemon.answers.past.gather import gather
+from radrm.daemon.answers.past.gather import Figures, gather
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words

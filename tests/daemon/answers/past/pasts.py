@@ -22,8 +22,7 @@ from radrm.core.words import Collocation, JobState, Outcome
 from radrm.daemon.answers.past.history import history
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
-from radrm.daemon.serving.in_line import InLine
-from radrm.daemon.serving.turns import finish
+from radrm.daemon.serving.turns import InLine, finish
 from radrm.deadlines.costs import Costs, Zone
 from radrm.host.storage.ended import PastAttempt, PastJob, UsedAttempt
 from radrm.host.storage.energy import EnergyRow

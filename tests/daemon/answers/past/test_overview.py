@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from radrm.core.records import Attempt, Placement, Share, Usage
 from radrm.core.words import Collocation, JobState, Outcome
-from radrm.daemon.answers.past import gather, overview, overview_sums
-from radrm.daemon.answers.past.bins import MOST, Bins, Level
-from radrm.daemon.answers.past.quantiles import Quantiles
+from radrm.daemon.answers.past import gather, overview
+from radrm.daemon.answers.past.overview import MOST, Bins, Level, Quantiles
 from radrm.deadlines.costs import UTC, Costs
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.energy import EnergyRow
@@ -133,7 +132,7 @@ def test_energy_is_that_of_each_hour() -> None:
 def test_the_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [job(n, user=f"u{n}", started=0, ended=n * HOUR_S) for n in (1, 2, 3)]
     past = Past(jobs, [attempt(n, n, 0, n * HOUR_S, f"G{n}") for n in (1, 2, 3)])
-    monkeypatch.setattr(overview_sums, "MOST_BARS", 2)
+    monkeypatch.setattr(overview, "MOST_BARS", 2)
     monkeypatch.setattr(overview, "MOST_USERS", 1)
     monkeypatch.setattr(overview, "MOST_DEVICES", 4)
     answer = past.overview()

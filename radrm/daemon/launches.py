@@ -1,0 +1,84 @@
+"""What a launch gets: amounts for its limits, and its logs.
+
+CPUs and host memory of all tasks of an attempt together.
+
+The paths of an attempt's logs: the patterns of `--output` and `--error`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from radrm.core.records import Job, Share
+from radrm.jobfile.options import Options
+
+
+def cpus_of(shares: Iterable[Share]) -> float | None:
+    """The CPUs of all tasks together; None if a task has no cap."""
+    caps = {(share.role, share.task): share.cpus for share in shares}
+    known = [cpus for cpus in caps.values() if cpus is not None]
+    return sum(known) if known and len(known) == len(caps) else None
+
+
+def weight_of(shares: Iterable[Share]) -> float | None:
+    """The CPU weight of all tasks together; None if no task has one."""
+    weights = {(share.role, share.task): share.cpu_weight for share in shares}
+    if set(weights.values()) <= {None}:
+        return None
+    return sum(1.0 if weight is None else weight for weight in weights.values())
+
+
+def memory_of(job: Job, shares: Iterable[Share]) -> int | None:
+    """The host memory of all tasks of a job together; None if a task has no limit."""
+    limits = {(share.role, share.task): share.memory_mib for share in shares}
+    known = [mib for mib in limits.values() if mib is not None]
+    # The first task books the whole job's memory, if that has a range.
+    whole = job.spec.memory_range_mib is not None or len(known) == len(limits)
+    return sum(known) if known and whole else None
+
+
+def most_memory_of(job: Job) -> int | None:
+    """The host memory to which a job's limit may grow while it runs; None if it may not."""
+    span = job.spec.memory_range_mib
+    return None if span is None else span[1]
+
+
+def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, str]:
+    """The paths of an attempt's standard output and error. `--output` alone is for both.
+
+    From the second attempt on, a pattern without `%t` gets the attempt's number before its
+    suffix, so that no attempt overwrites another's log. A device, as /dev/null, keeps its name.
+    """
+    stem = "radrm-%j" if job.array is None else "radrm-%A_%a"
+    output = options.output or f"{stem}.out"
+    error = options.error or (options.output if options.output else f"{stem}.err")
+    return _log_path(output, job, attempt, cwd), _log_path(error, job, attempt, cwd)
+
+
+def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
+    appends = job.outer is not None  # Slurm has one log for all of them
+    if attempt > 1 and "%t" not in pattern and not pattern.startswith("/dev/") and not appends:
+        stem, suffix = os.path.splitext(pattern)
+        pattern = f"{stem}.attempt%t{suffix}"
+    values = {
+        "j": str(job.id),
+        "x": job.spec.name,
+        "u": job.spec.user,
+        "A": str(job.array.array_id if job.array is not None else job.id),
+        "a": str(job.array.index if job.array is not None else 0),
+        "t": str(attempt),
+        "%": "%",
+    }
+    parts = pattern.split("%")
+    text = parts[0]
+    rest = iter(parts[1:])
+    for part in rest:
+        if part == "":  # `%%`
+            text += "%" + next(rest, "")
+        elif part[0] in values:
+            # A name or user must not lead out of the folder that the pattern names.
+            text += values[part[0]].replace("/", "_") + part[1:]
+        else:
+            text += "%" + part
+    return os.path.join(cwd, text)
