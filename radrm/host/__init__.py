@@ -13,7 +13,6 @@ The files, in the order in which they may import one another:
     folders     names in a folder, and nothing that users mount over them
     storage     files of radrm on disk (a folder)
     mistakes    what a submission cannot mean, such as a program that does not exist
-    snapshots   copies of the code that jobs run in
     processes   the identity of processes, and how to end them (a folder)
     slurm       commands of Slurm, and what they say (a folder)
     node        the CPUs and the host memory that jobs can have
