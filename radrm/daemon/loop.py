@@ -279,7 +279,6 @@ class Loop:
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
-        self.outbox.close()
 
     def _wait(self) -> None:
         """Wait until something happens, or the scheduler or a look at the spool is due."""

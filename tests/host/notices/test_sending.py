@@ -22,8 +22,7 @@ from radrm.config import NotifyConfig
 from radrm.core.words import JobState
 from radrm.host.notices import outbox
 from radrm.host.notices.outbox import Result, Sender
-from radrm.host.storage.notices.book import Notice
-from radrm.host.storage.notices.facts import facts_of
+from radrm.host.storage.notices import Notice, facts_of
 from radrm.host.storage.store import Store
 from radrm.jobfile.targets import target_of
 from tests.host.notices.notes import ended, pending
