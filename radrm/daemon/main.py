@@ -84,7 +84,7 @@ from radrm.host.storage.retention.refused import RefusedFiles
 from radrm.host.storage.retention.sweep import EVERY_S, Retention
 from radrm.host.storage.spool import has_envelope
 from radrm.host.wall import stand_in_for_time
-from radrm.host.watched.names import reserved
+from radrm.host.watched.folders import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
 

@@ -9,7 +9,7 @@ from itertools import islice
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.storage.paths import Paths
 from radrm.host.wall import wall_s
-from radrm.host.watched.names import REASON, REFUSED, SUFFIX, claimed, is_job_file
+from radrm.host.watched.folders import REASON, REFUSED, SUFFIX, claimed, is_job_file
 
 _NAME = "job files"
 _MOST = 10_000
