@@ -33,7 +33,7 @@ from radrm.daemon.effects import Effects, ServerReady
 from radrm.daemon.past_runs import runs_of
 from radrm.errors import StoreError, plain
 from radrm.host.crossings import crossed
-from radrm.host.held import HomeLost
+from radrm.host.home import HomeLost
 from radrm.host.storage.runs import Run
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission

@@ -7,7 +7,7 @@ from tools.defects.mutant import Mutant
 _METER = "state/energy.py"
 _BOOK = "../host/storage/energy.py"
 _COSTS = "../deadlines/costs.py"
-_ACTIVITY = "../host/gpus/nvml/activity.py"
+_ACTIVITY = "../host/gpus/nvml/gpus.py"
 
 MUTANTS = (
     Mutant(

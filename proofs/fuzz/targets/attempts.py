@@ -24,7 +24,7 @@ from radrm.host.estimation.asking import with_trace
 from radrm.host.notices import outbox
 from radrm.host.processes.identity import boot_id
 from radrm.host.processes.limits import Limits
-from radrm.host.progress.reports import BadReport, Latest, parse, parse_use
+from radrm.host.progress import BadReport, Latest, parse, parse_use
 from radrm.host.storage.database import encoded
 from radrm.host.watched.folders import claim_of, claimed, is_job_file, reserved
 from radrm.host.watched.folders import kept as kept_name
@@ -68,11 +68,6 @@ _TARGET = Placement(
     (Share("GPU-0", role="worker", task=0), Share("GPU-1", role="worker", task=1)),
     Collocation.EXCLUSIVE,
 )
-_LOOK = {
-    "taken": [["a.rad", "01M80TA4D4JDCEV010A4H87B41", "note"]],
-    "refused": [["b.rad", "no command"]],
-    "more": False, "unsettled": 0, "error": None, "notes": ["x"], "logged_in": True,
-}  # fmt: skip
 _TRACE: dict[str, Any] = {
     "version": 1, "events": [4096, 8192, -1, -2], "calls": [[0, 0, 1], [1, 2, 0]],
     "marks": [[0, "forward"], [2, "step"]],

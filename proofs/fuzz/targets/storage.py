@@ -15,7 +15,7 @@ from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target
 from proofs.fuzz.mutations import as_bytes
 from radrm.errors import RadrmError, StoreError
-from radrm.host.estimation.leftovers import Leftovers
+from radrm.host.estimation.tracing import Leftovers
 from radrm.host.home import Home, _is_recorded, _numbers
 from radrm.host.processes.identity import boot_id
 from radrm.host.storage import database

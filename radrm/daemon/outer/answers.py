@@ -22,8 +22,8 @@ from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.errors import Refused, UsageError, plain
 from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import waiting
 from radrm.host.attempts.launcher import Launcher
-from radrm.host.attempts.waiting import handover
 from radrm.host.clock import Clock
 from radrm.host.storage.spool import OUTER, SUFFIX
 from radrm.host.storage.store import Store
@@ -85,7 +85,7 @@ def step(loop: Serves, request: Request) -> Document:
     if attempt is not None:
         folder = loop.launcher.folder(attempt.serial)
         answer["serial"] = attempt.serial
-        there = handover.exists(folder)
+        there = waiting.exists(folder)
         answer["folder"] = os.path.join(folder, attempts.STEP) if there else None
     return answer
 

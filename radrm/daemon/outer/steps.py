@@ -3,7 +3,7 @@
 Theory of operation. A step is a process of the job's user, who can write anything into an envelope
 and into a request. So an outer job is believed only if the kernel says that the process which
 connected is that user's, and Slurm says that it is in that Slurm job of that user
-(`host/slurm/membership.py`).
+(`host/slurm.py`).
 That can take Slurm's own command, so it is asked in a thread; the step asks again until there is an
 answer. An envelope of a step that nobody has vouched for waits in the spool, and is refused once
 the process is dead.
@@ -27,10 +27,10 @@ from radrm.core.records import Instant, Job, OuterJob
 from radrm.core.words import StopReason
 from radrm.errors import RadrmError, Refused, Unreachable
 from radrm.host.attempts.live import readable
-from radrm.host.attempts.waiting.handover import wake
+from radrm.host.attempts.waiting import wake
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, alive, open_pidfd
-from radrm.host.slurm.membership import is_in_job
+from radrm.host.slurm import is_in_job
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import Envelope
 from radrm.host.wall import wall_s

@@ -6,10 +6,8 @@ nothing, except for a control group that it makes and removes.
 
 The files, in the order in which they may import one another:
     finding      the result of a check; runs checks that may fail or hang
-    naming       how findings name GPUs
     kernel       control groups, open files
     places       the folders of a daemon, their disk, the store
-    job_files    the folder whose `.rad` files become jobs
     gpus         the driver, its GPUs, MPS, SM activity
     versions     versions of drivers and tools that are known to be bad
     services     systemd, DCGM, Docker, the tracer's limits
@@ -17,5 +15,5 @@ The files, in the order in which they may import one another:
     served       the running daemon's reports about its GPUs
     daemon       whether a daemon answers, and which one
     checks       all checks in their order
-    slurm        what `radrm doctor --slurm` checks (a folder)
+    slurm        what `radrm doctor --slurm` checks
 """

@@ -30,8 +30,7 @@ from radrm.host.storage.energy import HOUR_S, EnergyBook
 from radrm.host.storage.files import fsync_folder
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.retention.refused import remove_old
-from radrm.host.storage.retention.rows import Place, Rows
-from radrm.host.storage.retention.steady import Steady
+from radrm.host.storage.retention.rows import Place, Rows, Steady
 
 log = logging.getLogger("radrm")
 
