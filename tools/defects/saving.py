@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.defects.mutant import Mutant
 
 _BOOK = "../radrun/shards/book.py"
-_BOUNDARY = "../radrun/shards/boundary.py"
+_BOUNDARY = "../radrun/shards/service.py"
 
 MUTANTS = (
     Mutant(

@@ -9,9 +9,7 @@ The files, in the order in which they may import one another:
     kernel       control groups, open files
     places       the folders of a daemon, their disk, the store
     gpus         the driver, its GPUs, MPS, SM activity
-    versions     versions of drivers and tools that are known to be bad
     services     systemd, DCGM, Docker, the tracer's limits
-    unit         the files of radrm's service, and who can change its code
     served       the running daemon's reports about its GPUs
     daemon       whether a daemon answers, and which one
     checks       all checks in their order

@@ -11,8 +11,6 @@ The files, in the order in which they may import one another:
     end_clients   the program by which a runner does that
     launches      launches that wait for their server
     keeper        keeps one control daemon alive and working
-    clients       ends clients without harm to others
-    driver        calls to the NVIDIA driver
     interface     what the daemon calls of MPS, and MPS of the daemon
     service       all control daemons of this server, and their devices
     simulated     MPS of simulated GPUs, which needs no control daemon

@@ -22,7 +22,7 @@ if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.host.attempts.job_process import CannotStart, drop_rights
-from radrm.host.processes.confined import confine
+from radrm.host.processes.errand import confine
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False

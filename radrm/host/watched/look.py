@@ -34,7 +34,7 @@ if not __package__:
 from radrm.errors import BadFile, RadrmError, Refused, StoreError, plain
 from radrm.host.attempts.job_process import CannotStart, drop_rights
 from radrm.host.mistakes import look_over
-from radrm.host.processes.confined import confine
+from radrm.host.processes.errand import confine
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, with_table
 from radrm.host.storage.tickets import new_ticket

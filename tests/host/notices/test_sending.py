@@ -71,7 +71,8 @@ def test_a_program_gets_the_text_and_variables(sender: Sender, tmp_path: Path) -
     [
         ("echo starting >&2; echo '  no route \x1b[2J ' >&2; exit 4", "tell ends with 4: ", False),
         ("kill -9 $$", "tell ends with signal 9", False),
-        ("exec yes >&2", "takes longer", False),
+        ("exec yes >&2", "tell ends with signal 25", False),
+        ("exec sleep 1000", "takes longer", False),
         (None, "cannot run ", True),
     ],
 )

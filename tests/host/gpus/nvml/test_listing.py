@@ -310,7 +310,9 @@ def test_the_numbers_are_nvmls_own() -> None:
         "LIBRARY_MISMATCH": "LIB_RM_VERSION_MISMATCH",
         "ARGUMENT_VERSION": "ARGUMENT_VERSION_MISMATCH",
     }
-    numbers = {name: value for name, value in vars(words).items() if type(value) is int}
+    numbers = {
+        name: value for name, value in vars(words).items() if type(value) is int and value < 99
+    }
     assert len(numbers) == 14
     for name, value in numbers.items():
         assert value == getattr(pynvml, f"NVML_ERROR_{other_names.get(name, name)}")

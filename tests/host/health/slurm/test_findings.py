@@ -162,9 +162,9 @@ def test_no_plugin_for_the_script() -> None:
 def test_the_partition() -> None:
     _, partition, members = facts()
     judged(nodes.partition_in_use(partition, members), "ok", "3 nodes")
-    judged(nodes.partition(partition, []), "fail", "shared", "Nodes=")
+    judged(nodes.partition_in_use(partition, []), "fail", "shared", "Nodes=")
     _, partition, members = facts(("State=UP", "State=DRAIN"))
-    judged(nodes.partition(partition, members[:1]), "warn", "1 node,", "DRAIN", "State=UP")
+    judged(nodes.partition_in_use(partition, members[:1]), "warn", "1 node,", "DRAIN", "State=UP")
 
 
 def test_versions() -> None:
