@@ -20,7 +20,7 @@ from radrm.core.settings import CoreSettings
 from radrm.daemon.decisions import Decisions
 from radrm.daemon.progress import Reports
 from radrm.host.clock import Clock
-from radrm.host.progress.receiver import Receiver
+from radrm.host.progress import Receiver
 from radrm.host.storage.store import Store
 from radrm.report import Reporter
 from tests.host.storage.stores import submission_of

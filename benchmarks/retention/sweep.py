@@ -19,7 +19,7 @@ from radrm.core.records import ArrayElement, Instant
 from radrm.core.words import JobState
 from radrm.estimators.learning.contention import Alone
 from radrm.host.storage.paths import Paths, prepare
-from radrm.host.storage.retention.steady import Steady
+from radrm.host.storage.retention.rows import Steady
 from radrm.host.storage.retention.sweep import Retention
 from radrm.host.storage.runs import Run, Said
 from radrm.host.storage.store import Store

@@ -20,8 +20,8 @@ from typing import Any
 
 from proofs.acceptance.first import NOBODY, PROBE
 from proofs.acceptance.step import NO_HOME, Failed, Step, lines_of
-from radrm.host.mps.clients import LIMIT_S
 from radrm.host.mps.control import MULTIUSER
+from radrm.host.mps.service import LIMIT_S
 from radrm.oom import Exit, classify
 from tests.gpu.server import short_folder
 

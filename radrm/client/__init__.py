@@ -7,14 +7,12 @@ The files, in the order in which they may import one another:
     words       what jobs are and why, in words
     starting    whether a daemon starts now, and why none can be reached
     connection  the connection to a daemon
-    commands    commands about many jobs or devices
     exits       wait for jobs, and convert their ends to exit codes
     tail        read a log file as it grows
     follow      follow jobs: their states and logs
+    commands    commands about many jobs or devices
     jupyter     how to reach a Jupyter server that a job has started
     session     the user's end of `radrm run`
     snapshots   the copies of code that jobs run in
     submitting  read, check and spool jobs, and learn their ids
-    saving      wait for what comes of a request to save, or to move
-    resizing    wait for what comes of a request for another size
 """

@@ -42,7 +42,7 @@ from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.profile import paced_s
 from radrm.estimators.learning.ratios import told_of, trusted
 from radrm.host.crossings import crossed
-from radrm.host.held import HomeLost
+from radrm.host.home import HomeLost
 from radrm.host.storage.runs import Run, Said, brief_mark
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission

@@ -25,12 +25,12 @@ from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
+from radrm.host import isolation as bpf
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
 from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.gpus.memory_caps import MemoryCaps
-from radrm.host.isolation import bpf
-from radrm.host.isolation.isolation import Isolation
+from radrm.host.isolation import Isolation
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
 from radrm.host.processes.affinity import NONE, listed, near

@@ -54,7 +54,7 @@ from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.estimation.service import Estimated
-from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
+from radrm.host.gpus.unmanaged import UnmanagedWatch
 from radrm.host.node import NodeWatch
 from radrm.host.notices.outbox import Outbox, Sender
 from radrm.host.notify import ServiceManager
@@ -339,7 +339,6 @@ class Loop:
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
-        self.outbox.close()
 
     def _wait(self) -> None:
         """Wait until something happens, or the scheduler or a look at the spool is due."""

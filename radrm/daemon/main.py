@@ -55,16 +55,16 @@ from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, site_zone
 from radrm.host.estimation.asking import Asking
-from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
+from radrm.host.estimation.tracing import Leftovers
 from radrm.host.gpus.memory_caps import CappedGpus, MemoryCaps, nvml_caps, why_never
 from radrm.host.gpus.served import open_served, served
 from radrm.host.gpus.source import GpuSource
-from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
+from radrm.host.gpus.unmanaged import UnmanagedWatch
 from radrm.host.home import Home
-from radrm.host.isolation.isolation import Isolation
-from radrm.host.isolation.isolation import find as find_isolation
+from radrm.host.isolation import Isolation
+from radrm.host.isolation import find as find_isolation
 from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
@@ -75,7 +75,7 @@ from radrm.host.notices.outbox import Sender
 from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
-from radrm.host.progress.receiver import Receiver
+from radrm.host.progress import Receiver
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
@@ -84,7 +84,7 @@ from radrm.host.storage.retention.refused import RefusedFiles
 from radrm.host.storage.retention.sweep import EVERY_S, Retention
 from radrm.host.storage.spool import has_envelope
 from radrm.host.wall import stand_in_for_time
-from radrm.host.watched.names import reserved
+from radrm.host.watched.folders import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
 

@@ -5,7 +5,7 @@ The batch steps of Slurm jobs that wait on this server for their jobs.
 Theory of operation. A step is a process of the job's user, who can write anything into an envelope
 and into a request. So an outer job is believed only if the kernel says that the process which
 connected is that user's, and Slurm says that it is in that Slurm job of that user
-(`host/slurm/membership.py`).
+(`host/slurm.py`).
 That can take Slurm's own command, so it is asked in a thread; the step asks again until there is an
 answer. An envelope of a step that nobody has vouched for waits in the spool, and is refused once
 the process is dead.
@@ -42,11 +42,11 @@ from radrm.errors import RadrmError, Refused, Unreachable, UsageError, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.attempts.live import readable
-from radrm.host.attempts.waiting import handover
-from radrm.host.attempts.waiting.handover import wake
+from radrm.host.attempts import waiting
+from radrm.host.attempts.waiting import wake
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, alive, open_pidfd
-from radrm.host.slurm.membership import is_in_job
+from radrm.host.slurm import is_in_job
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import OUTER, SUFFIX, Envelope
 from radrm.host.storage.store import Store
@@ -280,7 +280,7 @@ def step(loop: Serves, request: Request) -> Document:
     if attempt is not None:
         folder = loop.launcher.folder(attempt.serial)
         answer["serial"] = attempt.serial
-        there = handover.exists(folder)
+        there = waiting.exists(folder)
         answer["folder"] = os.path.join(folder, attempts.STEP) if there else None
     return answer
 

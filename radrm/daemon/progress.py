@@ -1,6 +1,6 @@
 """Convert what jobs report into events, within limits that no job can exceed.
 
-Theory of operation. Each attempt has a socket of its own (`host/progress/receiver.py`). Once a
+Theory of operation. Each attempt has a socket of its own (`host/progress.py`). Once a
 second the daemon takes at most 16 datagrams from each, and keeps the last value of each key. One
 attempt causes at most one `ProgressReported` and one `CheckpointTaken` in `interval_s`; what comes
 in between waits for the next. So a flood costs its own job reports, and other jobs nothing.
@@ -32,8 +32,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import ActionKind
 from radrm.host.clock import Clock
-from radrm.host.progress.receiver import Receiver
-from radrm.host.progress.reports import MOST_TASKS, BadReport, Latest, parse, parse_use
+from radrm.host.progress import MOST_TASKS, BadReport, Latest, Receiver, parse, parse_use
 
 MOST_AT_ONCE = 16
 """Datagrams of one attempt that are read in one round."""

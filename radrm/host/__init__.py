@@ -9,17 +9,15 @@ The files, in the order in which they may import one another:
     notify      tells systemd how the daemon is doing
     connections the connections of a server whose clients may be slow or hostile
     sockets     AF_UNIX sockets at any path depth; the process at the other end
-    held        places that are held by descriptor, and whether their paths lead there
     folders     names in a folder, and nothing that users mount over them
     storage     files of radrm on disk (a folder)
     mistakes    what a submission cannot mean, such as a program that does not exist
-    snapshots   copies of the code that jobs run in
     processes   the identity of processes, and how to end them (a folder)
-    slurm       commands of Slurm, and what they say (a folder)
+    slurm       commands of Slurm, and what they say
     node        the CPUs and the host memory that jobs can have
-    progress    the sockets that take what jobs report (a folder)
+    progress    the sockets that take what jobs report
     attempts    one launch of a job (a folder)
-    isolation   jobs can open no GPU that they were not given (a folder)
+    isolation   jobs can open no GPU that they were not given
     sessions    jobs that are tied to a terminal (a folder)
     watched     folders whose `.rad` files become jobs (a folder)
     notices     tell users of their jobs: mail, webhook, program (a folder)

@@ -1,19 +1,9 @@
-"""The home's marker: which folders belong to radrm, and which job ids and serials it has used.
+"""The places that a daemon has opened and goes on to name: held by descriptor, and looked at again.
 
-    state/radrm-home.json   only the daemon writes it, always as a whole file
-
-Theory of operation:
-
-- **Folders.** A folder belongs to radrm if the marker records its owner, device and inode.
-  radrm adopts an unrecorded folder only if it holds nothing foreign. It never adopts a link.
-  So it refuses a spool that leads to a shared folder before it reads any file there.
-- **Numbers.** Job ids and serials name folders that may outlive the store. The marker reserves
-  numbers in blocks of a thousand before radrm uses the first of a block. So no number is used
-  twice, even if the store is deleted or replaced by an older copy.
-- **One writer.** The daemon's lock allows one daemon per home, so nothing else writes the marker.
-- **Place.** The home is held by descriptor. If a path of it leads elsewhere (removed, moved, made
-  anew by another daemon), `check` raises: no number is reserved and no decision acted on there.
-- **Restart.** A kill after a reservation leaves at most one block unused.
+Theory of operation. A person may remove, move or replace a folder under a running daemon, or point
+a link elsewhere; another daemon may make it anew. The descriptor keeps the inode from being given
+out again. So a path that leads to another inode, or to nothing, is no longer the place that was
+opened, and nothing may be written or taken there by name.
 """
 
 from __future__ import annotations
@@ -28,15 +18,82 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from radrm.errors import StoreError
+from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.folders import OpenFolder
-from radrm.host.held import Held
 from radrm.host.newer import MARKER_VERSION, marker_of
 from radrm.host.storage.files import remove_drafts, write_durably
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.spool import FOREIGN, kind_of
 from radrm.host.storage.store import Store
+
+_GONE = FileNotFoundError, NotADirectoryError
+
+
+class HomeLost(StoreError):
+    """A place of the daemon's home is not the one that it has opened: the daemon ends."""
+
+
+class Held:
+    """Places by their paths. A few microseconds for each look."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[int, int, int]] = {}
+        """The descriptor, device and inode of each."""
+
+    def hold(self, *paths: str) -> None:
+        """Hold what is there now. Raises `OSError`."""
+        for path in paths:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            found = os.fstat(fd)
+            self._places[path] = fd, found.st_dev, found.st_ino
+
+    def lost(self) -> str | None:
+        """The first path that does not lead to the held place any more. A disk that does not
+        answer proves nothing."""
+        for path, (_, device, inode) in self._places.items():
+            try:
+                found = os.stat(path)
+            except _GONE:
+                return path
+            except OSError:
+                continue
+            if (found.st_dev, found.st_ino) != (device, inode):
+                return path
+        return None
+
+    def check(self) -> None:
+        """Raise `HomeLost` unless all paths lead where they led."""
+        path = self.lost()
+        if path is not None:
+            raise HomeLost(
+                f"{plain(path)} was removed or replaced while this daemon used it, so it ends and "
+                "jobs run on; start another one: radrm daemon"
+            )
+
+    def __del__(self) -> None:
+        while self._places:
+            os.close(self._places.popitem()[1][0])
+
+
+# ------------------------------------------------------------------
+# The home's marker: which folders belong to radrm, and which job ids and serials it has used.
+#
+#     state/radrm-home.json   only the daemon writes it, always as a whole file
+#
+# Theory of operation:
+#
+# - **Folders.** A folder belongs to radrm if the marker records its owner, device and inode.
+#   radrm adopts an unrecorded folder only if it holds nothing foreign. It never adopts a link.
+#   So it refuses a spool that leads to a shared folder before it reads any file there.
+# - **Numbers.** Job ids and serials name folders that may outlive the store. The marker reserves
+#   numbers in blocks of a thousand before radrm uses the first of a block. So no number is used
+#   twice, even if the store is deleted or replaced by an older copy.
+# - **One writer.** The daemon's lock allows one daemon per home, so nothing else writes the marker.
+# - **Place.** The home is held by descriptor. If a path of it leads elsewhere (removed, moved, made
+#   anew by another daemon), `check` raises: no number is reserved and no decision acted on there.
+# - **Restart.** A kill after a reservation leaves at most one block unused.
+
 
 log = logging.getLogger("radrm")
 

@@ -5,11 +5,10 @@ user's Python. It works without the daemon, too. It imports nothing of radrm but
 `elastic`, so it starts fast. `generations` says how a resize goes.
 
 The files, in the order in which they may import one another:
-    durable      files that are complete or absent, also after a crash
-    shards       which samples each worker trains on, and what a checkpoint holds of them
-    hub          the socket by which the workers take data, step and save
     placement    the tasks to run, and where each may
     folder       the files by which it and the daemon speak
+    shards       which samples each worker trains on, and what a checkpoint holds of them
+    hub          the socket by which the workers take data, step and save
     arguments    the command line
     workers      their processes: start, environment, what they use, what is left of them
     resizing     what the daemon asks for, and what it is answered

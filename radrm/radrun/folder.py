@@ -1,15 +1,4 @@
-"""The files by which `radrun` and the daemon speak: `$RADRM_ELASTIC_DIR`, one folder an attempt.
-
-    placement-G.json   the daemon: placement G of the attempt; 1 is there at its launch
-    begun-G            its first maker decides: `radrun` begins the resize to G, or the daemon has
-                       withdrawn it
-    resized-G.json     `radrun`: the tasks that run now, or why the resize failed
-    shares.json        the daemon: the CPUs of each task, changed while it runs
-    tasks.json         `radrun`: the process of each task, and how it ended
-
-A file is written under another name, synced and renamed, so that a reader finds it whole or not
-at all. Whatever is read is bounded: the folder belongs to the job's user.
-"""
+"""Write a file so that a reader, and a crash, finds all of it or the one before."""
 
 from __future__ import annotations
 
@@ -20,8 +9,49 @@ import re
 from typing import Any
 
 from radrm.radrun import placement
-from radrm.radrun.durable import sync_folder, write_durably
 from radrm.radrun.placement import VERSION, Placement
+
+
+def write_durably(folder: str, name: str, data: bytes) -> None:
+    """Write a file under another name, sync it, and give it its name. Raises OSError."""
+    path = os.path.join(folder, name)
+    draft = os.path.join(folder, f".{name}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with open(os.open(draft, flags, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
+    sync_folder(folder)
+
+
+def sync_folder(path: str) -> None:
+    """Sync the names in a folder. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# ------------------------------------------------------------------
+# The files by which `radrun` and the daemon speak: `$RADRM_ELASTIC_DIR`, one folder an attempt.
+#
+#     placement-G.json   the daemon: placement G of the attempt; 1 is there at its launch
+#     begun-G            its first maker decides: `radrun` begins the resize to G, or the daemon has
+#                        withdrawn it
+#     resized-G.json     `radrun`: the tasks that run now, or why the resize failed
+#     shares.json        the daemon: the CPUs of each task, changed while it runs
+#     tasks.json         `radrun`: the process of each task, and how it ended
+#
+# A file is written under another name, synced and renamed, so that a reader finds it whole or not
+# at all. Whatever is read is bounded: the folder belongs to the job's user.
+
 
 MOST_BYTES = 256 * 1024
 _MOST_NAMES = 10_000

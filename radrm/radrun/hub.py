@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from radrm.radrun.shards.book import BookError, Worker
-from radrm.radrun.shards.lines import Gone, Lines, peer_uid
-from radrm.radrun.shards.members import Listener, Member
+from radrm.radrun.shards.dealing import Listener, Member
+from radrm.radrun.shards.messages import Gone, Lines, peer_uid
 from radrm.radrun.shards.service import Service
 from radrm.radrun.shards.store import Store
 

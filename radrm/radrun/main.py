@@ -32,11 +32,10 @@ from radrm.radrun.folder import Folder
 from radrm.radrun.generations import Supervisor
 from radrm.radrun.hub import Hub
 from radrm.radrun.placement import Placement, alone
-from radrm.radrun.reports import USE_EVERY_S, Reports
+from radrm.radrun.reports import USE_EVERY_S, Reports, Usage
 from radrm.radrun.workers import environment, proc, process
 from radrm.radrun.workers.cpus import Cpus
 from radrm.radrun.workers.launching import Launcher, common_environment
-from radrm.radrun.workers.usage import Usage
 
 _LONGEST_SOCKET = 90
 """Bytes of a socket's path that surely fit into an address, with its name."""

@@ -21,7 +21,7 @@ from radrm.core.units import parse_mib
 from radrm.core.words import Quantity
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.experiments.estimates import answer, names_of, read
-from radrm.host.slurm.programs import run
+from radrm.host.slurm import run
 from radrm.host.storage.submission import here, load
 from radrm.jobfile.command_line import STDIN, SubmitRequest
 from radrm.jobfile.options import Options, RawOptions

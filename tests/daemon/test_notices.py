@@ -61,7 +61,7 @@ def test_only_its_user_sees_what_was_not_sent(tmp_path: Path) -> None:
     job = ended(pending(uid=61001))
     submitted(store, job, "https://hooks.example.org/secret")
     (notice,) = waiting(store)
-    store.notices.failed(notice, "it answers 404", for_good=True)
+    store.notices.tried(notice, "it answers 404", for_good=True)
     for uid in (61001, 0, os.getuid()):
         (problem,) = not_sent(store, job, uid)
         assert problem["target"] == "webhook at hooks.example.org"

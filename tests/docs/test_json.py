@@ -6,7 +6,7 @@ import pytest
 
 from radrm.core.words import CheckpointKind, DeviceKind, JobState, Outcome, Queue, ReservationKind
 from radrm.host.health.finding import Level
-from radrm.host.mps.seen import Phase
+from radrm.host.mps.launches import Phase
 from tests.daemon.harness import DaemonHome, simjob
 from tests.documents import errors_of
 from tests.waiting import wait_until

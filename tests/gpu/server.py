@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from radrm.host.gpus.nvml import loading
+from radrm.host.gpus.nvml import library as loading
 from tests.daemon.harness import DaemonHome
 
 T = TypeVar("T")

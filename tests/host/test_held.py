@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from radrm.host.held import HomeLost
-from radrm.host.home import Home
+from radrm.host.home import Home, HomeLost
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.spool import Spool

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 
 from radrm.radrun.folder import Folder
 from radrm.radrun.placement import Placement, Task, is_server, parse
-from radrm.radrun.reports import MOST_BYTES, Reports
+from radrm.radrun.reports import MOST_BYTES, Reports, Usage, Use
 from radrm.radrun.workers import environment, proc
 from radrm.radrun.workers.cpus import Cpus, deal, set_affinity
 from radrm.radrun.workers.members import Generation
 from radrm.radrun.workers.process import Worker
-from radrm.radrun.workers.usage import Usage, Use
 from tests.waiting import wait_until
 
 STANDBY = Path(environment.__file__).with_name("standby.py")

@@ -14,6 +14,7 @@ from proofs.fuzz.targets.summaries import DESCRIPTION
 from radrm.core.records import Instant, Placement, Share
 from radrm.core.words import Collocation
 from radrm.daemon import elastic
+from radrm.errors import plain
 from radrm.host.attempts import folder, saved
 from radrm.host.attempts.elastic import exits, names
 from radrm.host.attempts.elastic.answers import read_answer
@@ -23,11 +24,10 @@ from radrm.host.estimation.asking import with_trace
 from radrm.host.notices import outbox
 from radrm.host.processes.identity import boot_id
 from radrm.host.processes.limits import Limits
-from radrm.host.progress.reports import BadReport, Latest, parse, parse_use
+from radrm.host.progress import BadReport, Latest, parse, parse_use
 from radrm.host.storage.database import encoded
-from radrm.host.watched import looking
-from radrm.host.watched.names import claim_of, claimed, is_job_file, printable, reserved
-from radrm.host.watched.names import kept as kept_name
+from radrm.host.watched.folders import claim_of, claimed, is_job_file, reserved
+from radrm.host.watched.folders import kept as kept_name
 
 _NOW = {"boot_id": boot_id(), "boot_s": 1000.5, "wall_s": 1.9e9}
 _LAUNCH: dict[str, Any] = {
@@ -68,11 +68,6 @@ _TARGET = Placement(
     (Share("GPU-0", role="worker", task=0), Share("GPU-1", role="worker", task=1)),
     Collocation.EXCLUSIVE,
 )
-_LOOK = {
-    "taken": [["a.rad", "01M80TA4D4JDCEV010A4H87B41", "note"]],
-    "refused": [["b.rad", "no command"]],
-    "more": False, "unsettled": 0, "error": None, "notes": ["x"], "logged_in": True,
-}  # fmt: skip
 _TRACE: dict[str, Any] = {
     "version": 1, "events": [4096, 8192, -1, -2], "calls": [[0, 0, 1], [1, 2, 0]],
     "marks": [[0, "forward"], [2, "step"]],
@@ -141,17 +136,6 @@ def _report(data: bytes) -> None:
         encoded(progress)
 
 
-def _look(data: bytes) -> None:
-    report = looking._checked(data)
-    if report is not None:
-        lines = [
-            *report.notes,
-            report.error or "",
-            *(word for pair in report.refused for word in pair),
-        ]
-        assert all(line.isprintable() or not line for line in lines)
-
-
 def _notice(data: bytes) -> None:
     result = outbox._checked(data)
     assert result is None or result.error is None or len(result.error) <= 300
@@ -165,7 +149,7 @@ def _name(text: str) -> None:
     claim = claim_of("01M80TA4D4JDCEV010A4H87B41", name)
     assert len(claim.encode()) <= 255 and "/" not in claim
     assert kept_name(name).endswith(".rad")
-    if is_job_file(name) and printable(name) and len(name.encode()) < 170:
+    if is_job_file(name) and plain(name) == name and len(name.encode()) < 170:
         assert claimed(claim) == ("01M80TA4D4JDCEV010A4H87B41", name)
     reserved(name, True)
     reserved(name, False)
@@ -208,7 +192,6 @@ TARGETS = (
         most=600,
     ),
     Target("notice-answer", ({"error": "no answer", "final": False},), _notice, bytes=True),
-    Target("look-report", (_LOOK,), _look, bytes=True, most=(2 << 20) + 64),
     Target("rad-name", ("train.rad", ".01M80TA4D4JDCEV010A4H87B41.a.rad", "ä b.rad"), _name),
     Target("tracer-document", (_TRACE,), _trace, bytes=True, most=1 << 20),
 )

@@ -7,14 +7,15 @@ from dataclasses import asdict
 from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target
 from radrm.core.records import Counters
-from radrm.host.gpus.dcgm_output import Dmon, parse_discovery, parse_hierarchy
+from radrm.host.gpus.dcgm import Dmon, parse_discovery, parse_hierarchy
 from radrm.host.gpus.exporter import Pages, parse_metrics
-from radrm.host.gpus.nvidia_smi.instances import Report, parse_instances
-from radrm.host.gpus.nvidia_smi.lines import (
+from radrm.host.gpus.nvidia_smi import (
     GPU_FIELDS,
     OLD_GPU_FIELDS,
+    Report,
     parse_app,
     parse_gpu,
+    parse_instances,
     parse_missing,
 )
 from radrm.host.mps import control

@@ -11,12 +11,10 @@ from radrm.config import SlurmConfig
 from radrm.core.records import Device
 from radrm.errors import Refused
 from radrm.host.attempts import folder
-from radrm.host.attempts.waiting.records import StepEvidence
+from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, boot_id
-from radrm.host.slurm.job_submit import format_of, names_of
-from radrm.host.slurm.membership import jobs_of, pids_in
-from radrm.host.slurm.programs import record
+from radrm.host.slurm import format_of, jobs_of, names_of, pids_in, record
 from radrm.host.storage.spool import Envelope
 from radrm.slurm import accounts, comment
 from radrm.slurm.jobs import gpumem_in

@@ -15,10 +15,9 @@ from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target
 from proofs.fuzz.mutations import as_bytes
 from radrm.errors import RadrmError, StoreError
-from radrm.host.estimation.leftovers import Leftovers
+from radrm.host.estimation.tracing import Leftovers
 from radrm.host.home import Home, _is_recorded, _numbers
 from radrm.host.processes.identity import boot_id
-from radrm.host.snapshots import parse_note
 from radrm.host.storage import database
 from radrm.host.storage.database import damage_told
 from radrm.host.storage.history import read_past
@@ -179,17 +178,9 @@ def _note(data: bytes) -> None:
     Leftovers(str(scratch.place("notes")))._read(f"{_TOKEN}.json")
 
 
-_COPY = {
-    "source": "/home/ann/code", "spool": "/var/lib/radrm/spool",
-    "tickets": ["01M80TA4D4JDCEV010A4H87B41"],
-    "files": ["train.py", "pkg/link"],
-}  # fmt: skip
-
-
 TARGETS = (
     Target("store-row", _rows(), _row, part=0.4),
     Target("store-page", ("",), _page, most=100, part=0.2),
     Target("home-marker", (_MARKER,), _marker, bytes=True),
-    Target("snapshot-note", (_COPY,), parse_note, (), bytes=True),
     Target("trace-note", (_NOTE,), _note, bytes=True),
 )

@@ -11,8 +11,8 @@ from proofs.fuzz.judging import Target
 from radrm.radrun.folder import Folder
 from radrm.radrun.placement import parse
 from radrm.radrun.shards.book import Book, BookError
-from radrm.radrun.shards.lines import Gone, Lines
-from radrm.radrun.shards.members import Member
+from radrm.radrun.shards.dealing import Member
+from radrm.radrun.shards.messages import Gone, Lines
 from radrm.radrun.shards.service import Service
 from radrm.radrun.shards.store import BadState, Store
 

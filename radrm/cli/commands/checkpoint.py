@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from radrm.cli.parameters import FLAG, JOBS, JSON, Parameter
 from radrm.cli.results import job_name, run_and_wait
-from radrm.client.saving import wait_saved
+from radrm.client.commands import wait_saved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from radrm.cli.show.styled import is_drawn, show
 from radrm.client.text import print_json
 from radrm.host.health.checks import all_checks
 from radrm.host.health.finding import Check, Finding, Level, run_checks
-from radrm.host.health.slurm.checks import Asked, slurm_checks
-from radrm.host.slurm.programs import run
+from radrm.host.health.slurm import Asked, slurm_checks
+from radrm.host.slurm import run
 from radrm.host.storage.paths import Paths
 from radrm.slurm.settings import cluster_config, daemon_paths
 

@@ -13,7 +13,7 @@ import typer
 
 from radrm.cli.slurm.names import NAMES
 from radrm.errors import Refused
-from radrm.host.slurm.programs import OURS, is_ours
+from radrm.host.slurm import OURS, is_ours
 
 
 def install_slurm_names(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.cli.commands.checkpoint import NO_WAIT
 from radrm.cli.parameters import JSON, WORDS, Parameter
 from radrm.cli.results import job_name, run_and_wait
-from radrm.client.saving import wait_saved
+from radrm.client.commands import wait_saved
 from radrm.errors import UsageError
 
 TYPE_CHECKING = False

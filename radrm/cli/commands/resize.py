@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.cli.commands.checkpoint import NO_WAIT
 from radrm.cli.parameters import JOBS, JSON, NUMBER, TEXTS, Parameter
 from radrm.cli.results import job_name, run_and_wait
-from radrm.client.resizing import wait_resized
+from radrm.client.commands import wait_resized
 from radrm.errors import UsageError
 
 TYPE_CHECKING = False
@@ -58,6 +58,6 @@ def _count(word: str) -> tuple[str, int]:
 def _describe(result: Document) -> str:
     if "roles" not in result:
         return f"Asked {job_name(result)} to change its size"
-    from radrm.client.words.sizes import size_text
+    from radrm.client.words.jobs import size_text
 
     return f"Resized {job_name(result)}: {size_text(result)}"

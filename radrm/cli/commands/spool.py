@@ -7,7 +7,7 @@ import os
 from radrm.client.connection import Client, find_spool
 from radrm.errors import Unreachable
 from radrm.host.storage.paths import Paths, paths_for
-from radrm.host.watched.users import UserFolders
+from radrm.host.watched.folders import UserFolders
 
 
 def spool() -> None:

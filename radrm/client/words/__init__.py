@@ -1,7 +1,6 @@
 """What jobs are and why, in words: for the command, the page and programs alike.
 
 The files, in the order in which they may import one another:
-    sizes    the size of a job with a range or roles
     jobs     the words of one job: why it waits, where it runs, how far it is
     facts    all facts of a job, as its card shows them
     tables   what users can do about a job, and filters

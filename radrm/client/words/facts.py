@@ -16,8 +16,16 @@ from radrm.client.amounts import (
 )
 from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import notice_lines
-from radrm.client.words.jobs import advance, age_s, params_text, warned, where, why
-from radrm.client.words.sizes import requested_size, size_text
+from radrm.client.words.jobs import (
+    advance,
+    age_s,
+    params_text,
+    requested_size,
+    size_text,
+    warned,
+    where,
+    why,
+)
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 

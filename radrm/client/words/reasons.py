@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from radrm.client.amounts import clock, local_time, span, starts_in
 from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.words.jobs import warned, why
-from radrm.client.words.sizes import size_text
+from radrm.client.words.jobs import size_text, warned, why
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 

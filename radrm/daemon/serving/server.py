@@ -27,7 +27,7 @@ from radrm.config import NOBODY, UserLimits
 from radrm.daemon.serving.replies import Held, encoded, refusal, weight
 from radrm.daemon.serving.slots import LONGEST_WAIT_S, Rates, Slots
 from radrm.errors import RadrmError, Refused, Unreachable
-from radrm.host.held import Held as HeldPlaces
+from radrm.host.home import Held as HeldPlaces
 from radrm.host.sockets import Peer, connect, listen, peer
 
 log = logging.getLogger("radrm")

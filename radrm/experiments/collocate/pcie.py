@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from radrm.host.gpus.nvml.loading import load
+from radrm.host.gpus.nvml.library import load
 
 _TX, _RX = 0, 1  # NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES
 _KB = 1000.0

@@ -14,7 +14,7 @@ The files, in the order in which they may import one another:
     runner        the small program that runs one attempt and outlives the daemon
     start_runner  where the process of a runner begins
     evidence      what an attempt's folder proves
-    waiting       attempts that the step of a Slurm job runs (a folder)
+    waiting       attempts that the step of a Slurm job runs
     plan          what one launch needs, and its launch record
     live          a live attempt as its launcher knows it
     launcher      start, adopt, signal and end attempts

@@ -21,6 +21,7 @@ from typing import Any
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import waiting as handover
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import (
     Ended,
@@ -41,8 +42,7 @@ from radrm.host.attempts.plan import (
     remove_groups,
     step_of,
 )
-from radrm.host.attempts.waiting import handover
-from radrm.host.attempts.waiting.records import StepEvidence
+from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, limits

@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from radrm.errors import Refused
-from radrm.host.attempts import folder, start_runner
+from radrm.host.attempts import folder, start_runner, waiting
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
 from radrm.host.attempts.owners import LiveAttempt
-from radrm.host.attempts.waiting import handover
-from radrm.host.attempts.waiting.records import StepEvidence
+from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, client_work, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
@@ -115,11 +114,11 @@ class Live:
         if self.pidfd is None:
             raise OSError(errno.ESRCH, "its Slurm step has ended")
         try:
-            handover.make(self.evidence.launch_folder, record)
+            waiting.make(self.evidence.launch_folder, record)
         except OSError:
             os.close(self.pidfd)
             raise
-        handover.wake(self.pidfd)
+        waiting.wake(self.pidfd)
 
     def send(self, number: int) -> bool:
         """Send the runner a signal, and let it go on if its job has stopped it; False if it is

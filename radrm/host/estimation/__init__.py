@@ -8,9 +8,7 @@ The files, in the order in which they may import one another:
     asking        asks the estimators about one job, and measures their time
     confine       limits a tracer: no network, limited time, memory and processes
     worker        the process that runs the daemon's estimators (`host/workers`)
-    thinker       the daemon's side of that process
     start_tracer  the tracer's parent: starts the tracer and ends its processes
-    leftovers     records running traces, so that the next daemon can end them
     tracing       the tracer's process, from its start to its end
     probe         the job that measures a CUDA context
     service       the threads that wait for both, and the answers that are kept

@@ -25,10 +25,8 @@ from radrm.config import Config
 from radrm.errors import plain
 from radrm.estimators.interface import Description
 from radrm.host.estimation.asking import MAX_NOTE, Answer
-from radrm.host.estimation.leftovers import Leftovers
-from radrm.host.estimation.thinker import NoAnswer, Thinker
-from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace
-from radrm.host.estimation.worker import Question
+from radrm.host.estimation.tracing import Leftovers, NotTraced, TraceRequest, trace
+from radrm.host.estimation.worker import NoAnswer, Question, Thinker
 
 log = logging.getLogger("radrm")
 

@@ -3,18 +3,15 @@
 The files, in the order in which they may import one another:
     source           the interfaces of a GPU source and of an SM activity feed
     unmanaged        descriptions of processes that radrm did not start
-    unmanaged_rules  when such a process is logged or signalled
-    unmanaged_watch  logs and signals them
     compute_instances  MIG instances that share the memory of one
     unified          the memory of GPUs that use the server's
     nvml             real GPUs, read through NVML (a folder)
     memory_caps      memory caps that the driver enforces
     gpm              SM activity of Hopper and newer GPUs, also through NVML
     stream           runs a program that prints lines, and restarts it
-    dcgm_output      parses what `dcgmi` prints
     dcgm             SM activity from DCGM, by `dcgmi dmon`
     exporter         SM activity from dcgm-exporter's page of metrics
-    nvidia_smi       real GPUs, read through `nvidia-smi` (a folder)
+    nvidia_smi       real GPUs, read through `nvidia-smi`
     readings         combines a source with feeds of SM activity
     served           only the GPUs that radrm may use, and until when
 """

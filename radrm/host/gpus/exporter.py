@@ -30,8 +30,7 @@ from urllib.parse import urlsplit
 from radrm.core.records import Counters, Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.dcgm import SILENT_S, MigIds
-from radrm.host.gpus.dcgm_output import POWER_MAX_W, counter_named, counters_of
+from radrm.host.gpus.dcgm import POWER_MAX_W, SILENT_S, MigIds, counter_named, counters_of
 from radrm.host.gpus.source import ROUNDING, Sample
 from radrm.host.gpus.stream import Backoff, shown
 from radrm.host.processes.procfs import start_of

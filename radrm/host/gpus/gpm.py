@@ -21,7 +21,8 @@ from typing import Any
 
 from radrm.core.records import Counters, Device
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvml import NvmlGpus, words
+from radrm.host.gpus.nvml import NvmlGpus
+from radrm.host.gpus.nvml import library as words
 from radrm.host.gpus.source import PCIE_MAX_MIB_S, Sample, ratio, within
 
 log = logging.getLogger("radrm")

@@ -34,7 +34,7 @@ from typing import Any
 
 from radrm.core.records import Caps, Device
 from radrm.core.words import DeviceKind
-from radrm.host.gpus.nvml import words
+from radrm.host.gpus.nvml import library as words
 from radrm.host.gpus.nvml.library import query
 from radrm.host.gpus.source import GpuSource, SourceAround
 from radrm.host.processes import cgroups

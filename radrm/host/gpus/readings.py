@@ -29,7 +29,7 @@ from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
-from radrm.host.gpus.nvml import loading
+from radrm.host.gpus.nvml import library as loading
 from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, SourceAround
 from radrm.interference.utilization import smact_from_utilization
 

@@ -6,16 +6,12 @@ nothing, except for a control group that it makes and removes.
 
 The files, in the order in which they may import one another:
     finding      the result of a check; runs checks that may fail or hang
-    naming       how findings name GPUs
     kernel       control groups, open files
     places       the folders of a daemon, their disk, the store
-    job_files    the folder whose `.rad` files become jobs
     gpus         the driver, its GPUs, MPS, SM activity
-    versions     versions of drivers and tools that are known to be bad
     services     systemd, DCGM, Docker, the tracer's limits
-    unit         the files of radrm's service, and who can change its code
     served       the running daemon's reports about its GPUs
     daemon       whether a daemon answers, and which one
     checks       all checks in their order
-    slurm        what `radrm doctor --slurm` checks (a folder)
+    slurm        what `radrm doctor --slurm` checks
 """

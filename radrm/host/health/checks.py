@@ -10,13 +10,13 @@ from typing import Any
 
 from radrm.config import Config, examine_config, find_config
 from radrm.errors import BadConfig
+from radrm.host import isolation
 from radrm.host.gpus import nvml
-from radrm.host.health import gpus, kernel, places, served, services, unit
-from radrm.host.health.daemon import ask, ask_daemons, daemon, examined
+from radrm.host.health import daemon as unit
+from radrm.host.health import gpus, kernel, places, served, services
+from radrm.host.health.daemon import ask, ask_daemons, daemon, examined, versions
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
-from radrm.host.health.job_files import job_files
-from radrm.host.health.versions import versions
-from radrm.host.isolation import isolation
+from radrm.host.health.places import job_files
 from radrm.host.processes import cgroups
 from radrm.host.storage.paths import Paths, client_paths, paths_for
 

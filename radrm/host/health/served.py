@@ -1,7 +1,4 @@
-"""The running daemon's reports about its GPUs: health, SM activity, MPS, unmanaged processes.
-
-The documents are those of `radrm gpus --json` and `radrm mps status --json`.
-"""
+"""How findings name GPUs: one line for a cause, however many GPUs it concerns."""
 
 from __future__ import annotations
 
@@ -11,7 +8,27 @@ from typing import Any
 from radrm.core.units import gpus_named, show_booked, show_mib, show_seconds
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.health.gpus import only_estimated
-from radrm.host.health.naming import by_cause
+
+
+def by_cause(found: Iterable[tuple[int, str, str]]) -> list[str]:
+    """Return `GPU 0-7: cause` for each cause, in the order in which they come.
+
+    Each is a GPU's index, the profile of its MIG instance ("" for a whole GPU), and the cause.
+    """
+    indices: dict[tuple[str, str], list[int]] = {}
+    for index, profile, cause in found:
+        indices.setdefault((profile, cause), []).append(index)
+    return [
+        f"{gpus_named(its)}{profile and ' '}{profile}: {cause}"
+        for (profile, cause), its in indices.items()
+    ]
+
+
+# ------------------------------------------------------------------
+# The running daemon's reports about its GPUs: health, SM activity, MPS, unmanaged processes.
+#
+# The documents are those of `radrm gpus --json` and `radrm mps status --json`.
+
 
 Document = Mapping[str, Any]
 

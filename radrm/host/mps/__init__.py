@@ -9,13 +9,8 @@ The files, in the order in which they may import one another:
     control       one control daemon: start it, ask it, end it
     removal       removes the work of clients that a signal is about to end
     end_clients   the program by which a runner does that
-    users         whether a server takes clients of several users
-    seen          the result of a keeper's last look
     launches      launches that wait for their server
-    endings       ends a control daemon, and clients that a fault has left
     keeper        keeps one control daemon alive and working
-    clients       ends clients without harm to others
-    driver        calls to the NVIDIA driver
     interface     what the daemon calls of MPS, and MPS of the daemon
     service       all control daemons of this server, and their devices
     simulated     MPS of simulated GPUs, which needs no control daemon

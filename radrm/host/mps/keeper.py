@@ -1,20 +1,12 @@
-"""Keep one control daemon alive and working, in its own thread.
+"""Find out whether an MPS server takes clients of several users at a time.
 
-Theory of operation. Only this thread starts and ends the control daemon; `clients` may ask it,
-too. Others read `seen`, one immutable record that is replaced as a whole. They call `suspect`,
-`turn_on` and `turn_off`, which set a wish and wake the thread. The last two also replace `seen`
-at once; the next look corrects it. `round` looks once and does what is due. It receives the time,
-so tests need no clock. A restart adopts the running control daemon; its delays and grace times
-start again.
-
-Crash: the control daemon is restarted after 1 s, then after delays that double up to a minute.
-
-Fault: a fatal error of one client ends the work of all clients of its server. The server takes no
-client until the last one has ended (MPS guide, "MPS error containment"). So its GPUs take no job.
-Clients that remain get TERM after one grace time and KILL after two. After three the control
-daemon is restarted. The work of those that a signal ends is removed first (`clients`).
-
-End: a control daemon that is not wanted any more gets `quit` (`endings`).
+Theory of operation. `mps.multiuser` asks for that, and only a control daemon of root obeys. Old
+control daemons refuse the option. Others accept it but still serve one user after another. So
+radrm trusts only what it sees. A server that belongs to root and has a client of another user
+takes several users; a server that belongs to that user takes one. What was seen is true for the
+life of the control daemon (`Identity`: a reused pid is another one). The keeper's thread calls
+the methods; the service may mark a reason before that thread starts, and other threads only read
+`single_user_reason`. A restart looks again.
 """
 
 from __future__ import annotations
@@ -25,21 +17,187 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import isfinite
 
 from radrm.host.gpus.source import OwnerOf
-from radrm.host.mps.control import FAULT, Control, Missing, NoAnswer, Server
-from radrm.host.mps.endings import QUIT_S, Endings
-from radrm.host.mps.launches import Launches
-from radrm.host.mps.seen import Phase, Seen, last_fault, note_fault
-from radrm.host.mps.users import Users
-from radrm.host.processes.identity import Identity, identify, open_pidfd
+from radrm.host.mps.control import FAULT, MULTIUSER, PROGRAM, Control, Missing, NoAnswer, Server
+from radrm.host.mps.launches import Launches, Phase, Seen, last_fault, note_fault
+from radrm.host.processes.identity import Identity, identify, open_pidfd, send_signal
 from radrm.host.processes.tree import dies_of
 
 log = logging.getLogger("radrm")
+
+
+class Users:
+    """The users of one control daemon's servers.
+
+    `name` is the name of the control daemon in the log. `logged` holds the reasons that are in
+    the log already; the control daemons of all GPUs share it.
+    """
+
+    def __init__(self, name: str, control: Control, logged: set[str]) -> None:
+        self.single_user_reason: str | None = None
+        """Why the servers take one user at a time, although `mps.multiuser` is set."""
+        self._name = name
+        self._control = control
+        self._logged = logged
+        self._seen: tuple[Identity, bool] | None = None
+        """A control daemon, and whether its servers take several users, as seen."""
+        self._started: tuple[Identity, bool] | None = None
+        """The control daemon that this daemon started, and whether it accepted the option."""
+
+    @property
+    def may_share(self) -> bool:
+        """True unless it is known that its servers take one user at a time."""
+        return self._control.multiuser and self.single_user_reason is None
+
+    def started(self, who: Identity) -> None:
+        """Note that this daemon started a control daemon."""
+        self._started = (who, self._control.has_multiuser_option())
+
+    def differs_from_settings(self, who: Identity) -> bool:
+        """Return whether an earlier daemon started it with another value of `mps.multiuser`."""
+        if self._started is not None and self._started[0] == who:
+            return False
+        return self._control.has_multiuser_option() is not self._control.multiuser
+
+    def multiuser(self, who: Identity, servers: Iterable[Server]) -> bool:
+        """Return whether its servers were seen to take several users."""
+        if not self._control.multiuser:
+            return False
+        if self._seen is None or self._seen[0] != who:
+            found = next((s.multiuser for s in servers if s.multiuser is not None), None)
+            if self._started == (who, False):
+                found = False
+                self.mark_single_user(f"this {PROGRAM} does not know {MULTIUSER[0]}")
+            elif found is False:
+                self.mark_single_user("its MPS server still takes one user at a time")
+            if found is None:
+                return False
+            self._seen = (who, found)
+            if found:
+                self.single_user_reason = None
+                log.info("MPS of %s takes jobs of several users at a time", self._name)
+        return self._seen[1]
+
+    def mark_single_user(self, reason: str) -> None:
+        """Note why several users cannot be served at a time; log each reason once."""
+        self.single_user_reason = f"mps.multiuser has no effect: {reason}"
+        if reason not in self._logged:
+            self._logged.add(reason)
+            log.warning(
+                "mps.multiuser has no effect: %s (%s); users take turns on a GPU's MPS server",
+                *(reason, self._name),
+            )
+
+
+# ------------------------------------------------------------------
+# End a control daemon, and the clients that a fault has left. The keeper decides when.
+#
+# `quit` lets a control daemon end after its last client. Its servers may need seconds for the
+# contexts of eight GPUs, so it is killed only after `QUIT_S`.
+
+
+QUIT_S, FORCED_QUIT_S = 15.0, 2.0
+"""Real seconds that a control daemon has to end: without clients, and by force with them."""
+
+
+class Endings:
+    """`name` is the control daemon's name in the log, `wake` the eventfd that wakes its keeper."""
+
+    def __init__(self, name: str, control: Control, wake: int) -> None:
+        self._name = name
+        self._control = control
+        self._wake = wake
+
+    def end(self, servers: Iterable[Server], forced: bool, hurry: Callable[[], bool]) -> bool:
+        """Ask it to end; kill it and these servers if they do not end in time.
+
+        False if it runs on: without `forced`, clients have come meanwhile, and it ends after them.
+        `hurry` ends the wait: the daemon ends, or force was ordered.
+        """
+        who = self._control.process()
+        pidfd = open_pidfd(who) if who is not None else None
+        deadline = time.monotonic() + (FORCED_QUIT_S if forced else QUIT_S)
+        try:
+            self._control.quit(deadline - time.monotonic())
+            if pidfd is not None and not self._ends_before(deadline, pidfd, hurry):
+                if not forced and (hurry() or self._has_clients()):
+                    return False
+                log.warning("MPS of %s: no end after `quit`; radrm kills it", self._name)
+        except NoAnswer:
+            pass
+        finally:
+            if pidfd is not None:
+                os.close(pidfd)
+        self._control.kill(server.pid for server in servers)
+        return True
+
+    def _ends_before(self, deadline: float, pidfd: int, hurry: Callable[[], bool]) -> bool:
+        poller = select.poll()
+        for fd in (pidfd, self._wake):
+            poller.register(fd, select.POLLIN)
+        while not hurry():
+            left_s = max(0.0, deadline - time.monotonic())
+            ready = [fd for fd, _ in poller.poll(left_s * 1000)]
+            if pidfd in ready or not ready:
+                return pidfd in ready
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
+        return False
+
+    def _has_clients(self) -> bool:
+        try:
+            return any(server.clients for server in self._control.probe())
+        except NoAnswer:
+            return False
+
+    def terminate(
+        self, servers: Iterable[Server], meant: Callable[[int], bool] = lambda pid: True
+    ) -> None:
+        """Remove the work of these servers' clients; of those that are meant."""
+        for server in servers:
+            for client in filter(meant, server.clients):
+                try:
+                    self._control.terminate_client(server.pid, client)
+                except NoAnswer as error:
+                    log.warning("MPS of %s: %s", self._name, error)
+                    return
+
+    def signal(self, servers: Iterable[Server], owner_of: OwnerOf, number: signal.Signals) -> None:
+        """Signal the clients that belong to jobs, and no other process."""
+        for pid in [pid for server in servers for pid in server.clients]:
+            who, owner = identify(pid), owner_of(pid)
+            if who is not None and owner is not None:
+                log.warning(
+                    "MPS of %s: process %d of job %d gets %s: it remains after a fault",
+                    *(self._name, pid, owner[0], number.name),
+                )
+                send_signal(pid, who.start_ticks, number)
+
+
+# ------------------------------------------------------------------
+# Keep one control daemon alive and working, in its own thread.
+#
+# Theory of operation. Only this thread starts and ends the control daemon; `clients` may ask it,
+# too. Others read `seen`, one immutable record that is replaced as a whole. They call `suspect`,
+# `turn_on` and `turn_off`, which set a wish and wake the thread. The last two also replace `seen`
+# at once; the next look corrects it. `round` looks once and does what is due. It receives the time,
+# so tests need no clock. A restart adopts the running control daemon; its delays and grace times
+# start again.
+#
+# Crash: the control daemon is restarted after 1 s, then after delays that double up to a minute.
+#
+# Fault: a fatal error of one client ends the work of all clients of its server. The server takes no
+# client until the last one has ended (MPS guide, "MPS error containment"). So its GPUs take no job.
+# Clients that remain get TERM after one grace time and KILL after two. After three the control
+# daemon is restarted. The work of those that a signal ends is removed first (`clients`).
+#
+# End: a control daemon that is not wanted any more gets `quit` (`endings`).
+
 
 PROBE_S = 5.0
 """Seconds between two looks at a control daemon."""

@@ -1,24 +1,102 @@
-"""Launches that wait until their MPS server can take them.
+"""The result of a keeper's last look at its control daemon, for other threads; the last fault.
 
-Theory of operation. CUDA starts a server for its first client, which takes seconds where no
-persistence daemon runs. A server that initialises, or removes the work of a client, refuses new
-ones with error 807 (MPS guide, "Troubleshooting"). So a launch waits for the end of both, and a
-server is started before its first client: `start_server -uid` with the job's user. A server for
-all users belongs to root. The keeper's thread does this at each of its looks. What waits is only
-in memory: a restart finds an attempt that never began, and its job returns to the queue.
-
-Nothing waits for ever. After `LIMIT_S`, if the control daemon does not know the command, or if it
-has stopped to work, the launch goes on: then CUDA starts the server.
+The time of the last fault is also in a file beside the control daemon's logs: the next daemon
+judges the ends of attempts by it, too. It counts in the same boot alone, whose monotonic clock it
+is of. A file that cannot be written or read costs only that: then their last words decide.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
+from radrm.host.clock import boot_id
 from radrm.host.mps.control import ACTIVE, PROGRAM, UNKNOWN, Control, NoAnswer, Server, user_of
-from radrm.host.mps.seen import Seen
+
+_FAULT_FILE = "radrm-last-fault"
+_MOST_BYTES = 200
+
+
+class Phase(str, Enum):
+    """The state of a control daemon, as `radrm mps status` shows it."""
+
+    OFF = "off"
+    STARTING = "starting"
+    UP = "up"
+    FAULT = "fault"
+    SILENT = "silent"
+    DOWN = "down"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The result of the last look. `fault` is the message of a problem, if there is one."""
+
+    phase: Phase
+    fault: str | None = None
+    pid: int | None = None
+    servers: tuple[Server, ...] = ()
+    serves: tuple[str, ...] = ()
+    """The GPUs that it was started for; empty if unknown."""
+    multiuser: bool = False
+    """Whether its server was seen to take clients of several users."""
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        return tuple(pid for server in self.servers for pid in server.clients)
+
+    @property
+    def serving(self) -> bool:
+        """True if MPS runs or will run soon, so that jobs wait for it."""
+        return self.phase in (Phase.STARTING, Phase.UP, Phase.FAULT, Phase.SILENT)
+
+
+def note_fault(logs: str) -> float:
+    """Save that a server of these logs is in FAULT now; return the time, as `time.monotonic`."""
+    now = time.monotonic()
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        fd = os.open(os.path.join(logs, _FAULT_FILE), flags, 0o600)
+        with open(fd, "w", encoding="ascii") as file:
+            # Rounded down: a time to come is not believed. Always as long as the one before.
+            file.write(f"{boot_id()} {math.floor(now * 1000) / 1000:020.3f}\n")
+    except OSError:
+        pass
+    return now
+
+
+def last_fault(logs: str) -> float:
+    """Return when a server of these logs was last seen in FAULT; minus infinity if never."""
+    try:
+        fd = os.open(os.path.join(logs, _FAULT_FILE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            boot, _, text = file.read(_MOST_BYTES).decode("ascii", "replace").partition(" ")
+        seen = float(text)
+        known = boot == boot_id() and math.isfinite(seen) and seen <= time.monotonic()
+    except (OSError, ValueError):
+        known = False
+    return seen if known else -math.inf
+
+
+# ------------------------------------------------------------------
+# Launches that wait until their MPS server can take them.
+#
+# Theory of operation. CUDA starts a server for its first client, which takes seconds where no
+# persistence daemon runs. A server that initialises, or removes the work of a client, refuses new
+# ones with error 807 (MPS guide, "Troubleshooting"). So a launch waits for the end of both, and a
+# server is started before its first client: `start_server -uid` with the job's user. A server for
+# all users belongs to root. The keeper's thread does this at each of its looks. What waits is only
+# in memory: a restart finds an attempt that never began, and its job returns to the queue.
+#
+# Nothing waits for ever. After `LIMIT_S`, if the control daemon does not know the command, or if it
+# has stopped to work, the launch goes on: then CUDA starts the server.
+
 
 log = logging.getLogger("radrm")
 

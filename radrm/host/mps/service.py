@@ -1,15 +1,4 @@
-"""All control daemons of this server, and the devices of each.
-
-Theory of operation. The daemon's own thread gets answers at once, from what the keepers have
-seen; only the threads of keepers and of `clients` send commands to control daemons. The thread
-that reads calls `flag_devices`, which may add keepers but removes none. A restart finds the
-running control daemons in their folders, under the daemon's run folder:
-
-    mps/NAME       pipes of one control daemon; NAME is the start of its GPU's UUID
-    mps/NAME.log   its logs, which are kept
-    mps/NAME.lock  held while a command is sent to it
-    mps/none       never exists; jobs without MPS get this path, so that they find no server
-"""
+"""Questions to the NVIDIA driver about one GPU."""
 
 from __future__ import annotations
 
@@ -17,6 +6,7 @@ import logging
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,15 +15,81 @@ from radrm.config import MpsConfig
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
+from radrm.host.gpus.nvml.library import query
+from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps import end_clients as end_clients_program
-from radrm.host.mps.clients import LIMIT_S, end_clients
 from radrm.host.mps.control import Control
-from radrm.host.mps.driver import VOLTA, generation_of
 from radrm.host.mps.interface import Access, DaemonHooks, NoClientNow
 from radrm.host.mps.keeper import Keeper
-from radrm.host.mps.removal import Which
+from radrm.host.mps.removal import Which, remove_work
+
+VOLTA = 7
+"""The first generation (major number of the compute capability) whose MPS servers can take
+several users. On older GPUs control daemons accept the option, but clients then fail."""
+
+
+def generation_of(uuid: str) -> int | None:
+    """Return the major number of a GPU's compute capability; None if it cannot be read."""
+    try:
+        found = query(lambda nvml, gpu: nvml.nvmlDeviceGetCudaComputeCapability(gpu), uuid)
+        return int(found[0])
+    except Exception:  # any error means unknown
+        return None
+
+
+# ------------------------------------------------------------------
+# End the MPS clients of an attempt without harm to other clients, for the daemon.
+#
+# `removal` says why their work goes first. A server takes no new client meanwhile, so its GPUs take
+# no job (`Keeper.ending`). A control daemon may hang for ever in `terminate_client` (reported for
+# driver 580 with many clients): after a limit the caller sends its signal anyway.
+
 
 log = logging.getLogger("radrm")
+
+LIMIT_S = 5.0
+"""Real seconds for all clients of an attempt together."""
+
+
+def end_clients(
+    keepers: Iterable[Keeper],
+    owner: tuple[int, int],
+    owner_of: OwnerOf,
+    which: Which,
+    limit_s: float,
+    then: Callable[[], None],
+) -> None:
+    """Remove the work of an attempt's processes from their servers, then call `then`.
+
+    Both happen in a new thread, and an error does not prevent `then`. `owner` is the attempt:
+    job id and serial. `limit_s` is in real seconds, for each control daemon.
+    """
+
+    def end() -> None:
+        try:
+            for keeper in keepers:
+                with keeper.ending(owner[0]):
+                    remove_work(keeper.control, owner, owner_of, which, limit_s)
+        except Exception as error:
+            log.warning("job %d under MPS: %s; radrm ends it anyway", owner[0], error)
+        finally:
+            then()
+
+    threading.Thread(target=end, name="mps clients", daemon=True).start()
+
+
+# ------------------------------------------------------------------
+# All control daemons of this server, and the devices of each.
+#
+# Theory of operation. The daemon's own thread gets answers at once, from what the keepers have
+# seen; only the threads of keepers and of `clients` send commands to control daemons. The thread
+# that reads calls `flag_devices`, which may add keepers but removes none. A restart finds the
+# running control daemons in their folders, under the daemon's run folder:
+#
+#     mps/NAME       pipes of one control daemon; NAME is the start of its GPU's UUID
+#     mps/NAME.log   its logs, which are kept
+#     mps/NAME.lock  held while a command is sent to it
+#     mps/none       never exists; jobs without MPS get this path, so that they find no server
 
 
 @dataclass(slots=True)

@@ -2,12 +2,12 @@
 
 Theory of operation. The loop's thread calls `work` in each round. It starts a thread for each
 notice to send, at most `AT_ONCE` and one of each user, so a target that hangs delays only its
-user's notices. The thread starts a process (`start_notice.py`), waits for its end within
-limits, and puts the result into a queue. The next `work` writes it to the store. Nothing here is
-part of a decision, so nothing here delays a job.
+user's notices. The thread starts a process (`start_notice.py`), waits for its end within limits,
+and keeps the result for the next `work`, which writes it to the store. Nothing here is part of a
+decision, so nothing here delays a job.
 
 A notice that fails is tried again after each of `PAUSES_S`, then given up. The pauses are not
-stored: the next daemon tries at once. What was sent when the daemon is killed is sent again.
+stored: the next daemon tries at once. What is on its way when the daemon ends is sent again.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from __future__ import annotations
 import json
 import logging
 import os
-import queue
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from email.message import EmailMessage
+from email.policy import SMTP
+from typing import Any
 
+from radrm.core.units import show_mib, show_seconds
 from radrm.errors import StoreError, plain
 from radrm.host.notices import start_notice
-from radrm.host.notices.message import message_of
 from radrm.host.notices.start_notice import LIMIT_S, Wanted
 from radrm.host.processes.errand import GRACE_S as _GRACE_S
 from radrm.host.processes.errand import Errand, remove_left_groups
-from radrm.host.storage.notices.book import Notice, Notices
+from radrm.host.storage.notices import Notice, Notices
 
 log = logging.getLogger("radrm")
 
@@ -38,11 +41,20 @@ PAUSES_S = (10.0, 60.0, 300.0)
 """Real seconds before each further try."""
 _AFTER_ERROR_S = 5.0
 """Real seconds after which a store that could not be written is tried again."""
-_LAST_WAIT_S = 2.0
-"""Real seconds for which the daemon's end waits for notices on their way."""
 _MOST_OUTPUT = 1 << 16
 _GROUP = "radrm-notice-"
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY")
+_LONGEST_SUBJECT = 250
+_LONGEST_TEXT = 8000
+_LONGEST_CHAT = 1900
+"""Discord refuses longer texts."""
+_WARNED = {
+    "oom": "hit GPU out-of-memory",
+    "start": "has started",
+    "idle": "leaves its GPUs idle",
+    "silent": "is silent",
+    "held": "is held, because too many of its elements failed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class Sender:
 
     def __call__(self, notice: Notice) -> Result:
         """Send one notice, in a process. Takes at most `LIMIT_S` and a few seconds."""
+        proxies = _PROXIES if notice.target.kind == "webhook" else ()
         try:
             errand = Errand(
                 start_notice.__file__,
@@ -73,7 +86,7 @@ class Sender:
                 LIMIT_S,
                 _MOST_OUTPUT,
                 _GRACE_S,
-                environment=self._proxies(notice),
+                environment={name: os.environ[name] for name in proxies if name in os.environ},
             )
         except OSError as error:
             return Result(f"no process can be started: {error.strerror}")
@@ -88,44 +101,40 @@ class Sender:
 
     def wanted(self, notice: Notice) -> Wanted:
         """Return what the process is told."""
-        message = message_of(notice.facts, self.host)
-        facts, config = notice.facts, self.notices.site
-        variables = {
-            "RADRM_EVENT": notice.kind,
-            "RADRM_SUBJECT": message.subject,
-            "RADRM_JOB_ID": facts.get("job"),
-            "RADRM_JOB_NAME": facts.get("name"),
-            "RADRM_JOB_STATE": facts.get("state"),
-            "RADRM_EXIT_CODE": facts.get("exit_code"),
-            "RADRM_REASON": facts.get("reason"),
-            "RADRM_NOTICE": json.dumps(message.document),
-        }
+        facts, site, target = notice.facts, self.notices.site, notice.target
+        message = message_of(facts, self.host)
+        named = {f"JOB_{name.upper()}": facts.get(name) for name in ("name", "state")}
+        named |= {"JOB_ID": facts.get("job"), "EVENT": notice.kind, "SUBJECT": message.subject}
+        named |= {name.upper(): facts.get(name) for name in ("exit_code", "reason")}
+        variables = {f"RADRM_{k}": plain(str(v)) for k, v in named.items() if v is not None}
+        user = str(facts.get("user"))
+        body, url, command = message.text, "", [target.address]
+        if target.kind == "webhook":
+            body, url, command = json.dumps(message.for_chat), target.address, []
+        elif target.kind == "mail":
+            to = target.address or "@".join(filter(None, (user, site.mail_domain)))
+            # The parser lets no address begin with a hyphen.
+            sender = ["-f", site.mail_from] if site.mail_from else []
+            body, command = message.mail(to, site.mail_from), [site.sendmail, "-i", *sender, to]
         return Wanted(
-            kind=notice.target.kind,
-            address=notice.target.address,
-            subject=message.subject,
-            text=message.text,
-            chat=message.for_chat,
-            user=str(facts.get("user")),
-            uid=notice.uid if self.drop else None,
-            gid=notice.gid if self.drop else None,
-            sendmail=config.sendmail,
-            mail_from=config.mail_from,
-            mail_domain=config.mail_domain,
-            environment={
-                **self.extra,
-                **{
-                    name: value if name == "RADRM_NOTICE" else plain(str(value))
-                    for name, value in variables.items()
-                    if value is not None
-                },
-            },
+            body,
+            user,
+            url,
+            command,
+            {**self.extra, **variables, "RADRM_NOTICE": json.dumps(message.document)},
+            notice.uid if self.drop else None,
+            notice.gid if self.drop else None,
         )
 
-    def _proxies(self, notice: Notice) -> dict[str, str]:
-        """Return the daemon's proxies, for a request."""
-        found = _PROXIES if notice.target.kind == "webhook" else ()
-        return {name: os.environ[name] for name in found if name in os.environ}
+
+def _checked(output: bytes) -> Result | None:
+    """Return the answer in the output, in plain words; None if there is none."""
+    try:
+        said = json.loads(output[:_MOST_OUTPUT])
+        error, final = said["error"], said.get("final") is True
+        return Result(None if error is None else plain(error)[:300], final)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
 
 
 class Outbox:
@@ -143,9 +152,10 @@ class Outbox:
         self._send = send
         self._wake = wake
         self._tick = tick
-        self._results: queue.SimpleQueue[tuple[Notice, Result]] = queue.SimpleQueue()
-        self._running: dict[int, Notice] = {}
-        self._unsaved: list[tuple[Notice, Result]] = []
+        self._results: deque[tuple[Notice, Result]] = deque()
+        """Results that are not in the store yet. Each thread appends its own."""
+        self._running: dict[int, int] = {}
+        """The user of each notice that is on its way, or has a result."""
         self._paused: dict[int, float] = {}
         """When a notice that failed is tried again, by its id."""
         self._store_due_s = 0.0
@@ -153,7 +163,7 @@ class Outbox:
     @property
     def due_in_s(self) -> float:
         """Real seconds until `work` has something to do; a result wakes the loop by itself."""
-        due = [self._store_due_s] if self._unsaved else list(self._paused.values())
+        due = [self._store_due_s] if self._results else list(self._paused.values())
         return max(0.0, min(due) - self._tick()) if due else float("inf")
 
     def begin(self) -> None:
@@ -162,57 +172,46 @@ class Outbox:
 
     def work(self) -> None:
         """Save what has been sent, and start what is due. Never waits, never raises."""
-        while not self._results.empty():
-            self._unsaved.append(self._results.get())
         now_s = self._tick()
-        over = any(due <= now_s for due in self._paused.values())
-        if not (self._unsaved or over or self._notices.new) or now_s < self._store_due_s:
+        over = [notice_id for notice_id, due in self._paused.items() if due <= now_s]
+        if not (self._results or over or self._notices.new) or now_s < self._store_due_s:
             return
         try:
-            freed = bool(self._unsaved)
-            self._save()
-            if freed or over or self._notices.new:
-                self._notices.new = False
-                self._start(now_s)
+            while self._results:
+                self._save(*self._results[0])
+                self._results.popleft()
+            for notice_id in over:
+                del self._paused[notice_id]
+            self._notices.new = False
+            self._start()
         except (StoreError, sqlite3.Error) as error:
             log.error("notices wait: %s", error)
             self._store_due_s = now_s + _AFTER_ERROR_S
             self._notices.new = True
 
-    def _save(self) -> None:
-        while self._unsaved:
-            notice, result = self._unsaved[0]
-            where = f"{notice.target.place} of job {notice.facts.get('job')} ({notice.kind})"
-            if result.error is None:
-                self._notices.sent(notice)
-                log.info("notice to %s: sent", where)
-            else:
-                tries = notice.tries + 1
-                given_up = result.final or tries > len(PAUSES_S)
-                self._notices.failed(notice, result.error, given_up)
-                if given_up:
-                    count = "1 try" if tries == 1 else f"{tries} tries"
-                    log.warning("notice to %s: given up after %s: %s", where, count, result.error)
-                else:
-                    self._paused[notice.id] = self._tick() + PAUSES_S[tries - 1]
-            self._running.pop(notice.id, None)
-            self._unsaved.pop(0)
+    def _save(self, notice: Notice, result: Result) -> None:
+        where = f"{notice.target.place} of job {notice.facts.get('job')} ({notice.kind})"
+        tries = notice.tries + 1
+        over = result.error is None or result.final or tries > len(PAUSES_S)
+        self._notices.tried(notice, result.error, over)
+        if result.error is None:
+            log.info("notice to %s: sent", where)
+        elif over:
+            count = "1 try" if tries == 1 else f"{tries} tries"
+            log.warning("notice to %s: given up after %s: %s", where, count, result.error)
+        else:
+            self._paused[notice.id] = self._tick() + PAUSES_S[tries - 1]
+        self._running.pop(notice.id, None)
 
-    def _start(self, now_s: float) -> None:
-        free = AT_ONCE - len(self._running)
-        busy = {notice.uid for notice in self._running.values()}
+    def _start(self) -> None:
+        busy = set(self._running.values())
 
         def skip(notice_id: int, uid: int) -> bool:
-            paused = self._paused.get(notice_id, 0.0) > now_s
-            return paused or uid in busy or notice_id in self._running
+            return notice_id in self._paused or uid in busy
 
-        for notice in self._notices.waiting(skip, free) if free > 0 else ():
-            self._paused.pop(notice.id, None)
-            self._running[notice.id] = notice
+        for notice in self._notices.waiting(skip, AT_ONCE - len(busy)):
+            self._running[notice.id] = notice.uid
             threading.Thread(target=self._deliver, args=(notice,), daemon=True).start()
-        for notice_id in [i for i, due in self._paused.items() if due <= now_s]:
-            # It waits for its user's other notice, whose end starts it.
-            del self._paused[notice_id]
 
     def _deliver(self, notice: Notice) -> None:
         """In a thread of its own."""
@@ -221,32 +220,94 @@ class Outbox:
         except Exception as error:  # a defect must not leave the notice on its way for ever
             log.exception("notice %d cannot be sent, by a defect of radrm", notice.id)
             result = Result(f"radrm failed: {type(error).__name__}", final=True)
-        self._results.put((notice, result))
+        self._results.append((notice, result))
         self._wake()
 
-    def close(self) -> None:
-        """Wait a moment for notices on their way, and save what became of them."""
-        until = self._tick() + _LAST_WAIT_S
-        while len(self._unsaved) < len(self._running) and self._tick() < until:
-            try:
-                self._unsaved.append(self._results.get(timeout=max(0.01, until - self._tick())))
-            except queue.Empty:
-                break
-        try:
-            self._save()
-        except (StoreError, sqlite3.Error) as error:
-            log.error("notices may be sent again: %s", error)
+
+# ------------------------------------------------------------------ the words of a notice
 
 
-def _checked(output: bytes) -> Result | None:
-    """Return the answer in the output, in plain words; None if there is none."""
-    try:
-        said = json.loads(output[:_MOST_OUTPUT])
-    except (ValueError, RecursionError):
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A notice in words. `document` is for programs."""
+
+    subject: str
+    text: str
+    document: Mapping[str, Any]
+
+    @property
+    def for_chat(self) -> dict[str, Any]:
+        """The JSON for a webhook. Chat services read `text` (Slack, Mattermost) or `content`
+        (Discord)."""
+        words = f"{self.subject}\n{self.text}"[:_LONGEST_CHAT]
+        return {**self.document, "subject": self.subject, "text": words, "content": words}
+
+    def mail(self, to: str, sender: str) -> str:
+        """The mail as `sendmail` reads it."""
+        mail = EmailMessage(policy=SMTP.clone(linesep="\n"))
+        mail["To"] = to
+        if sender:
+            mail["From"] = sender
+        mail["Subject"] = self.subject
+        mail["Auto-Submitted"] = "auto-generated"
+        mail["X-Mailer"] = "radrm"
+        mail.set_content(self.text)
+        return mail.as_bytes().decode()
+
+
+def message_of(facts: Mapping[str, Any], host: str) -> Message:
+    """Return the message about these facts (`storage/notices.py`). Names and reasons are texts of
+    users: each becomes one plain line first, so none can end a header or forge a line."""
+    what = plain(_what(facts))
+    known = [(name, plain(str(value))) for name, value in _lines(facts) if value not in (None, "")]
+    warning = [plain(facts["text"])] if facts.get("text") else []
+    table = [f"{name:<10} {value}" for name, value in known]
+    lines = [what, *warning, "", *table, "", f"More: radrm status {plain(str(facts['job']))}"]
+    hidden = ("gid", "once", "id", "text")
+    document = {key: value for key, value in facts.items() if key not in hidden}
+    return Message(
+        f"radrm on {plain(host)}: {what}"[:_LONGEST_SUBJECT],
+        "\n".join(lines)[:_LONGEST_TEXT] + "\n",
+        {**document, "warning": facts.get("text"), "host": host},
+    )
+
+
+def _lines(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what the text says of a job, line by line; None or "": unknown."""
+    states, params, peak = (facts.get(name) for name in ("states", "params", "peak_mib"))
+    return [
+        ("state", facts.get("state")),
+        ("parameters", ", ".join(f"{k}={v}" for k, v in (params or {}).items())[:500]),
+        ("reason", facts.get("reason")),
+        ("elements", _counts(states or {})),
+        *((name, _date(facts.get(f"{name}_at"))) for name in ("submitted", "started", "ended")),
+        *((name, _span(facts.get(f"{name}_s"))) for name in ("waited", "ran")),
+        ("memory", f"at most {show_mib(peak)} per GPU" if peak else None),
+        ("attempts", facts.get("attempts")),
+        ("comment", facts.get("comment")),
+    ]
+
+
+def _what(facts: Mapping[str, Any]) -> str:
+    """What has happened, in a few words."""
+    event, states = facts["event"], facts.get("states")
+    job = f"{'array' if states or event == 'held' else 'job'} {facts['job']} ({facts['name']})"
+    if event in _WARNED:
+        return f"{job} {_WARNED[event]}"
+    if states:
+        return f"{job} has ended: {_counts(states)}"
+    return f"{job} {facts['state']}{'; its array goes on' if event == 'fail' else ''}"
+
+
+def _counts(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in states.items())
+
+
+def _date(wall_s: float | None) -> str | None:
+    if wall_s is None or not 0 <= wall_s < 2**37:
         return None
-    if not isinstance(said, dict):
-        return None
-    error = said.get("error")
-    if error is not None and not isinstance(error, str):
-        return None
-    return Result(None if error is None else plain(error)[:300], said.get("final") is True)
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_s))
+
+
+def _span(seconds: float | None) -> str | None:
+    return None if seconds is None else show_seconds(seconds)

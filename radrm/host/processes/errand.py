@@ -1,18 +1,14 @@
-"""A short process that works for the daemon as a user: started, read within limits, and ended.
-
-Theory of operation: the process runs as a user who may change what it prints, so its output is
-limited in size, and the caller checks it. A token in the environment and a control group identify
-all its processes. If the daemon is killed, the process ends itself at its time limit
-(`confined.py`).
-"""
+"""Limits that a short process sets itself before it becomes a user (`errand.py`)."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import resource
 import secrets
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +18,41 @@ from typing import Any
 from radrm.host.processes import cgroups
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.processes.tree import kill_tree
+
+_MEMORY_BYTES = 1 << 30
+_FILE_BYTES = 64 << 20
+_CPU_S = 30
+
+
+def confine(limit_s: int, cgroup: str | None) -> None:
+    """Limit this process and its children: memory, files, CPU time; `limit_s` seconds for itself.
+
+    SIGALRM must have no handler. Raises `OSError`.
+    """
+    signal.alarm(limit_s)
+    os.nice(10)  # jobs come first
+    if cgroup is not None:
+        cgroups.join(cgroup, os.getpid())
+    for kind, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_DATA, _MEMORY_BYTES),
+        (resource.RLIMIT_FSIZE, _FILE_BYTES),
+        (resource.RLIMIT_CPU, _CPU_S),
+    ):
+        _, most = resource.getrlimit(kind)
+        if most != resource.RLIM_INFINITY:
+            limit = min(limit, most)
+        resource.setrlimit(kind, (limit, limit))
+
+
+# ------------------------------------------------------------------
+# A short process that works for the daemon as a user: started, read within limits, and ended.
+#
+# Theory of operation: the process runs as a user who may change what it prints, so its output is
+# limited in size, and the caller checks it. A token in the environment and a control group identify
+# all its processes. If the daemon is killed, the process ends itself at its time limit
+# (`confine`).
+
 
 GRACE_S = 5.0
 """Seconds after its time limit at which a process that has not ended itself is ended."""

@@ -14,7 +14,7 @@ The files, in the order in which they may import one another:
     runs        past runs, for the estimators
     energy      the energy book: what jobs used in each hour
     ended       jobs and attempts in small pieces, for sums
-    notices     what users are told, until it is sent (a folder)
+    notices     what users are told, until it is sent
     retention   what goes when it is old (a folder)
     store       everything that must survive, in SQLite
     history     the store's jobs and attempts, read and never written

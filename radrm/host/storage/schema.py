@@ -87,7 +87,7 @@ CREATE TABLE removed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
 CREATE TABLE learned (serial INTEGER PRIMARY KEY, name TEXT NOT NULL, record TEXT NOT NULL);
 CREATE INDEX learned_named ON learned (name, serial);
 CREATE TABLE marks (name TEXT PRIMARY KEY, record TEXT NOT NULL);
--- Notices (`host/storage/notices/book.py`): about a job, or an array by its id. And what users and
+-- Notices (`host/storage/notices.py`): about a job, or an array by its id. And what users and
 -- the site have reserved for times to come.
 CREATE TABLE notices (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

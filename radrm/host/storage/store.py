@@ -35,7 +35,7 @@ from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
 from radrm.host.storage.ended import EndedJobs
 from radrm.host.storage.energy import EnergyBook
-from radrm.host.storage.notices.book import Notices
+from radrm.host.storage.notices import Notices
 from radrm.host.storage.retention.rows import Rows
 from radrm.host.storage.runs import PastRuns, Run
 from radrm.host.storage.submitted import Edits, Submission, Submissions

@@ -1,8 +1,8 @@
 """The environment of a user's login, for jobs that were not submitted from a shell.
 
 The user's own shell prints it, as a login shell, within a time limit. If it gives no answer (a
-`nologin` shell, a profile that hangs), the server's settings for every login are used instead.
-All of this runs with the user's rights.
+`nologin` shell, a profile that hangs), a job gets the few variables of every login. All of this
+runs with the user's rights.
 """
 
 from __future__ import annotations
@@ -22,18 +22,14 @@ from radrm.jobfile.record import Record
 LIMIT_S = 10.0
 MAX_ENVIRONMENT = 2 << 20
 """Bytes: the most that the kernel gives a new process by default."""
-_MAX_SETTINGS = 1 << 16
 _NOT_THE_LOGINS = ("_", "SHLVL", "OLDPWD", "PWD", TOKEN_VARIABLE)
-_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
-_ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SETTING = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class User(Record):
     """A user's entry in the server's user database. `home` and `shell` may not exist."""
 
     name: str
-    uid: int
     home: str
     shell: str
 
@@ -47,49 +43,29 @@ class Login(Record):
     note: str | None = None
 
 
-def log_in(user: User, limit_s: float = LIMIT_S, etc: str = "/etc") -> Login:
+def log_in(user: User, limit_s: float = LIMIT_S) -> Login:
     """The user's login. Starts the user's shell, takes at most `limit_s`, and never raises."""
-    plain = defaults(user, etc)
+    plain = {"PATH": _PATH, "HOME": user.home, "SHELL": user.shell}
+    plain |= {"USER": user.name, "LOGNAME": user.name}
     try:
-        answer = _ask(user, plain, limit_s)
+        found = _ask(user, plain, limit_s)
     except (OSError, ValueError) as error:
-        return Login(plain.environment, plain.umask, f"the login shell {user.shell}: {error}")
-    environment = {k: v for k, v in answer.environment.items() if k not in _NOT_THE_LOGINS}
-    return Login(_with_radrm(environment), answer.umask)
-
-
-def defaults(user: User, etc: str = "/etc") -> Login:
-    """The login without a shell, from the user database and the server's settings."""
-    definitions = dict(_definitions(f"{etc}/login.defs"))
-    key, path = ("ENV_SUPATH", _ROOTS_PATH) if user.uid == 0 else ("ENV_PATH", _PATH)
-    environment = {
-        "PATH": definitions.get(key, path).removeprefix("PATH="),
-        **_settings(f"{etc}/default/locale"),
-        **_settings(f"{etc}/environment"),
-        "HOME": user.home,
-        "SHELL": user.shell,
-        "USER": user.name,
-        "LOGNAME": user.name,
-    }
-    umask = definitions.get("UMASK", "")
-    octal = re.fullmatch("[0-7]{1,4}", umask) is not None
-    return Login(_with_radrm(environment), int(umask, 8) & 0o777 if octal else 0o022)
+        note = f"the login shell {user.shell}: {error}; the variables of every login are used"
+        found = Login(plain, 0o022, note)
+    environment = {k: v for k, v in found.environment.items() if k not in _NOT_THE_LOGINS}
+    return Login(_with_radrm(environment), found.umask, found.note)
 
 
 def _with_radrm(environment: dict[str, str]) -> dict[str, str]:
     """The environment with radrm in its PATH, because a job may call it. An existing one wins."""
     ours, path = os.path.dirname(sys.executable), environment.get("PATH", "")
-    if any(os.path.exists(f"{folder}/radrm") for folder in path.split(":") if folder):
-        return environment
-    if not os.path.exists(f"{ours}/radrm"):
+    has_one = any(os.path.exists(f"{folder}/radrm") for folder in path.split(":") if folder)
+    if has_one or not os.path.exists(f"{ours}/radrm"):
         return environment
     return {**environment, "PATH": f"{path}:{ours}" if path else ours}
 
 
-# ------------------------------------------------------------------ the user's shell
-
-
-def _ask(user: User, plain: Login, limit_s: float) -> Login:
+def _ask(user: User, plain: dict[str, str], limit_s: float) -> Login:
     """The answer of the user's shell. Raises OSError and ValueError (with the reason)."""
     mark = f"radrm-{secrets.token_hex(8)}"
     # Every shell understands these words, also csh and fish. The marks enclose the answer, because
@@ -103,8 +79,8 @@ def _ask(user: User, plain: Login, limit_s: float) -> Login:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         # The process that started this look ends all processes that have its token.
-        env={**plain.environment, TOKEN_VARIABLE: os.environ.get(TOKEN_VARIABLE, "")},
-        umask=plain.umask,
+        env={**plain, TOKEN_VARIABLE: os.environ.get(TOKEN_VARIABLE, "")},
+        umask=0o022,
         cwd=user.home if os.access(user.home, os.X_OK) else "/",
         start_new_session=True,
     )
@@ -121,7 +97,7 @@ def _ask(user: User, plain: Login, limit_s: float) -> Login:
     _, found, answer = printed.rpartition(f"{mark}\n".encode())
     umask, line, variables = answer.partition(b"\n")
     if not found or not line or not re.fullmatch(rb"\s*[0-7]{1,4}\s*", umask):
-        raise ValueError("it printed no environment; the server's settings are used")
+        raise ValueError("it printed no environment")
     pairs = (pair.partition(b"=") for pair in variables.split(b"\0") if b"=" in pair)
     environment = {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
     return Login(environment, int(umask, 8) & 0o777)
@@ -134,35 +110,10 @@ def _read(source: int, end: bytes, limit_s: float) -> bytes:
     while True:
         left = until - time.monotonic()
         if left <= 0 or not select.select([source], [], [], left)[0]:
-            raise ValueError(f"it took longer than {limit_s:g} s; the server's settings are used")
+            raise ValueError(f"it took longer than {limit_s:g} s")
         part = os.read(source, 1 << 16)
         printed += part
         if printed.endswith(end) or not part:
             return printed.removesuffix(end)
         if len(printed) > MAX_ENVIRONMENT:
-            raise ValueError(
-                f"it printed more than {MAX_ENVIRONMENT >> 20} MiB; the server's settings are used"
-            )
-
-
-# ------------------------------------------------------------------ the server's settings
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_MAX_SETTINGS).splitlines()
-    except OSError:
-        return []
-
-
-def _definitions(path: str) -> list[tuple[str, str]]:
-    """The `NAME value` lines of a file such as login.defs."""
-    lines = [line.split() for line in _lines(path)]
-    return [(w[0], w[1]) for w in lines if len(w) > 1 and not w[0].startswith("#")]
-
-
-def _settings(path: str) -> dict[str, str]:
-    """The `NAME=value` lines of a file such as /etc/environment."""
-    found = (_SETTING.fullmatch(line.strip()) for line in _lines(path))
-    return {m[1]: m[2].strip().strip("\"'") for m in found if m is not None}
+            raise ValueError(f"it printed more than {MAX_ENVIRONMENT >> 20} MiB")

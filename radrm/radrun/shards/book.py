@@ -1,21 +1,4 @@
-"""The state machine of all datasets: `todo -> doing -> consumed -> committed`. Pure.
-
-Theory of operation. A dataset is a line of positions (`radrm.elastic`). What a worker takes is
-*doing*; it says at each of its steps which positions that step has *consumed*. A checkpoint stores
-the consumed ranges as a state; those are *committed*. A generation of workers begins with the state
-that its checkpoint names, so positions that were consumed after it return to todo by themselves:
-`todo` is never stored, it is what the consumed ranges leave.
-
-Two ways to deal, by dataset:
-
-- **rounds** (synchronous). All ranks consume the same rounds, so the state of a checkpoint follows
-  from what the rank that writes it has consumed. A lost worker ends the generation.
-- **shards** (asynchronous). Each worker leases shards. When it is lost, what it has not consumed
-  returns; a shard that it had half read is split by that. The state is the union of all.
-
-A shard or round during which three workers (or generations) were lost ends the job: it is never
-dropped. Only what a lost worker was consuming counts, not what it held in advance.
-"""
+"""Ranges of positions, and what is left of a dataset. A range is [first, last). Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +7,82 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from radrm.radrun.shards.positions import Deal, Ranges, cut, merged
+Ranges = list[list[int]]
+
+
+def merged(ranges: Iterable[Sequence[int]]) -> Ranges:
+    """Return the ranges [first, last) sorted; those that touch become one."""
+    found: Ranges = []
+    for first, last in sorted(map(list, ranges)):
+        if found and first <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], last)
+        elif first < last:
+            found.append([first, last])
+    return found
+
+
+def cut(ranges: Ranges, first: int, last: int) -> Ranges:
+    """Return the `first`th to before the `last`th position of the ranges."""
+    found = []
+    for start, end in ranges:
+        if max(start, start + first) < min(end, start + last):
+            found.append([max(start, start + first), min(end, start + last)])
+        first, last = first - (end - start), last - (end - start)
+    return found
+
+
+class Deal:
+    """The positions of a dataset that nobody has, handed out in order."""
+
+    def __init__(self, samples: int, epochs: int, consumed: Ranges) -> None:
+        self._samples = samples
+        self.todo: Ranges = []
+        first = 0
+        for start, end in [*consumed, [samples * epochs] * 2]:
+            start = min(start, samples * epochs)
+            self.todo += [[first, start]] if first < start else []
+            first = end
+
+    def take(self, most: int, unit: int) -> Ranges:
+        """Take up to `most` positions of one unit (`unit` positions of an epoch, or its rest)."""
+        found: Ranges = []
+        while self.todo and most > 0:
+            first, last = self.todo[0]
+            epoch, place = divmod(first, self._samples)
+            ends = epoch * self._samples + min(self._samples, (place // unit + 1) * unit)
+            if found and found[0][0] < first - place % unit:
+                break
+            found.append([first, min(last, first + most, ends)])
+            most -= found[-1][1] - first
+            self.todo[0] = [found[-1][1], last]
+            if found[-1][1] == last:
+                self.todo.pop(0)
+        return found
+
+    def give_back(self, ranges: Ranges) -> None:
+        """Put back what a worker had taken."""
+        self.todo = merged([*self.todo, *ranges])
+
+
+# ------------------------------------------------------------------
+# The state machine of all datasets: `todo -> doing -> consumed -> committed`. Pure.
+#
+# Theory of operation. A dataset is a line of positions (`radrm.elastic`). What a worker takes is
+# *doing*; it says at each of its steps which positions that step has *consumed*. A checkpoint
+# stores the consumed ranges as a state; those are *committed*. A generation of workers begins with
+# the state that its checkpoint names, so positions that were consumed after it return to todo by
+# themselves: `todo` is never stored, it is what the consumed ranges leave.
+#
+# Two ways to deal, by dataset:
+#
+# - **rounds** (synchronous). All ranks consume the same rounds, so the state of a checkpoint
+#   follows from what the rank that writes it has consumed. A lost worker ends the generation.
+# - **shards** (asynchronous). Each worker leases shards. When it is lost, what it has not consumed
+#   returns; a shard that it had half read is split by that. The state is the union of all.
+#
+# A shard or round during which three workers (or generations) were lost ends the job: it is never
+# dropped. Only what a lost worker was consuming counts, not what it held in advance.
+
 
 MOST_FAILURES = 3
 MOST_DATASETS = 64

@@ -1,24 +1,69 @@
-"""How a generation of workers begins, and how each gets its data.
-
-The first worker of a role decides with which checkpoint the generation begins: by its first
-`restore`, or by `open` without one, which is the beginning. The requests of others wait for that,
-and another worker must then name the same checkpoint. A newer one is refused as not usable. So no
-two ranks begin with different states. Rounds are dealt when all ranks have opened the dataset, so
-all have loaded before the first step.
-
-A method that returns None leaves its request waiting.
-"""
+"""Who speaks with the shard server: the workers on one side, `radrun` on the other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from radrm.radrun.shards import messages
 from radrm.radrun.shards.book import Book, BookError, Part, Terms, Worker
-from radrm.radrun.shards.members import Member
 from radrm.radrun.shards.messages import Message
 from radrm.radrun.shards.store import BadState, Store
+
+
+class Listener(Protocol):
+    """Who hears of what the workers do."""
+
+    def boundary(self, step: int) -> None:
+        """All workers pause at this step."""
+
+    def saved(self, step: int, checkpoint: str) -> None:
+        """A checkpoint is complete."""
+
+    def progress(
+        self, step: int, total: float | None, loss: float | None, data_wait: float | None
+    ) -> None:
+        """Some steps are done, by all workers together."""
+
+    def lost(self, role: str, number: int) -> None:
+        """A worker's connection has ended."""
+
+    def broken(self, reason: str) -> None:
+        """The job must fail."""
+
+    def modules(self, names: list[str]) -> None:
+        """The modules that the workers' program has loaded."""
+
+
+@dataclass(eq=False)
+class Member:
+    """A connected worker. `send` gives it an answer or a push."""
+
+    worker: Worker
+    send: Callable[[Message], None]
+    passed: int = 0
+    """The last step that it has reported."""
+    trains: bool = False
+    waits_to: Message | None = None
+    """The `open`, `restore`, `take` or `save` that has no answer yet."""
+
+    def answer(self, message: Message) -> None:
+        self.waits_to = None
+        self.send(message)
+
+
+# ------------------------------------------------------------------
+# How a generation of workers begins, and how each gets its data.
+#
+# The first worker of a role decides with which checkpoint the generation begins: by its first
+# `restore`, or by `open` without one, which is the beginning. The requests of others wait for that,
+# and another worker must then name the same checkpoint. A newer one is refused as not usable. So no
+# two ranks begin with different states. Rounds are dealt when all ranks have opened the dataset, so
+# all have loaded before the first step.
+#
+# A method that returns None leaves its request waiting.
+
 
 MOST_BEHIND = 1000
 """Steps by which a rank's last report may be behind another's; ranks that train together have 1."""

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Collection
 from typing import Any
 
-from radrm.radrun.durable import write_durably
+from radrm.radrun.folder import write_durably
 from radrm.radrun.shards.book import BookError, Terms
 
 VERSION = 1

@@ -7,6 +7,5 @@ The files, in the order in which they may import one another:
     process      one worker's process
     members      a generation of workers: who has ended, what is left
     launching    how the workers of a generation are started
-    usage        what each task has used
     cpus         which CPUs each worker gets
 """

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from radrm.errors import UsageError
-from radrm.host.slurm.programs import run
+from radrm.host.slurm import run
 from radrm.slurm.pilot.shared import Shared
 
 NAME = "radrm-pilot"

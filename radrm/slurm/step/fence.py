@@ -6,7 +6,7 @@ import time
 
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError
-from radrm.host.slurm.programs import is_up, run
+from radrm.host.slurm import is_up, run
 from radrm.slurm.step.attempt import Gone
 
 _ASKS = 4

@@ -37,7 +37,7 @@ from radrm.config import SlurmConfig
 from radrm.core.units import show_seconds
 from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
 from radrm.host.attempts import folder as attempts
-from radrm.host.slurm.programs import run as run_slurm
+from radrm.host.slurm import run as run_slurm
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.wall import wall_s
 from radrm.slurm import comment

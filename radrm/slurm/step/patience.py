@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from radrm.errors import RadrmError
-from radrm.host.slurm.programs import is_up
+from radrm.host.slurm import is_up
 from radrm.slurm.step import signals
 
 T = TypeVar("T")

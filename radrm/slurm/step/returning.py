@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from radrm.config import SlurmConfig
 from radrm.errors import RadrmError
-from radrm.host.slurm.programs import run
+from radrm.host.slurm import run
 from radrm.slurm.jobs import nodes_of
 from radrm.slurm.outer import SlurmJob, shown
 

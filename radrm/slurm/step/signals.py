@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 
-from radrm.host.attempts.waiting.handover import WAKE
+from radrm.host.attempts.waiting import WAKE
 
 ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
 PASSED_ON = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})

@@ -39,4 +39,4 @@ def test_a_waiting_job_runs_the_code_that_was_submitted(shared_daemon: DaemonHom
 def test_code_that_cannot_be_copied_is_refused_in_one_line(shared_daemon: DaemonHome) -> None:
     done = shared_daemon.radrm("submit", "--snapshot=nowhere", "--", "true")
     assert done.returncode == 1 and done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1 and "work/nowhere: No such file" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and "work/nowhere has no files" in done.stderr

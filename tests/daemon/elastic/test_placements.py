@@ -16,8 +16,7 @@ from radrm.core.words import Collocation, DeviceKind, Resizing
 from radrm.daemon.elastic import placement_text, shares_text
 from radrm.daemon.launching import _device_variables, task_environments
 from radrm.errors import Refused
-from radrm.host.isolation.isolation import Isolation
-from radrm.host.isolation.numbers import Numbers
+from radrm.host.isolation import Isolation, Numbers
 from radrm.host.mps.interface import Access
 from tests.world import GIB, World, gpus
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from radrm.host.isolation.isolation import find as find_isolation
-from radrm.host.isolation.numbers import GPU_MAJOR
+from radrm.host.isolation import GPU_MAJOR
+from radrm.host.isolation import find as find_isolation
 from tests.daemon.harness import DaemonHome
 from tests.standins.nvml_library import Nvml
 from tests.waiting import wait_until

@@ -21,13 +21,6 @@ def script(daemon: DaemonHome, name: str) -> str:
     return f"#!/bin/sh\n#RAD --name={name} --gpus=0 --chdir={daemon.work}\nenv >{name}.env\n"
 
 
-def put(daemon: DaemonHome, folder: Path, name: str, text: str) -> None:
-    """Rename it into place, so that nobody waits for it to settle."""
-    draft = daemon.work / f"{name}.draft"
-    draft.write_text(text)
-    draft.rename(folder / name)
-
-
 def ended(daemon: DaemonHome, name: str) -> str:
     """The ticket of the one job of this name, once it has completed."""
 
@@ -43,8 +36,8 @@ def test_a_file_in_ones_own_spool_is_a_job(daemon: DaemonHome) -> None:
     told = daemon.radrm("spool")
     folder = Path(told.stdout.rstrip("\n"))
     assert told.returncode == 0 and folder.samefile(daemon.folder / "home" / "spool")
-    put(daemon, folder, "a file.rad", script(daemon, "dropped"))
-    put(daemon, folder, "wrong.rad", "#RAD --gpu=1\ntrue\n")
+    (folder / "a file.rad").write_text(script(daemon, "dropped"))
+    (folder / "wrong.rad").write_text("#RAD --gpu=1\ntrue\n")
     ticket = ended(daemon, "dropped")
     wait_until((folder / "done" / f"{ticket}.a file.rad").exists, "it to be put away")
     environment = dict(

@@ -14,7 +14,7 @@ from radrm.core.rules import Plan
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, JobState
 from radrm.daemon.progress import MOST_AT_END, MOST_AT_ONCE, MOST_KEPT, MOST_MORE, Dropped, Reports
-from radrm.host.progress.reports import MOST_TASKS
+from radrm.host.progress import MOST_TASKS
 from tests.world import GIB, World, default_planner, gpus
 
 

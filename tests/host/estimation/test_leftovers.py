@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from radrm.host.estimation import leftovers
-from radrm.host.estimation.leftovers import Leftovers
+from radrm.host.estimation import tracing
+from radrm.host.estimation.tracing import Leftovers
 from radrm.host.processes.procfs import TOKEN_VARIABLE, read_stat
 from tests.host.estimation.asking import request
 from tests.paths import REPOSITORY
@@ -36,7 +36,7 @@ time.sleep(600)
 SERVER = """
 import json, sys
 from radrm.config import EstimationConfig
-from radrm.host.estimation.leftovers import Leftovers
+from radrm.host.estimation.tracing import Leftovers
 from radrm.host.estimation.tracing import TraceRequest, trace
 request = TraceRequest(**json.loads(sys.argv[1]))
 trace(request, EstimationConfig(), leftovers=Leftovers(sys.argv[2]))
@@ -155,7 +155,7 @@ def test_a_note_that_is_not_of_this_boot_or_damaged_ends_nobody(
 
 def test_nobody_elses_group_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[object] = []
-    monkeypatch.setattr(leftovers, "kill_tree", lambda *words, **_: killed.append(words[3]))
+    monkeypatch.setattr(tracing, "kill_tree", lambda *words, **_: killed.append(words[3]))
     for token, group in (
         ("a" * 32, "/sys/fs/cgroup/system.slice"),
         ("b" * 32, "/g/radrm-trace-bbbbbbbb"),

@@ -15,8 +15,7 @@ from radrm.core.words import Quantity
 from radrm.host.estimation import service as service_module
 from radrm.host.estimation.asking import Answer
 from radrm.host.estimation.service import Estimated, EstimationService, Wanted
-from radrm.host.estimation.thinker import NoAnswer, Thinker
-from radrm.host.estimation.worker import Question
+from radrm.host.estimation.worker import NoAnswer, Question, Thinker
 from tests.host.estimation.asking import HASTY, SAY, description, request
 
 

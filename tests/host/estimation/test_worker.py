@@ -17,8 +17,7 @@ from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
 from radrm.estimators.interface import PastRun
 from radrm.host.estimation.asking import Asking
-from radrm.host.estimation.thinker import COMMAND, NoAnswer, Thinker
-from radrm.host.estimation.worker import Question
+from radrm.host.estimation.worker import COMMAND, NoAnswer, Question, Thinker
 from radrm.host.processes.procfs import read_stat
 from radrm.host.workers.messages import MAX_MESSAGE, packed
 from tests.host.estimation.asking import HASTY, description, sources
@@ -108,7 +107,7 @@ def test_the_worker_dies_with_its_daemon_even_while_it_thinks(tmp_path: Path) ->
     code = (
         "import os, sys, time\n"
         "from radrm.config import Config\n"
-        "from radrm.host.estimation.thinker import Thinker\n"
+        "from radrm.host.estimation.worker import Thinker\n"
         "thinker = Thinker(Config()); thinker.prepare()\n"
         "pid = thinker.worker.process.pid; os.kill(pid, 19)\n"
         "os.dup2(thinker.worker.process.stdin.fileno(), 200, True)\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.records import Counters
-from radrm.host.gpus.dcgm_output import (
+from radrm.host.gpus.dcgm import (
     POWER_MAX_W,
     Dmon,
     Row,

@@ -15,20 +15,19 @@ from hypothesis import strategies as st
 from radrm.core.records import AttemptMemory, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvidia_smi import NvidiaSmi, instances
-from radrm.host.gpus.nvidia_smi import nvidia_smi_gpus as module
-from radrm.host.gpus.nvidia_smi.instances import (
-    InstanceLine,
-    InstanceMemory,
-    Report,
-    parse_instances,
-)
-from radrm.host.gpus.nvidia_smi.lines import (
+from radrm.host.gpus import nvidia_smi
+from radrm.host.gpus import nvidia_smi as module
+from radrm.host.gpus.nvidia_smi import (
     OLD_GPU_FIELDS,
     AppLine,
     GpuLine,
+    InstanceLine,
+    InstanceMemory,
+    NvidiaSmi,
+    Report,
     parse_app,
     parse_gpu,
+    parse_instances,
     parse_missing,
 )
 from radrm.host.gpus.source import NO_PROCESS_LIST
@@ -263,7 +262,7 @@ def test_no_driver_at_all(host: Host) -> None:
         NvidiaSmi("/nowhere/nvidia-smi").devices()
 
 
-# ------------------------------------------------------------------ MIG instances
+# ------------------------------------------------------------------ MIG nvidia_smi
 
 
 INSTANCES = {"uuid": A, "mig": [["3g.20gb", "MIG-1111"], ["1g.5gb+me", "MIG-2222"]]}
@@ -315,9 +314,9 @@ def test_instances_that_are_gone_are_forgotten(host: Host) -> None:
     assert "not printed this device yet" in str(host.read("MIG-1111").error)
 
 
-def lines(*instances: tuple[str, ...]) -> list[str]:
+def lines(*nvidia_smi: tuple[str, ...]) -> list[str]:
     """A report's lines: the elements of each instance, and of the GPU."""
-    parts = [f"<mig_device>|{'|'.join(parts)}|</mig_device>" for parts in instances]
+    parts = [f"<mig_device>|{'|'.join(parts)}|</mig_device>" for parts in nvidia_smi]
     whole = ['<gpu id="0">', *parts, f"<uuid>{A}</uuid>", "<fb_memory_usage>|<total>9 MiB</total>"]
     return "|".join([*whole, "</gpu>"]).split("|")
 
@@ -345,7 +344,7 @@ MEMORY = ("<fb_memory_usage>", "<total>100 MiB</total>", "<used>7 MiB</used>", "
 def test_a_report(
     found: list[tuple[str, ...]], expected: dict[int, tuple[int, int]], mocker: Any
 ) -> None:
-    mocker.patch.object(instances.time, "monotonic", return_value=5.0)
+    mocker.patch.object(nvidia_smi.time, "monotonic", return_value=5.0)
     report = Report()
     heard = [report.take(line) for line in lines(*found)]
     assert heard[-1] is LineKind.DATA and LineKind.DATA not in heard[:-1]

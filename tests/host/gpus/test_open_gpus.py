@@ -17,7 +17,7 @@ from radrm.config import Config, ReadingsConfig, contradictions, parse_config, w
 from radrm.errors import BadConfig, DeviceError
 from radrm.host.gpus import nvml
 from radrm.host.gpus import readings as module
-from radrm.host.gpus.nvml import loading
+from radrm.host.gpus.nvml import library as loading
 from radrm.host.gpus.readings import mig_ids_of, open_gpus
 from tests.host.gpus.sources import Base
 from tests.paths import BIN

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.config import UnmanagedConfig
-from radrm.host.gpus.unmanaged_rules import LONGEST_GAP_S, Key, Sighting, Sightings, Step, due
+from radrm.host.gpus.unmanaged import LONGEST_GAP_S, Key, Sighting, Sightings, Step, due
 
 WARN, TERM, KILL = Step.WARN, Step.TERM, Step.KILL
 BOB: Key = (4711, 100)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from radrm.host.health.job_files import job_files
+from radrm.host.health.places import job_files
 from radrm.host.storage.paths import Paths
 from tests.host.health.judging import judged
 

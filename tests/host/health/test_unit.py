@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from radrm.host.health import unit
+from radrm.host.health import daemon
 from radrm.host.service.code import Code
 from radrm.host.service.files import UNIT_PATH, files_of, under
 from radrm.host.service.ownership import Ownership
@@ -31,29 +31,29 @@ def root(tmp_path: Path) -> str:
 
 
 def test_files_in_order(root: str, tmp_path: Path) -> None:
-    assert unit.is_installed(root)
-    assert not unit.is_installed(f"{tmp_path}/none")
-    judged(unit.files(root, RADRMD), "ok", "as this release writes them")
+    assert daemon.is_installed(root)
+    assert not daemon.is_installed(f"{tmp_path}/none")
+    judged(daemon.files(root, RADRMD), "ok", "as this release writes them")
 
 
 def test_files_that_are_not(root: str) -> None:
-    judged(unit.files(root, "/srv/bin/radrmd"), "warn", f"starts {RADRMD}, and this is /srv/bin/")
+    judged(daemon.files(root, "/srv/bin/radrmd"), "warn", f"starts {RADRMD}, and this is /srv/bin/")
     path = Path(under(root, UNIT_PATH))
     text = path.read_text()
     path.write_text(text.replace("WatchdogSec=5min", "WatchdogSec=5s"))
-    judged(unit.files(root, RADRMD), "warn", "not as radrm writes it", "--dry-run")
+    judged(daemon.files(root, RADRMD), "warn", "not as radrm writes it", "--dry-run")
     path.write_text("")
-    judged(unit.files(root, RADRMD), "warn", "not as radrm writes it")
+    judged(daemon.files(root, RADRMD), "warn", "not as radrm writes it")
     path.write_text(text)
     Path(under(root, "/usr/local/bin/radrm")).unlink()
-    judged(unit.files(root, RADRMD), "warn", "/usr/local/bin/radrm does not exist", AGAIN)
+    judged(daemon.files(root, RADRMD), "warn", "/usr/local/bin/radrm does not exist", AGAIN)
 
 
 def test_files_of_another_release(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = files_of(RADRMD)
     later = [type(now[1])(now[1].path, text="# later\n"), *now[2:]]
-    monkeypatch.setattr(unit, "files_of", lambda _: (now[0], *later))
-    judged(unit.files(root, RADRMD), "warn", "radrm.conf is of another release", AGAIN)
+    monkeypatch.setattr(daemon, "files_of", lambda _: (now[0], *later))
+    judged(daemon.files(root, RADRMD), "warn", "radrm.conf is of another release", AGAIN)
 
 
 def test_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,23 +61,23 @@ def test_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.py"
     file.write_text("")
     file.chmod(0o644)
-    monkeypatch.setattr(unit, "code_of", lambda _: Code((), (str(file),)))
+    monkeypatch.setattr(daemon, "code_of", lambda _: Code((), (str(file),)))
     mine = frozenset({0, os.getuid()})
-    judged(unit.code(RADRMD, Ownership(mine)), "ok", "only root can change it")
+    judged(daemon.code(RADRMD, Ownership(mine)), "ok", "only root can change it")
     file.chmod(0o664)
     judged(
-        unit.code(RADRMD, Ownership(mine)), "fail", "and root runs its code", f"chmod go-w {file}"
+        daemon.code(RADRMD, Ownership(mine)), "fail", "and root runs its code", f"chmod go-w {file}"
     )
     file.chmod(0o644)
     nobody = Ownership(frozenset({4_000_000}))
-    judged(unit.code(RADRMD, nobody), "fail", "belongs to user 0", "docs/dgx.md")
+    judged(daemon.code(RADRMD, nobody), "fail", "belongs to user 0", "docs/dgx.md")
 
     def closed(path: str) -> os.stat_result:
         raise PermissionError(13, "Permission denied", path)
 
-    judged(unit.code(RADRMD, Ownership(mine, closed)), "ok", "sudo radrm doctor")
+    judged(daemon.code(RADRMD, Ownership(mine, closed)), "ok", "sudo radrm doctor")
 
 
 def test_a_radrm_without_its_script(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", f"{root}/bin/python3")
-    judged(unit.code(f"{root}/bin/radrmd"), "warn", "cannot be read")
+    judged(daemon.code(f"{root}/bin/radrmd"), "warn", "cannot be read")

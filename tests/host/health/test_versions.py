@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from radrm.errors import DeviceError
-from radrm.host.health.versions import versions
+from radrm.host.health.daemon import versions
 from tests.host.health.judging import judged
 
 

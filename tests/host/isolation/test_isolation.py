@@ -15,14 +15,14 @@ import pytest
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import Refused, StoreError
+from radrm.host import isolation as bpf
+from radrm.host import isolation as numbers
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import start_runner
 from radrm.host.attempts.evidence import Ended, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
-from radrm.host.isolation import bpf, numbers
-from radrm.host.isolation.isolation import Isolation, find
-from radrm.host.isolation.numbers import Numbers
+from radrm.host.isolation import Isolation, Numbers, find
 from radrm.host.processes import cgroups
 from radrm.host.processes.controllers import Controllers
 from tests.host.attempts.host import Host, end_of, next_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.host.isolation.program import MOST_MINORS, instructions
+from radrm.host.isolation import MOST_MINORS, instructions
 
 BLOCK, CHARACTER = 1, 2
 READ = 2 << 16

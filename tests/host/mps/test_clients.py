@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from radrm.host.mps.clients import end_clients
 from radrm.host.mps.control import Control
 from radrm.host.mps.keeper import Keeper
 from radrm.host.mps.removal import Which
+from radrm.host.mps.service import end_clients
 from radrm.host.processes.tree import dies_of
 from tests.host.mps.controls import Place
 from tests.waiting import wait_until

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from radrm.host.mps import endings
+from radrm.host.mps import keeper
 from radrm.host.mps.control import Control
-from radrm.host.mps.endings import FORCED_QUIT_S, QUIT_S, Endings
+from radrm.host.mps.keeper import FORCED_QUIT_S, QUIT_S, Endings
 from tests.host.mps.controls import Place
 from tests.waiting import wait_until
 
@@ -35,7 +35,7 @@ def test_one_with_clients_is_killed_only_by_force(
     place: Place, forced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("QUIT_S", "FORCED_QUIT_S"):
-        monkeypatch.setattr(endings, name, 0.3)
+        monkeypatch.setattr(keeper, name, 0.3)
     control = place.control()
     control.start()
     place.client(control)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from radrm.host.clock import boot_id
-from radrm.host.mps import seen
+from radrm.host.mps import launches
 from radrm.host.mps.control import FAULT, Server
 from radrm.host.mps.keeper import FAILURES, PROBE_S, SILENCES, Keeper
-from radrm.host.mps.seen import Phase, Seen
+from radrm.host.mps.launches import Phase, Seen
 from radrm.host.processes.identity import Identity
 from tests.host.mps.controls import TWO, Fake
 
@@ -151,22 +151,22 @@ def test_a_failure_during_a_look_is_looked_into_by_the_next(mocker: Any) -> None
 
 
 def test_those_who_stay_after_a_fault_are_ended_by_and_by(mocker: Any) -> None:
-    sent = mocker.patch("radrm.host.mps.endings.send_signal")
+    sent = mocker.patch("radrm.host.mps.keeper.send_signal")
     mocker.patch("radrm.host.mps.keeper.dies_of", lambda pid, number: pid == os.getppid())
     keeper, fake = up()
     keeper._grace_s = 30.0
     keeper._owner_of = {os.getpid(): (7, 1)}.get
     # The second is nobody's process that radrm started: its work ends, it is not signalled.
     fake.found = (Server(6, FAULT, (os.getpid(), os.getppid())),)
-    seen = []
+    launches = []
     for now in (100.0, 129.0, 130.5, 131.0, 160.5, 189.0, 190.5):
         keeper.round(now)
-        seen.append(([c.args[2] for c in sent.call_args_list], list(fake.did)))
+        launches.append(([c.args[2] for c in sent.call_args_list], list(fake.did)))
     term, kill = signal.SIGTERM, signal.SIGKILL
     # TERM would end the second only: the first keeps its work until KILL.
     soft = ["start", f"terminate 6 {os.getppid()}"]
     ended = [*soft, f"terminate 6 {os.getpid()}", f"terminate 6 {os.getppid()}"]
-    assert seen == [
+    assert launches == [
         *[([], ["start"])] * 2,
         *[([term], soft)] * 2,
         *[([term, kill], ended)] * 2,
@@ -206,9 +206,9 @@ def test_one_that_is_not_wanted_is_not_started() -> None:
 def test_a_fault_of_this_moment_is_known_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen.time, "monotonic", lambda: 7.0009)
-    seen.note_fault(str(tmp_path))
-    assert seen.last_fault(str(tmp_path)) == 7.0
+    monkeypatch.setattr(launches.time, "monotonic", lambda: 7.0009)
+    launches.note_fault(str(tmp_path))
+    assert launches.last_fault(str(tmp_path)) == 7.0
 
 
 def test_the_next_daemon_knows_a_fault_of_this_boot(tmp_path: Path) -> None:

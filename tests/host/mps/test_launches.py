@@ -11,8 +11,7 @@ import pytest
 from radrm.host.mps import launches as module
 from radrm.host.mps.control import ACTIVE, FAULT, INITIALIZING, UNKNOWN, NoAnswer, Server
 from radrm.host.mps.keeper import PROBE_S, SOON_S, Keeper
-from radrm.host.mps.launches import APPEARS_S, LIMIT_S
-from radrm.host.mps.seen import Phase
+from radrm.host.mps.launches import APPEARS_S, LIMIT_S, Phase
 from radrm.host.processes.identity import Identity
 from tests.host.mps.controls import Fake, Place
 from tests.waiting import wait_until

@@ -8,7 +8,7 @@ from typing import Any
 from radrm.core.decision import Decision, Warned
 from radrm.core.records import ArrayElement, Attempt, Instant, Job, JobSpec, Placement
 from radrm.core.words import Collocation, JobState, Outcome
-from radrm.host.storage.notices.book import Notice
+from radrm.host.storage.notices import Notice
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.radfile import wrap_command

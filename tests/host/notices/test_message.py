@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from radrm.core.records import ArrayElement
 from radrm.core.words import JobState
-from radrm.host.notices.message import message_of
-from radrm.host.storage.notices.facts import Facts, facts_of, facts_of_array
+from radrm.host.notices.outbox import message_of
+from radrm.host.storage.notices import Facts, _facts_of_array, facts_of
 from tests.host.notices.notes import ended, pending, tried
 
 
@@ -41,7 +41,7 @@ def test_the_usual_text() -> None:
             "array 1 (train) is held, because too many",
         ),
         (
-            facts_of_array(ended(pending()), {JobState.FAILED: 1, JobState.COMPLETED: 8}),
+            {**failed(), **_facts_of_array(1, {JobState.FAILED: 1, JobState.COMPLETED: 8})},
             "array 1 (train) has ended: 1 FAILED, 8 COMPLETED",
         ),
         ({**failed(), "event": "fail"}, "job 1 (train) FAILED; its array goes on"),

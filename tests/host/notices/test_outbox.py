@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from radrm.errors import StoreError
 from radrm.host.notices.outbox import AT_ONCE, PAUSES_S, Outbox, Result
-from radrm.host.storage.notices.book import Notice
+from radrm.host.storage.notices import Notice
 from radrm.host.storage.store import Store
 from tests.host.notices.notes import decided, ended, pending, submitted, waiting
 from tests.waiting import wait_until
@@ -150,26 +149,16 @@ def test_the_next_daemon_sends_what_was_on_its_way(bench: Bench) -> None:
     assert waiting(bench.store) == []
 
 
-def test_an_end_of_the_daemon_notes_what_was_sent(bench: Bench) -> None:
-    bench.end_job(1)
-    bench.outbox.work()
-    wait_until(lambda: bench.sent == [1], "the sending")
-    bench.answer = lambda _: Result("not again")
-    bench.outbox._tick = time.monotonic
-    bench.outbox.close()
-    assert waiting(bench.store) == []
-
-
 def test_a_store_that_cannot_be_written_is_tried_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.end_job(1)
     with monkeypatch.context() as patch:
 
-        def full(_: Notice) -> None:
+        def full(*_: object) -> None:
             raise StoreError("full")
 
-        patch.setattr(bench.store.notices, "sent", full)
+        patch.setattr(bench.store.notices, "tried", full)
         bench.rounds(1)
         assert bench.outbox.due_in_s == 5.0
     bench.outbox.work()

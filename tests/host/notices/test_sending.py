@@ -22,8 +22,7 @@ from radrm.config import NotifyConfig
 from radrm.core.words import JobState
 from radrm.host.notices import outbox
 from radrm.host.notices.outbox import Result, Sender
-from radrm.host.storage.notices.book import Notice
-from radrm.host.storage.notices.facts import facts_of
+from radrm.host.storage.notices import Notice, facts_of
 from radrm.host.storage.store import Store
 from radrm.jobfile.targets import target_of
 from tests.host.notices.notes import ended, pending
@@ -72,7 +71,8 @@ def test_a_program_gets_the_text_and_variables(sender: Sender, tmp_path: Path) -
     [
         ("echo starting >&2; echo '  no route \x1b[2J ' >&2; exit 4", "tell ends with 4: ", False),
         ("kill -9 $$", "tell ends with signal 9", False),
-        ("exec yes >&2", "takes longer", False),
+        ("exec yes >&2", "tell ends with signal 25", False),
+        ("exec sleep 1000", "takes longer", False),
         (None, "cannot run ", True),
     ],
 )

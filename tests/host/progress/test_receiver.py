@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from radrm.host.progress.receiver import Receiver
-from radrm.host.progress.reports import MOST_BYTES
+from radrm.host.progress import MOST_BYTES, Receiver
 
 UID = os.getuid()
 

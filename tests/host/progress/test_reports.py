@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.records import Instant, Progress, TaskUse
-from radrm.host.progress.reports import MOST_BYTES, BadReport, Latest, parse, parse_use
+from radrm.host.progress import MOST_BYTES, BadReport, Latest, parse, parse_use
 
 NOW = Instant(100.0, 1000.0, "boot")
 LATER = Instant(160.0, 1060.0, "boot")

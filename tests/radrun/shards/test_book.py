@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radrm.radrun.shards.book import MOST_FAILURES, Book, BookError, Terms, Worker
-from radrm.radrun.shards.positions import Ranges
+from radrm.radrun.shards.book import MOST_FAILURES, Book, BookError, Ranges, Terms, Worker
 from tests.examples import some
 
 NAME = "train"

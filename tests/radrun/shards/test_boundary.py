@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.radrun.shards.book import Worker
-from radrm.radrun.shards.boundary import Boundary
+from radrm.radrun.shards.service import Boundary
 from tests.examples import some
 
 WORKERS: list[Worker] = [("main", i) for i in range(4)]

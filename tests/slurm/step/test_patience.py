@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from radrm.errors import Refused
-from radrm.host.slurm.programs import SlurmRefused
+from radrm.host.slurm import SlurmRefused
 from radrm.slurm import comment
 from radrm.slurm.step import main, patience
 from radrm.slurm.step.patience import patiently

@@ -9,9 +9,9 @@ import pytest
 
 from radrm.config import SlurmConfig
 from radrm.errors import EXIT_NEVER_RAN, Refused, Unreachable
+from radrm.host import slurm as programs
 from radrm.host.processes.identity import Identity
-from radrm.host.slurm import programs
-from radrm.host.slurm.programs import SlurmRefused
+from radrm.host.slurm import SlurmRefused
 from radrm.slurm import comment, jobs, outer
 from radrm.slurm.outer import SlurmJob, this_job
 from radrm.slurm.step import fence, main, returning

@@ -14,7 +14,7 @@ from radrm.daemon.outer import Process, Steps
 from radrm.errors import RadrmError, Refused, Unreachable
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import identify
-from radrm.host.slurm.programs import SlurmRefused
+from radrm.host.slurm import SlurmRefused
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import Envelope
 from radrm.slurm.outer import SlurmJob

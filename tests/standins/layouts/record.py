@@ -16,7 +16,8 @@ from pathlib import Path
 
 from radrm.core.records import Instant
 from radrm.host.gpus.gpm import Gpm
-from radrm.host.gpus.nvml import Found, NvmlGpus, loading
+from radrm.host.gpus.nvml import Found, NvmlGpus
+from radrm.host.gpus.nvml import library as loading
 from radrm.host.health import gpus as health
 from tests.standins.layouts.recorded import LAYOUTS, Recorder
 

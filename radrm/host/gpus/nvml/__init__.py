@@ -12,17 +12,9 @@ SM activity by hardware counters is in `gpm`. NVML's utilization is the share of
 any kernel runs, so it is marked as coarse.
 
 The files, in the order in which they may import one another:
-    words      NVML's error numbers and their messages
-    loading    which library `pynvml` loads
-    library    the connection to the driver; calls and their errors
-    figures    checks that bytes and numbers are possible
-    lists      the driver's lists of processes
-    reserve    the driver's own memory, which old drivers count as used
+    library    the connection to the driver: loading, calls, errors, numbers, lists of processes
     topology   which GPUs are near each other, and which CPUs are near a GPU
     listing    GPUs and MIG instances as devices, and their handles
-    processes  the memory of each process on a device
-    power      power, from the energy counter if there is one
-    activity   the SM activity of each process
     xids       faults that the driver reports as Xids
     condition  memory errors, heat, pending resets
     gpus       the GPU source

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from radrm.host.gpus.nvml import words
+from radrm.host.gpus.nvml import library as words
 from radrm.host.gpus.nvml.library import Library
 from radrm.host.gpus.nvml.listing import Place
 

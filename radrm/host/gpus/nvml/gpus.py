@@ -1,30 +1,218 @@
-"""The GPU source over the NVIDIA driver.
+"""The memory of each process on a device.
 
-Theory of operation. One thread lists and reads. Any thread may call `acknowledge` (it appends to
-a list, which the next reading empties), `take_over` and `close`. A new source takes over the
-Xids and learned memory of one whose thread hangs. An error of one device drops its handle and
-makes the next `devices` reconnect; an error of the library itself reconnects at the next call. A
-restart knows no earlier Xids; all else is read again.
+With NVIDIA's open kernel modules the process ids are those of the reader's pid namespace, and
+processes outside of it are not listed; older closed ones give the host's. Without a list (WSL2,
+Jetson, some vGPUs) it is unknown which processes there are: this is not the same as none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from radrm.core.records import Device, Instant, Reading
+from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvml import figures, loading, processes, words
-from radrm.host.gpus.nvml.activity import Activity
+from radrm.host.gpus.nvml import library as figures
+from radrm.host.gpus.nvml import library as loading
+from radrm.host.gpus.nvml import library as words
 from radrm.host.gpus.nvml.condition import NO_RECOVERY, Condition
-from radrm.host.gpus.nvml.library import Library
-from radrm.host.gpus.nvml.listing import Listing, Place
-from radrm.host.gpus.nvml.power import Power
-from radrm.host.gpus.nvml.reserve import Reserve
+from radrm.host.gpus.nvml.library import Library, processes_of_kind
+from radrm.host.gpus.nvml.listing import Listing, Place, Reserve
 from radrm.host.gpus.nvml.xids import Xids
 from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
+from radrm.host.processes.procfs import start_of
+
+_NO_INSTANCE = 0xFFFFFFFF
+
+
+def held(library: Library, place: Place) -> dict[int, int | None] | None:
+    """Return bytes by process id, None if unknown. None if the driver lists no processes.
+
+    The driver lists MPS clients as compute processes, in their own list, or in both.
+    """
+    computing = _of_kind(library, place, "Compute")
+    if computing is None:
+        return None
+    sums: dict[int, int | None] = {}
+    for process in (*computing, *(_of_kind(library, place, "MPSCompute") or ())):
+        before, now = sums.get(process.pid), process.usedGpuMemory
+        sums[process.pid] = now if before is None else max(before, now or 0)
+    return sums
+
+
+def _of_kind(library: Library, place: Place, kind: str) -> Iterable[Any] | None:
+    if not place.is_instance:
+        return processes_of_kind(library, place.handle, kind)
+    own = processes_of_kind(library, place.handle, kind, words.NOT_OFFERED_BY_INSTANCE)
+    if place.instance is None:
+        return own
+    if own is not None:
+        return [p for p in own if _instance(p) in (place.instance, (_NO_INSTANCE, _NO_INSTANCE))]
+    # Some drivers list processes for the whole GPU only, each with its instance.
+    every = processes_of_kind(library, place.gpu, kind)
+    return None if every is None else [p for p in every if _instance(p) == place.instance]
+
+
+def _instance(process: Any) -> tuple[int, int]:
+    gpu = getattr(process, "gpuInstanceId", _NO_INSTANCE)
+    compute = getattr(process, "computeInstanceId", _NO_INSTANCE)
+    return gpu, compute
+
+
+# ------------------------------------------------------------------
+# Power in watts, from the energy counter if there is one, and the counter itself.
+#
+# The mean power since the last reading counts, however the power varied. The driver's own power
+# figure covers only some tens of milliseconds to a second, by generation. It is used for the first
+# reading, and without a counter. A MIG instance has neither: the driver knows only the whole GPU's.
+
+
+POWER_MAX_W = 100_000.0
+"""More than any device draws: a larger figure means "not available"."""
+_SHORT_S = 0.5
+"""The counter moves in steps, so a mean over less time is meaningless."""
+
+
+@dataclass(slots=True)
+class _Meter:
+    energy_mj: int
+    boot_s: float
+    watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a device draws. `set_back`: the counter was reset with the driver."""
+
+    power_w: float | None
+    energy_j: float | None
+    set_back: bool
+
+
+class Power:
+    """Remembers the last value of each device's counter."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._meters: dict[str, _Meter] = {}
+
+    def read(self, uuid: str, place: Place, boot_s: float) -> Drawn:
+        """Return the power in watts, and the counter in joules."""
+        if place.is_instance:
+            return Drawn(None, None, set_back=False)
+        handle = place.handle
+        energy_mj = self._library.offered("nvmlDeviceGetTotalEnergyConsumption", handle)
+        meter = self._meters.get(uuid)
+        set_back = meter is not None and energy_mj is not None and energy_mj < meter.energy_mj
+        mean_w, sound = None, energy_mj is not None
+        if energy_mj is None:
+            self._meters.pop(uuid, None)
+        elif meter is None or set_back or boot_s < meter.boot_s:
+            self._meters[uuid] = _Meter(energy_mj, boot_s)
+        elif boot_s - meter.boot_s < _SHORT_S:
+            mean_w = meter.watts
+            sound = mean_w != 0
+        else:
+            mean_w = (energy_mj - meter.energy_mj) / 1000 / (boot_s - meter.boot_s)
+            mean_w = figures.within(mean_w, POWER_MAX_W)
+            sound = bool(mean_w)
+            self._meters[uuid] = _Meter(energy_mj, boot_s, mean_w)
+        # A counter that stands still gives 0 W, which no GPU draws: use the driver's figure.
+        energy_j = energy_mj / 1000 if sound else None
+        return Drawn(mean_w or self._driver_power(handle), energy_j, set_back)
+
+    def forget(self, uuid: str) -> None:
+        self._meters.pop(uuid, None)
+
+    def _driver_power(self, handle: Any) -> float | None:
+        power_mw = self._library.offered("nvmlDeviceGetPowerUsage", handle)
+        return figures.within(power_mw / 1000 if power_mw is not None else None, POWER_MAX_W)
+
+
+# ------------------------------------------------------------------
+# The SM activity of each process on a GPU, to divide the energy of jobs that share it.
+#
+# The driver keeps samples of the last seconds, and returns those after a time that the caller
+# gives. So the first call only learns that time. A process without a sample was idle. Some drivers
+# return impossible samples beside good ones; those are dropped.
+#
+# Unknown for a MIG instance, on GPUs before Maxwell, and under an MPS server whose clients the
+# driver does not tell apart: it then counts their work as the server's.
+
+
+_PERCENT = 100
+_AHEAD_US = 60_000_000
+"""A sample so far in the future has an impossible time."""
+_NO_SAMPLES = frozenset({0, words.NOT_FOUND})
+
+
+class Activity:
+    """Remembers until when the samples of each GPU have been read."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._until_us: dict[str, int] = {}
+
+    def add(
+        self, attempts: tuple[AttemptMemory, ...], place: Place, wall_s: float, owner_of: OwnerOf
+    ) -> tuple[AttemptMemory, ...]:
+        """Return the attempts on a device with the SM activity of their processes."""
+        shown = self._read(place, wall_s) if len(attempts) > 1 else None
+        if shown is None:
+            return attempts
+        sums: dict[tuple[int, int], float] = {}
+        for pid, smact in shown.items():
+            owner = owner_of(pid)
+            if owner is not None:
+                sums[owner] = sums.get(owner, 0.0) + smact
+            elif _is_mps_server(pid):
+                return attempts
+        return tuple(
+            replace(each, smact=min(1.0, sums.get((each.job_id, each.serial), 0.0)))
+            for each in attempts
+        )
+
+    def _read(self, place: Place, wall_s: float) -> dict[int, float] | None:
+        """Return the SM activity (0..1) by process since the last call; None if unknown."""
+        if place.is_instance:
+            return None
+        uuid = place.gpu_uuid
+        since_us = self._until_us.get(uuid)
+        given = place.handle, since_us or 0
+        try:
+            samples = self._library.call("nvmlDeviceGetProcessUtilization", *given)
+        except self._library.Error as error:
+            if error.value not in _NO_SAMPLES:
+                return None
+            samples = []
+        most_us = wall_s * 1e6 + _AHEAD_US
+        times = [s.timeStamp for s in samples if s.timeStamp <= most_us]
+        self._until_us[uuid] = max([since_us or 0, *times])
+        if since_us is None and samples:
+            return None
+        found: dict[int, list[int]] = {}
+        for sample in samples:
+            if (since_us or 0) < sample.timeStamp <= most_us and sample.smUtil <= _PERCENT:
+                found.setdefault(sample.pid, []).append(sample.smUtil)
+        return {pid: sum(each) / len(each) / _PERCENT for pid, each in found.items()}
+
+
+def _is_mps_server(pid: int) -> bool:
+    # The kernel keeps 15 characters of a name.
+    return start_of(f"/proc/{pid}/comm", 64).startswith(b"nvidia-cuda-mps")
+
+
+# ------------------------------------------------------------------
+# The GPU source over the NVIDIA driver.
+#
+# Theory of operation. One thread lists and reads. Any thread may call `acknowledge` (it appends to
+# a list, which the next reading empties), `take_over` and `close`. A new source takes over the
+# Xids and learned memory of one whose thread hangs. An error of one device drops its handle and
+# makes the next `devices` reconnect; an error of the library itself reconnects at the next call. A
+# restart knows no earlier Xids; all else is read again.
+
 
 SMACT_SOURCE = "nvml-utilization"
 COMPARE_EVERY_S = 10.0
@@ -164,7 +352,7 @@ class NvmlGpus(GpuSource):
             memory = self._listing.memory(uuid, place.handle)
             busy = self._busy(place)
             drawn = self._power.read(uuid, place, at.boot_s)
-            held = processes.held(self.library, place)
+            used_by = held(self.library, place)
         except self.library.Error as error:
             return Reading(device=uuid, at=at, error=self._error(error, uuid, place))
         self._xids.watch(place)
@@ -176,9 +364,9 @@ class NvmlGpus(GpuSource):
             self._xids.recovered(place.gpu_uuid)
         self._gone.discard(uuid)
         total = memory.total if memory else 0
-        used_mib, about_memory = self._in_use(uuid, place, memory, alone=held == {})
+        used_mib, about_memory = self._in_use(uuid, place, memory, alone=used_by == {})
         attempts, others = split_by_owner(
-            {p: figures.mib(b, total) for p, b in (held or {}).items()}, owner_of
+            {p: figures.mib(b, total) for p, b in (used_by or {}).items()}, owner_of
         )
         attempts = self._activity.add(attempts, place, at.wall_s, owner_of)
         smact = figures.within(busy.gpu / 100 if busy else None, 1.0)
@@ -186,7 +374,7 @@ class NvmlGpus(GpuSource):
             device=uuid,
             at=at,
             used_mib=used_mib,
-            attempts=None if held is None else attempts,
+            attempts=None if used_by is None else attempts,
             smact=smact,
             smact_source=SMACT_SOURCE if smact is not None else None,
             smact_coarse=smact is not None,
@@ -195,7 +383,7 @@ class NvmlGpus(GpuSource):
             notes=self._xids.notes(place)
             + condition.notes
             + about_memory
-            + ((NO_PROCESS_LIST,) if held is None else ()),
+            + ((NO_PROCESS_LIST,) if used_by is None else ()),
             power_w=drawn.power_w,
             energy_j=drawn.energy_j,
         )

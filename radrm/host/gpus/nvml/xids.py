@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.core.records import Instant
-from radrm.host.gpus.nvml import words
+from radrm.host.gpus.nvml import library as words
 from radrm.host.gpus.nvml.library import Library
 from radrm.host.gpus.nvml.listing import Place
 

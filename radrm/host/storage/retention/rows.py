@@ -1,18 +1,10 @@
-"""Removes finished jobs from the store, with their attempts, submissions, environments and edits.
+"""Whether the clock can be believed: nothing is removed by age right after it was set.
 
-Theory of operation
--------------------
-A piece is one transaction of at most `AT_ONCE` jobs, so a kill leaves all of a job or nothing.
-
-Invariants:
-- Only what has ended goes. An array goes once its last element is old enough, its first
-  element last. A job whose attempt still has a folder stays: something of it may run. So does one
-  whose envelope lies in the spool: without its row it would become a second job.
-- No id and no serial is given twice: the sequences keep the highest ones. `removed` has the ids
-  that have gone, as ranges, so that users are told that the job has ended.
-- Estimators lose nothing that they read. A run is kept, with its attempt in `learned`, unless
-  `RUNS_KEPT` newer ones of the same program and user are there. `MOST_LEARNED` of them are kept.
-- A power failure may bring back what was removed last: no piece is synced on its own.
+Theory of operation. Each sweep notes the time on both clocks. The date is *steady* while it runs
+as the time since boot does. Across a reboot only the date is known: it must not go back, nor be
+more than a week later. A clock that was set, or a server that was off for longer, starts a new
+steady time. By age radrm removes only after a day of it. So a wrong date removes nothing, if
+somebody corrects it within a day.
 """
 
 from __future__ import annotations
@@ -22,10 +14,56 @@ from dataclasses import dataclass
 
 import msgspec
 
+from radrm.core.records import Instant
 from radrm.core.words import JobState
 from radrm.host.storage.database import DAMAGE, Database, encoded
-from radrm.host.storage.retention.steady import Steady
 from radrm.host.storage.schema import ENDED, OWNER
+
+STEP_S = 3600.0
+"""Difference of the two clocks between two sweeps that is no correction of the date's drift."""
+LONGEST_OFF_S = 7 * 86400.0
+TRUSTED_AFTER_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The date has been steady since `since_s` (epoch seconds), as seen last at `last`."""
+
+    since_s: float
+    last: Instant
+
+    def seen(self, now: Instant) -> Steady:
+        """Return this with the time of a new sweep."""
+        ran_s, passed_s = now.since(self.last), now.wall_s - self.last.wall_s
+        if ran_s is not None:
+            steady = abs(passed_s - ran_s) <= STEP_S
+        else:
+            steady = -STEP_S <= passed_s <= LONGEST_OFF_S
+        return Steady(self.since_s if steady else now.wall_s, now)
+
+    @property
+    def trusted(self) -> bool:
+        """True once the date has been steady for a day."""
+        return self.last.wall_s - self.since_s >= TRUSTED_AFTER_S
+
+
+# ------------------------------------------------------------------
+# Removes finished jobs from the store, with their attempts, submissions, environments and edits.
+#
+# Theory of operation
+# -------------------
+# A piece is one transaction of at most `AT_ONCE` jobs, so a kill leaves all of a job or nothing.
+#
+# Invariants:
+# - Only what has ended goes. An array goes once its last element is old enough, its first
+#   element last. A job whose attempt still has a folder stays: something of it may run. So does one
+#   whose envelope lies in the spool: without its row it would become a second job.
+# - No id and no serial is given twice: the sequences keep the highest ones. `removed` has the ids
+#   that have gone, as ranges, so that users are told that the job has ended.
+# - Estimators lose nothing that they read. A run is kept, with its attempt in `learned`, unless
+#   `RUNS_KEPT` newer ones of the same program and user are there. `MOST_LEARNED` of them are kept.
+# - A power failure may bring back what was removed last: no piece is synced on its own.
+
 
 AT_ONCE = 100
 """Jobs of one transaction."""

@@ -11,7 +11,7 @@ start may follow a job (`--after`) that would go. But a user with too many envel
 all old jobs in the store, so it waits for an hour at most. Before a sweep the spool's folder is
 synced: an envelope whose job goes cannot return after a power failure, so no job is made twice.
 
-By age nothing goes unless the clock is trusted (`steady.py`). By number the oldest go,
+By age nothing goes unless the clock is trusted (`rows.py`). By number the oldest go,
 but none that ended in the last hour, whose user may still wait for the result. A job that ended
 while the clock was ahead stays until then.
 """
@@ -30,8 +30,7 @@ from radrm.host.storage.energy import HOUR_S, EnergyBook
 from radrm.host.storage.files import fsync_folder
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.retention.refused import remove_old
-from radrm.host.storage.retention.rows import Place, Rows
-from radrm.host.storage.retention.steady import Steady
+from radrm.host.storage.retention.rows import Place, Rows, Steady
 
 log = logging.getLogger("radrm")
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import waiting
 from radrm.host.attempts.evidence import Ended, Void
 from radrm.host.attempts.launcher import Launcher
-from radrm.host.attempts.waiting import handover
-from radrm.host.attempts.waiting.records import StepEvidence
+from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, identify
 from tests.standins.mounted import mounted, requires_mounts
@@ -34,7 +34,7 @@ def me() -> Identity:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The folder of an attempt whose step is this process."""
-    handover.make(str(tmp_path), {"uid": None, "gid": None, "token": "t" * 8})
+    waiting.make(str(tmp_path), {"uid": None, "gid": None, "token": "t" * 8})
     return tmp_path / attempts.STEP
 
 
@@ -157,12 +157,12 @@ def test_links_pipes_and_long_files_are_no_records(
 def test_only_what_radrm_has_written_is_removed(folder: Path) -> None:
     (folder / "mine").write_text("x")
     with pytest.raises(OSError, match="not empty"):
-        handover.remove(str(folder.parent))
+        waiting.remove(str(folder.parent))
     assert [each.name for each in folder.iterdir()] == ["mine"]
     (folder / "mine").unlink()
-    handover.remove(str(folder.parent))
+    waiting.remove(str(folder.parent))
     assert not folder.exists()
-    handover.remove(str(folder.parent))  # an attempt that no step ran
+    waiting.remove(str(folder.parent))  # an attempt that no step ran
 
 
 def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     own.mkdir()
     (own / attempts.STEP).symlink_to(elsewhere)
     with pytest.raises(OSError):
-        handover.remove(str(own))
+        waiting.remove(str(own))
     assert (elsewhere / attempts.LAUNCH).exists()
 
 
@@ -189,16 +189,16 @@ def test_nobody_waits_for_what_its_user_mounts_over_it(
         with pytest.raises(OSError):
             evidence.stand_down()
         with pytest.raises(OSError):
-            handover.remove(str(folder.parent))
-        handover.clear_rest(str(folder.parent))
+            waiting.remove(str(folder.parent))
+        waiting.clear_rest(str(folder.parent))
     for name in (attempts.EXIT, attempts.OVER):
         (folder / name).touch()
         with mounted(folder / name, silent):
             assert evidence.ended() is None
             with pytest.raises(OSError):
-                handover.remove(str(folder.parent))
+                waiting.remove(str(folder.parent))
         (folder / name).unlink(missing_ok=True)
-    handover.remove(str(folder.parent))
+    waiting.remove(str(folder.parent))
     assert not evidence.is_there
 
 
@@ -206,16 +206,16 @@ def test_what_its_user_leaves_there_is_removed(folder: Path) -> None:
     (folder / "below").mkdir()
     (folder / "below" / "big").write_text("x")
     with pytest.raises(OSError):
-        handover.remove(str(folder.parent))
-    handover.clear_rest(str(folder.parent))
-    handover.remove(str(folder.parent))
+        waiting.remove(str(folder.parent))
+    waiting.clear_rest(str(folder.parent))
+    waiting.remove(str(folder.parent))
     assert not folder.exists()
 
 
 def test_a_launcher_forgets_an_attempt_with_what_its_steps_user_has_left(tmp_path: Path) -> None:
     above = tmp_path / "attempts" / "7"
     above.mkdir(parents=True)
-    handover.make(str(above), {"uid": None, "gid": None, "token": "t" * 8})
+    waiting.make(str(above), {"uid": None, "gid": None, "token": "t" * 8})
     (above / attempts.STEP / "below").mkdir()
     (above / attempts.STEP / "below" / "big").write_text("x")
     launcher = Launcher(tmp_path, Clock())

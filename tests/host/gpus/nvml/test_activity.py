@@ -1,4 +1,4 @@
-"""The SM activity of single processes, as far as the driver tells it."""
+"""The SM gpus of single processes, as far as the driver tells it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from radrm.core.records import Instant
-from radrm.host.gpus.nvml import NvmlGpus, activity
+from radrm.host.gpus.nvml import NvmlGpus, gpus
 from tests.host.gpus.nvml.driver import NO_PERMISSION, Chip, Driver, process, sample
 
 OWNERS = {11: (1, 1), 12: (1, 1), 21: (2, 2)}
@@ -71,5 +71,5 @@ def test_work_that_counts_as_an_mps_servers_is_nobodys(mocker: MockerFixture) ->
     bench.shown()
     assert bench.shown(sample(99, 500, 90)) == {1: 0.0, 2: 0.0}, "an unmanaged process"
     server = {"/proc/98/comm": b"nvidia-cuda-mps\n"}
-    mocker.patch.object(activity, "start_of", lambda path, _: server.get(path, b""))
+    mocker.patch.object(gpus, "start_of", lambda path, _: server.get(path, b""))
     assert bench.shown(sample(98, 600, 90), sample(11, 600, 0)) == {1: None, 2: None}

@@ -12,7 +12,8 @@ from pytest_mock import MockerFixture
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.core.words import DeviceKind
-from radrm.host.gpus.nvml import NvmlGpus, find, words
+from radrm.host.gpus.nvml import NvmlGpus, find
+from radrm.host.gpus.nvml import library as words
 from radrm.host.gpus.source import NO_PROCESS_LIST
 from tests.host.gpus.nvml.driver import (
     MIB,
@@ -309,7 +310,9 @@ def test_the_numbers_are_nvmls_own() -> None:
         "LIBRARY_MISMATCH": "LIB_RM_VERSION_MISMATCH",
         "ARGUMENT_VERSION": "ARGUMENT_VERSION_MISMATCH",
     }
-    numbers = {name: value for name, value in vars(words).items() if isinstance(value, int)}
+    numbers = {
+        name: value for name, value in vars(words).items() if type(value) is int and value < 99
+    }
     assert len(numbers) == 14
     for name, value in numbers.items():
         assert value == getattr(pynvml, f"NVML_ERROR_{other_names.get(name, name)}")

@@ -9,7 +9,8 @@ import pynvml
 import pytest
 
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvml import find, loading
+from radrm.host.gpus.nvml import find
+from radrm.host.gpus.nvml import library as loading
 from radrm.host.gpus.nvml.library import query
 from tests.standins.nvml_library import Nvml
 

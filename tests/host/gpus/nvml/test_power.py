@@ -10,9 +10,9 @@ from pytest_mock import MockerFixture
 
 from radrm.core.records import Instant
 from radrm.host.gpus.nvml import NvmlGpus
+from radrm.host.gpus.nvml.gpus import Power
 from radrm.host.gpus.nvml.library import Library
 from radrm.host.gpus.nvml.listing import Place
-from radrm.host.gpus.nvml.power import Power
 from tests.host.gpus.nvml.driver import LOST, NOT_SUPPORTED, Chip, Driver
 
 

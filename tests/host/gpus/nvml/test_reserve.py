@@ -9,7 +9,7 @@ import pytest
 
 from radrm.core.records import Device, Instant, Reading
 from radrm.host.gpus.nvml import NvmlGpus, find
-from radrm.host.gpus.nvml.reserve import MOST_MIB
+from radrm.host.gpus.nvml.listing import MOST_MIB
 from tests.standins.nvml_library import Nvml
 
 AHEAD = 4_194_304  # no pid is as high as this

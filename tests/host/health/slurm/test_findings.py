@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from radrm.config import SlurmConfig
-from radrm.host.health.slurm import cluster, nodes
-from radrm.host.health.slurm.facts import fields_of
-from radrm.host.slurm.job_submit import FORMAT
+from radrm.host.health import slurm as cluster
+from radrm.host.health import slurm as nodes
+from radrm.host.health.slurm import fields_of
+from radrm.host.slurm import FORMAT
 from radrm.slurm.setup import ClusterNode, job_submit_lua, slurm_conf
 from tests.host.health.judging import gpu, judged
 from tests.host.health.slurm.said import facts
@@ -160,10 +161,10 @@ def test_no_plugin_for_the_script() -> None:
 
 def test_the_partition() -> None:
     _, partition, members = facts()
-    judged(nodes.partition(partition, members), "ok", "3 nodes")
-    judged(nodes.partition(partition, []), "fail", "shared", "Nodes=")
+    judged(nodes.partition_in_use(partition, members), "ok", "3 nodes")
+    judged(nodes.partition_in_use(partition, []), "fail", "shared", "Nodes=")
     _, partition, members = facts(("State=UP", "State=DRAIN"))
-    judged(nodes.partition(partition, members[:1]), "warn", "1 node,", "DRAIN", "State=UP")
+    judged(nodes.partition_in_use(partition, members[:1]), "warn", "1 node,", "DRAIN", "State=UP")
 
 
 def test_versions() -> None:

@@ -18,7 +18,7 @@ from radrm.errors import StoreError
 from radrm.host.storage.database import LOG_RESERVE
 from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.retention import rows as limits
-from radrm.host.storage.retention.steady import Steady
+from radrm.host.storage.retention.rows import Steady
 from radrm.host.storage.retention.sweep import EVERY_S, FIRST_AFTER_S, Retention
 from radrm.host.storage.runs import Run, Said
 from radrm.host.storage.spool import Spool, has_envelope

@@ -1,33 +1,29 @@
-"""The GPU source that reads long-lived `nvidia-smi` children."""
+"""Real GPUs, read through `nvidia-smi`, for machines where Python cannot use NVML.
+
+Theory of operation. Two long-lived children print CSV in rounds: one line per GPU, and one per
+process. No child is started per sample. CSV has no memory of MIG instances; if there are any, a
+third child prints a full report as XML, less often. One thread per child stores each parsed line
+with its time; the reading thread uses lines that are recent enough. `nvidia-smi` does not report
+who uses how much under MPS, nor the errors that the driver counted. A restart starts new
+children.
+
+`[N/A]`, `[Not Supported]`, `[Unknown Error]`, `ERR!` and the like mean unknown. nvidia-smi(1) has
+the options `--query-gpu`, `--query-compute-apps`, `-lms`, `-L`, `-q -x -l`.
+"""
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvidia_smi.instances import (
-    InstanceLine,
-    InstanceMemory,
-    Report,
-    parse_instances,
-)
-from radrm.host.gpus.nvidia_smi.lines import (
-    APP_FIELDS,
-    GPU_FIELDS,
-    OLD_GPU_FIELDS,
-    AppLine,
-    GpuLine,
-    parse_app,
-    parse_gpu,
-    parse_missing,
-)
 from radrm.host.gpus.source import (
     NO_PROCESS_LIST,
     GpuSource,
@@ -38,6 +34,231 @@ from radrm.host.gpus.source import (
 from radrm.host.gpus.stream import LineKind, Stream, ask
 from radrm.host.gpus.unified import UnifiedMemory
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
+
+# ------------------------------------------------------------------
+# Parse the CSV of `nvidia-smi`: in each round one line per GPU and one per process.
+
+
+GPU_FIELDS = (
+    "uuid,index,name,memory.total,memory.reserved,memory.used,utilization.gpu,power.draw,"
+    "mig.mode.current"
+)
+OLD_GPU_FIELDS = "uuid,index,name,memory.total,memory.used,utilization.gpu,power.draw"
+"""For drivers before 510, which refuse `memory.reserved`."""
+APP_FIELDS = "gpu_uuid,pid,used_memory"
+_NOT_OFFERED = ("[N/A]", "N/A", "[Not Supported]")
+_MIB_MAX = 1 << 30
+_POWER_MAX_W = 100_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLine:
+    """One GPU in one round. None: unknown."""
+
+    uuid: str
+    index: int
+    name: str
+    total_mib: int | None
+    reserved_mib: int | None
+    used_mib: int | None
+    utilization: float | None
+    power_w: float | None
+    mig: bool
+    unified: bool = False
+    """The driver offers no memory of the GPU, which so uses the server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppLine:
+    """One process on one GPU in one round."""
+
+    uuid: str
+    pid: int
+    used_mib: int | None
+
+
+def parse_gpu(line: str, fields: str = GPU_FIELDS) -> GpuLine | None:
+    """Parse a line of `--query-gpu`; return None for any other line."""
+    cells = _cells(line, fields)
+    if cells is None or not is_uuid(cells["uuid"], "GPU-") or count(cells["index"]) is None:
+        return None
+    total = count(cells["memory.total"])
+    utilization = _within(cells["utilization.gpu"], 100.0)
+    mig = cells.get("mig.mode.current") == "Enabled"
+    return GpuLine(
+        uuid=cells["uuid"],
+        index=count(cells["index"]) or 0,
+        name=cells["name"],
+        total_mib=total,
+        reserved_mib=count(cells.get("memory.reserved"), total),
+        used_mib=count(cells["memory.used"], total),
+        utilization=None if utilization is None else utilization / 100,
+        power_w=_within(cells["power.draw"], _POWER_MAX_W),
+        mig=mig,
+        unified=not mig and cells["memory.total"] in _NOT_OFFERED,
+    )
+
+
+def parse_app(line: str) -> AppLine | None:
+    """Parse a line of `--query-compute-apps`; return None for any other line."""
+    cells = _cells(line, APP_FIELDS)
+    pid = count(cells["pid"]) if cells else None
+    if cells is None or not pid or not re.fullmatch(r"(GPU|MIG)-[\w/-]+", cells["gpu_uuid"]):
+        return None
+    return AppLine(cells["gpu_uuid"], pid, count(cells["used_memory"]))
+
+
+def parse_missing(line: str) -> str | None:
+    """Return the UUID of a GPU whose processes cannot be listed; None for any other line.
+
+    Empty if the line names no GPU: then it holds for all.
+    """
+    values = line.split(", ")
+    if len(values) == len(APP_FIELDS.split(",")) and _is_unavailable(values[1]):
+        uuid = values[0]
+        return uuid if is_uuid(uuid, "GPU-") else "" if _is_unavailable(uuid) else None
+    return "" if _is_unavailable(line) else None
+
+
+def _is_unavailable(word: str) -> bool:
+    return word in (*_NOT_OFFERED, "[Insufficient Permissions]")
+
+
+def _cells(line: str, fields: str) -> dict[str, str] | None:
+    """Return the values of a line by field; None if their number is wrong."""
+    try:
+        (values,) = csv.reader([line], skipinitialspace=True)
+    except (csv.Error, ValueError):
+        return None
+    names = fields.split(",")
+    return (
+        dict(zip(names, map(str.strip, values), strict=True)) if len(values) == len(names) else None
+    )
+
+
+def is_uuid(word: str, prefix: str) -> bool:
+    """Return whether a word has the form of a UUID with this prefix."""
+    return word.startswith(prefix) and re.fullmatch(r"[\w-]+", word, re.ASCII) is not None
+
+
+def count(word: str | None, limit: int | None = None) -> int | None:
+    """Return a number of 0..limit; None for any other word."""
+    if word is None or not re.fullmatch(r"[0-9]{1,10}", word):
+        return None
+    value = int(word)
+    return value if value <= (_MIB_MAX if limit is None else limit) else None
+
+
+def _within(word: str, limit: float) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and 0 <= value <= limit else None
+
+
+# ------------------------------------------------------------------
+# Parse what `nvidia-smi` prints about MIG instances: the list (`-L`), the memory (`-q -x`).
+
+
+_NUMBERS = ("gpu_instance_id", "compute_instance_id")
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceLine:
+    """One MIG instance. `number` is its index in its GPU."""
+
+    uuid: str
+    profile: str
+    number: int
+
+
+def parse_instances(printed: str) -> dict[str, list[InstanceLine]]:
+    """Return the MIG instances by the UUID of their GPU, from `nvidia-smi -L`."""
+    found: dict[str, list[InstanceLine]] = {}
+    gpu: str | None = None
+    for line in printed.splitlines():
+        if match := re.match(r"GPU \d+: .*\(UUID: (GPU-[\w-]+)\)", line):
+            gpu = match[1]
+        match = re.match(r"\s+MIG (\S+)\s+Device\s+(\d{1,9}): \(UUID: (MIG-[\w/-]+)\)", line)
+        if match and gpu is not None:
+            instance = InstanceLine(match[3], match[1], int(match[2]))
+            found.setdefault(gpu, []).append(instance)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMemory:
+    """The memory of a MIG instance in one round, and the numbers of its GPU instance and compute
+    instance."""
+
+    total_mib: int
+    reserved_mib: int
+    used_mib: int
+    numbers: tuple[int, int] | None = None
+
+
+class Report:
+    """Parses the lines of `-q -x` and keeps the memory of MIG instances.
+
+    `memory` has the time (monotonic seconds) and the memory, by the UUID of the GPU and the
+    instance's index in it. A GPU is stored when its element ends, so never in part.
+    """
+
+    def __init__(self) -> None:
+        self.memory: dict[tuple[str, int], tuple[float, InstanceMemory]] = {}
+        self._gpu: str | None = None
+        self._found: dict[int, InstanceMemory] = {}
+        self._instance: dict[str, int] | None = None
+        self._in_memory = False
+
+    def take(self, line: str) -> LineKind:
+        """Take a line, which holds one element. A GPU that is cut off is dropped."""
+        match = re.fullmatch(r"<(/?)([\w.]{1,40})\b[^>]{0,200}>(?:([^<]{1,100})</\2>)?", line)
+        if match is None:
+            return LineKind.HEADER if line.startswith("<") else LineKind.MESSAGE
+        name, value = match[1] + match[2], match[3]
+        if name == "gpu":
+            self._gpu, self._found, self._instance = None, {}, None
+        elif name == "mig_device":
+            self._instance, self._in_memory = {}, False
+        elif name == "uuid" and self._instance is None and value and is_uuid(value, "GPU-"):
+            self._gpu = value
+        elif name == "/mig_device":
+            self._keep()
+        elif name == "/gpu" and self._gpu is not None:
+            now_s = time.monotonic()
+            for number, memory in self._found.items():
+                self.memory[self._gpu, number] = (now_s, memory)
+            return LineKind.DATA
+        elif self._instance is not None:
+            self._figure(name, value)
+        return LineKind.HEADER
+
+    def _figure(self, name: str, value: str | None) -> None:
+        assert self._instance is not None
+        if name.endswith("fb_memory_usage"):  # `shared_...` if compute instances share the memory
+            self._in_memory = not name.startswith("/")
+        elif name in ("index", *_NUMBERS) or (
+            self._in_memory and name in ("total", "reserved", "used")
+        ):
+            figure = count(value.removesuffix(" MiB") if value else None)
+            if figure is not None:
+                self._instance[name] = figure
+
+    def _keep(self) -> None:
+        found, self._instance = self._instance or {}, None
+        total, used = found.get("total"), found.get("used")
+        if "index" in found and total and used is not None and used <= total:
+            gpu, compute = (found.get(name) for name in _NUMBERS)
+            numbers = None if gpu is None or compute is None else (gpu, compute)
+            memory = InstanceMemory(total, min(found.get("reserved", 0), total), used, numbers)
+            self._found[found["index"]] = memory
+
+
+# ------------------------------------------------------------------
+# The GPU source that reads long-lived `nvidia-smi` children.
+
 
 SMACT_SOURCE = "nvidia-smi-utilization"
 INSTANCES_S = 2

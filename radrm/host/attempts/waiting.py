@@ -1,19 +1,110 @@
-"""What the records of a step prove. They lie in a folder that belongs to a user."""
+"""Attempts whose runner waits for them: the batch step of a Slurm job, a process of the job's user.
+
+Theory of operation. Such an attempt has a second folder inside the daemon's, `step`, which belongs
+to the job's user. The launch record in the daemon's folder stays the truth for the daemon. The
+step gets a copy, and writes lock, claim, start and end as every runner does, and at last `over`:
+
+    over.json   the step's: nothing follows from this attempt any more; and why its Slurm job ends,
+                and since when, if it does
+
+So the daemon does not look at an end before the step has said whether Slurm caused it. A user can
+write anything there. So the daemon follows no link, reads little, waits for nothing, and believes
+that a process is the runner only if it is the step's child and the job's user's.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import signal
+import sys
 from dataclasses import replace
 
 from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import runner
+from radrm.host.attempts.elastic.folders import clear
 from radrm.host.attempts.evidence import Ended, Evidence, Lost, OuterEnd, Void
-from radrm.host.attempts.waiting import handover
 from radrm.host.clock import Clock
+from radrm.host.crossings import crossed
 from radrm.host.folders import OpenFolder
 from radrm.host.processes.identity import Identity, alive, boot_id, identify
 from radrm.host.processes.procfs import read_stat, uid_of
+from radrm.host.processes.tree import die_with_parent
+from radrm.host.storage.files import fsync_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.host.attempts.folder import Fields
+
+
+# ------------------------------------------------------------------
+# The folder that an attempt's step runs it from: made by the daemon, its user's to write.
+
+
+WAKE = signal.SIGRTMAX
+"""Tells a step that there is news: nothing else sends this signal, and the step blocks it."""
+
+
+def make(folder: str, record: Fields) -> None:
+    """Make the step's folder in that of the attempt, with a copy of its launch record. OSError."""
+    uid, gid = record["uid"], record["gid"]
+    path = os.path.join(folder, attempts.STEP)
+    os.mkdir(path, 0o700)
+    # The step is the user, and in Slurm's groups: nothing of that is changed or left.
+    attempts.write_record(path, attempts.LAUNCH, {**record, "uid": None, "gid": None})
+    if uid is not None:
+        os.chown(os.path.join(path, attempts.LAUNCH), uid, gid, follow_symlinks=False)
+        os.chown(path, uid, gid, follow_symlinks=False)
+    fsync_folder(folder)
+    crossed("attempt handed over")
+
+
+def wake(pidfd: int | None) -> None:
+    """Tell a step that there is news for it."""
+    if pidfd is not None:
+        with contextlib.suppress(OSError):  # it has ended
+            signal.pidfd_send_signal(pidfd, WAKE)
+
+
+def exists(folder: str) -> bool:
+    """Whether a step's folder is in that of the attempt. It may be covered by a mount."""
+    try:
+        with OpenFolder(folder) as above:
+            above.stat(attempts.STEP)
+    except OSError as error:
+        return error.errno == errno.EXDEV
+    return True
+
+
+def remove(folder: str) -> None:
+    """Remove the step's folder from that of the attempt, as far as radrm has written it.
+
+    It belongs to a user, so no name in it is listed and no link followed. Raises OSError: with
+    ENOTEMPTY or EBUSY where its user has put something there.
+    """
+    with OpenFolder(folder) as above:
+        try:
+            own = above.below(attempts.STEP)
+        except FileNotFoundError:
+            return
+        with own:
+            for name in (*attempts.RECORDS, attempts.OVER):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=own.fd)
+        os.rmdir(attempts.STEP, dir_fd=above.fd)
+
+
+def clear_rest(folder: str) -> None:
+    """Remove what its user has put into the step's folder, as that user. That takes some seconds
+    at most, so a thread does it. What is left then stays."""
+    clear(os.path.join(folder, attempts.STEP))
+
+
+# ------------------------------------------------------------------
+# What the records of a step prove. They lie in a folder that belongs to a user.
+
 
 _MOST_READ = 2 << 20
 """Bytes of one record: the ends of two logs, with every character escaped."""
@@ -46,7 +137,7 @@ class StepEvidence(Evidence):
 
     @property
     def is_there(self) -> bool:
-        return handover.exists(self.launch_folder)
+        return exists(self.launch_folder)
 
     @property
     def is_over(self) -> bool:
@@ -128,3 +219,28 @@ class StepEvidence(Evidence):
             and stat.parent == self._step.pid
             and uid_of(who.pid) == self._uid
         )
+
+
+# ------------------------------------------------------------------
+# Start the runner of an attempt as the child of its step.
+#
+#     python -I -S run.py FOLDER PARENT
+#
+# It ends with its step, process PARENT: then Slurm has ended the job, and the daemon ends what is
+# left of it.
+
+
+if not __package__:
+    # Run by its path, isolated: the package that it belongs to has to be found.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
+
+
+def main(folder: str, parent: int) -> int:
+    die_with_parent()
+    if os.getppid() != parent:
+        return 1  # it has ended already
+    return runner.main(folder)
+
+
+if __name__ == "__main__":
+    os._exit(main(os.path.abspath(sys.argv[1]), int(sys.argv[2])))
