@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from radrm.config import SlurmConfig
@@ -22,7 +21,6 @@ from radrm.host.health.slurm.facts import (
     Ask,
     Node,
     Partition,
-    command_version,
     config_of,
     here,
     nodes_of,
@@ -79,14 +77,10 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
     for partition, members in found:
         yield from _of_partition(asked, config, partition, members)
     yield Check("JobRequeue", lambda: cluster.requeue(config))
-    yield Check("batch_sched_delay", lambda: cluster.start_delay(config))
     yield Check("job_submit.lua", lambda: cluster.job_submit(config, own, asked.config.gres))
     yield Check("ProctrackType", lambda: cluster.processes(config))
     yield Check("accounting", lambda: cluster.accounting(config, asked.config.gres))
-    for partition, members in found:
-        if cluster.has_database(config):
-            gres = asked.config.gres
-            yield Check("fair share", partial(cluster.fair_share, config, partition, gres))
+    for _, members in found:
         yield from _of_this_server(asked, members)
 
 
@@ -94,8 +88,7 @@ def _of_partition(
     asked: Asked, config: dict[str, str], partition: Partition, members: list[Node]
 ) -> Iterator[Check]:
     """The checks of the partition and its nodes."""
-    version, gres = config["SLURM_VERSION"], asked.config.gres
-    yield Check("versions", lambda: nodes.versions(version, command_version(asked.ask), members))
+    gres = asked.config.gres
     yield Check(f"GRES {gres}", lambda: nodes.counted(config, gres, members))
     yield Check("GPUs given twice", lambda: nodes.given_twice(partition.name, members))
     yield Check("OverSubscribe", lambda: cluster.oversubscription(partition))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Mapping
+from pathlib import Path
 
 from radrm.host.health.finding import Finding, ok, warn
 from radrm.host.health.slurm.facts import Partition, value
@@ -16,8 +16,6 @@ from radrm.host.slurm.job_submit import FORMAT, NAME, format_of, names_of
 
 OLDEST = "22.05"
 """The oldest Slurm that radrm supports."""
-_DEFAULT_DELAY_S = 3
-_MOST_READ = 1 << 20
 _SET = "in slurm.conf set"
 _THEN = "then: scontrol reconfigure"
 _PRINT = f"print it: radrm slurm setup --only {NAME}"
@@ -69,31 +67,10 @@ def host_memory(config: Fields, partition: Partition) -> Finding:
     return warn(name, whole, f"{_SET} DefMemPerCPU for PartitionName={partition.name}, {_THEN}")
 
 
-def requeue(config: Fields) -> Finding:
-    """Whether a job may go back to Slurm when it has waited too long on a node."""
-    if value(config, "JobRequeue") == "0":
-        stays = "it is 0: a job without --requeue fails where it should go to another node"
-        return warn("JobRequeue", stays, f"{_SET} JobRequeue=1, {_THEN}")
-    return ok("JobRequeue", "jobs may go back to Slurm, for another node")
-
-
-def start_delay(config: Fields) -> Finding:
-    """How long slurmctld waits before it looks for a node for a batch job."""
-    name, parameters = "batch_sched_delay", value(config, "SchedulerParameters")
-    found = re.search(r"(?:^|,)\s*batch_sched_delay=(\d{1,9})", parameters, re.ASCII)
-    if found is not None and int(found[1]) == 0:
-        return ok(name, "it is 0: a batch job starts at once where a node is free")
-    late = (
-        f"it is {_DEFAULT_DELAY_S} s, Slurm's default" if found is None else f"it is {found[1]} s"
-    )
-    longer = f"{late}: a batch job may wait so long where a node is free"
-    return warn(name, longer, f"add batch_sched_delay=0 to SchedulerParameters, {_THEN}")
-
-
 def accounting(config: Fields, gres: str) -> Finding:
     """Whether sacct has what a job asked for, and the figures that it leaves in its comment."""
     name = "accounting"
-    if not has_database(config):
+    if not value(config, "AccountingStorageType").endswith("/slurmdbd"):
         forgotten = (
             f"there is no slurmdbd, so Slurm forgets a job's comment with its GPU figures"
             f" {value(config, 'MinJobAge') or 'soon'} after its end"
@@ -101,7 +78,7 @@ def accounting(config: Fields, gres: str) -> Finding:
         step = "to keep them set up slurmdbd with AccountingStoreFlags=job_comment"
         return warn(name, forgotten, step)
     if "job_comment" not in _listed(config, "AccountingStoreFlags"):
-        lost = f"comments are not stored, so sacct has no GPU figures ({_flags(config)})"
+        lost = "comments are not stored, so sacct has no GPU figures"
         return warn(name, lost, f"{_SET} AccountingStoreFlags=job_comment, {_THEN}")
     if f"gres/{gres}" not in _listed(config, "AccountingStorageTRES"):
         lost = f"AccountingStorageTRES has no gres/{gres}: sacct does not know what jobs asked for"
@@ -110,33 +87,16 @@ def accounting(config: Fields, gres: str) -> Finding:
     return ok(name, "sacct has the GPU memory of jobs, and the GPU figures in their comments")
 
 
-def has_database(config: Fields) -> bool:
-    """Return whether slurmdbd keeps the records."""
-    return value(config, "AccountingStorageType").endswith("/slurmdbd")
-
-
-def fair_share(config: Fields, partition: Partition, gres: str) -> Finding:
-    """Whether the GPU memory of jobs counts for the shares of users."""
-    name, kind = "fair share", value(config, "PriorityType")
-    if kind != "priority/multifactor":
-        return ok(name, f"Slurm orders jobs without it: PriorityType is {kind or 'not set'}")
-    weights = value(partition.fields, "TRESBillingWeights")
-    if f"gres/{gres}=" in weights.lower():
-        return ok(name, f"GPU memory counts: TRESBillingWeights is {weights}")
-    free = (
-        f"partition {partition.name} does not weigh GPU memory, so a job is charged for CPUs only"
-    )
-    step = f'{_SET} TRESBillingWeights="CPU=1.0,GRES/{gres}=0.001" there, {_THEN}'
-    return warn(name, free, step)
-
-
 def _listed(config: Fields, key: str) -> list[str]:
     return [word.strip() for word in value(config, key).lower().split(",")]
 
 
-def _flags(config: Fields) -> str:
-    flags = value(config, "AccountingStoreFlags")
-    return f"AccountingStoreFlags={flags}" if flags else "AccountingStoreFlags is not set"
+def requeue(config: Fields) -> Finding:
+    """Whether a job may go back to Slurm when it has waited too long on a node."""
+    if value(config, "JobRequeue") == "0":
+        stays = "it is 0: a job without --requeue fails where it should go to another node"
+        return warn("JobRequeue", stays, f"{_SET} JobRequeue=1, {_THEN}")
+    return ok("JobRequeue", "jobs may go back to Slurm, for another node")
 
 
 def processes(config: Fields) -> Finding:
@@ -162,7 +122,7 @@ def job_submit(config: Fields, partition: str, gres: str) -> Finding:
         return warn(NAME, plain, f"{_PRINT}; set JobSubmitPlugins=lua, {_THEN}")
     place = os.path.join(os.path.dirname(value(config, "SLURM_CONF")), NAME)
     try:
-        text = _read(place)
+        text = Path(place).read_text("utf-8", "replace")
     except OSError as error:
         why = f"{place}: {error.strerror}"
         return ok(NAME, f"JobSubmitPlugins has lua; its file cannot be read here ({why})")
@@ -178,11 +138,3 @@ def job_submit(config: Fields, partition: str, gres: str) -> Finding:
         own = f"the configuration says {partition} and {gres}"
         return warn(NAME, f"{others}; {own}", f"correct [slurm] in the configuration, or {_PRINT}")
     return ok(NAME, f"{place} has the rules of this radrm")
-
-
-def _read(place: str) -> str:
-    """Return the beginning of a file. Raises OSError, also if it is not a regular file."""
-    with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(0, "it is not a file")
-        return file.read(_MOST_READ).decode("utf-8", "replace")

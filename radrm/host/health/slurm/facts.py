@@ -32,8 +32,6 @@ class Node:
     gres: Mapping[str, int]
     """How many it has of each generic resource, by name; types are added up."""
     partitions: tuple[str, ...]
-    version: str
-    """The version of its slurmd; empty where it has not registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +67,6 @@ def fields_of(lines: Iterable[str]) -> dict[str, str]:
     return {key.strip(): text.strip() for key, equals, text in split if equals}
 
 
-def command_version(ask: Ask) -> str:
-    """Return the version of the commands of this machine. Raises `Refused`."""
-    words = ask("scontrol", "--version", timeout_s=ASK_S).split()
-    return words[-1] if words else ""
-
-
 def partition_of(ask: Ask, name: str) -> Partition:
     """Return a partition. Raises `Refused`, with Slurm's words if there is none."""
     return Partition(
@@ -94,7 +86,6 @@ def _node(fields: Mapping[str, str]) -> Node:
         value(fields, "NodeHostName"),
         gres_of(value(fields, "Gres")),
         tuple(filter(None, value(fields, "Partitions").strip().split(","))),
-        value(fields, "Version"),
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from radrm.core.units import show_mib
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.health.slurm.cluster import OLDEST, release
 from radrm.host.health.slurm.facts import Node, Partition, value
 
 _MOST = 4
@@ -28,21 +27,6 @@ def partition(found: Partition, nodes: Sequence[Node]) -> Finding:
         back = f"to use it again: scontrol update PartitionName={found.name} State=UP"
         return warn(name, f"{many}, and is {state or 'in no known state'}", back)
     return ok(name, many)
-
-
-def versions(controller: str, command: str, nodes: Iterable[Node]) -> Finding:
-    """Whether slurmctld, the slurmd of each node and the commands here are of one release."""
-    name, wanted = "versions", release(controller)
-    others = [(f"slurmd of {node.name}", node.version) for node in nodes if node.version]
-    others.append(("the commands here", command.rpartition(" ")[2]))
-    apart = [(who, version) for who, version in others if release(version) != wanted]
-    if not apart:
-        return ok(name, f"all are of Slurm {'.'.join(controller.split('.')[:2])}")
-    old = [who for who, version in apart if release(version) < release(OLDEST)]
-    said = listed([f"{who} {version or 'unknown'}" for who, version in apart])
-    oldest = f"; the oldest supported is {OLDEST}" if old else ""
-    step = "install one release everywhere, slurmctld first"
-    return warn(name, f"slurmctld is {controller}, {said}{oldest}", step)
 
 
 def counted(config: Mapping[str, str], gres: str, nodes: Sequence[Node]) -> Finding:
