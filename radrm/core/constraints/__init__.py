@@ -15,7 +15,7 @@ The files, in the order in which they may import one another:
     turns        whose turn it is on an MPS server
     sharing      why a job cannot join the jobs on a device, and its part of the SMs there
     placement    all shares of a placement together
-    reserve      a planner's reservation for a waiting job or for maintenance
+    reserve      a planner's reservation for a waiting job
     feasibility  why a job can never run on these devices
     proposal     the proposals that a job in its present state allows
     offers       one device as one job would find it, kept while nothing there changes
