@@ -7,7 +7,7 @@ from radrm.cli.show.styled import show
 from radrm.client.connection import Client
 from radrm.client.text import print_json
 
-PARAMETERS = (JOB, CLUSTER, JSON)
+EXPLAIN_PARAMETERS = (JOB, CLUSTER, JSON)
 
 
 def explain(job: str, cluster: bool, as_json: bool) -> None:
@@ -31,6 +31,6 @@ def explain(job: str, cluster: bool, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    from radrm.cli.show.explanation import explanation
+    from radrm.cli.show.card import explanation
 
     show(*explanation(answer))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from radrm.cli.parameters import FORMAT, JSON, NO_HEADER, NUMBER, TEXT, Parameter
 from radrm.cli.show.jobs import PAGE
-from radrm.cli.show.past.history import history_page
-from radrm.cli.show.past.periods import SINCE, UNTIL, period
+from radrm.cli.show.past import SINCE, UNTIL, history_page, period
 from radrm.cli.show.styled import show
 from radrm.client.connection import Client
 from radrm.client.text import print_json
 from radrm.errors import Refused, UsageError, plain
 
 _STATE = "Only jobs that ended so, as failed,timeout."
-PARAMETERS = (
+HISTORY_PARAMETERS = (
     Parameter("user", TEXT, "Only jobs of this user.", "NAME", ("--user",)),
     Parameter("state", TEXT, _STATE, "STATE,...", ("--state",)),
     SINCE,
@@ -54,7 +53,7 @@ def history(
         raise UsageError("--no-header goes with --format, and --format does not go with --json")
     parts = []
     if layout:
-        from radrm.cli.show.formats.template import heading, read_format, row
+        from radrm.cli.show.formats import heading, read_format, row
 
         parts = read_format(layout)
     times, size = period(since, until), limit or PAGE

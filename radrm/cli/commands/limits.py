@@ -8,7 +8,7 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.text import print_json
 
-PARAMETERS = (
+LIMITS_PARAMETERS = (
     Parameter("user", TEXT, "This user; only for root.", "NAME", ("--user",)),
     JSON,
 )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import CLUSTER, FLAG, JSON, TEXT, Parameter
-from radrm.cli.show.past.energy import energy_page
-from radrm.cli.show.past.periods import SINCE, UNTIL, period
-from radrm.cli.show.past.report import report_page
+from radrm.cli.show.past import SINCE, UNTIL, energy_page, period, report_page
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.text import print_json
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 BY = ("user", "job", "gpu", "day", "group")
 
-PARAMETERS = (
+REPORT_PARAMETERS = (
     Parameter("by", TEXT, f"Sum by {', '.join(BY)}; by user by default.", "WHAT", ("--by",)),
     SINCE,
     UNTIL,
@@ -122,7 +120,7 @@ def _write(
     import os
     import sys
 
-    from radrm.cli.show.past.html_page import web_page
+    from radrm.cli.show.html_page import web_page
     from radrm.pages.overview import overview_parts
 
     lead = overview_parts(looked) if looked is not None else []

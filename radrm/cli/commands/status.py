@@ -25,7 +25,7 @@ from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from radrm.cli.show.formats.template import Part
+    from radrm.cli.show.formats import Part
     from radrm.client.text import Document
 
 _JOBS = f"{REFERENCES}; all jobs that have not ended by default."
@@ -35,7 +35,7 @@ _FOLLOW = "Show changes until Ctrl-C; of one job its log too."
 _LAST_LINES = 5
 _MOST = 1000
 """Rows that one request can ask for."""
-PARAMETERS = (
+STATUS_PARAMETERS = (
     Parameter("jobs", WORDS, _JOBS, "JOB..."),
     Parameter("every", FLAG, _ALL, flags=("--all",)),
     Parameter("user", TEXT, "Only jobs of this user.", "NAME", ("--user",)),
@@ -92,7 +92,7 @@ def status(
     first = ((page or 1) - 1) * size
     parts: list[Part] = []
     if layout:
-        from radrm.cli.show.formats.template import read_format
+        from radrm.cli.show.formats import read_format
 
         parts = read_format(layout)
     with Client() as client:
@@ -137,7 +137,7 @@ def _show_rows(
     client: Client, words: Document, parts: list[Part], header: bool, part: tuple[int, int | None]
 ) -> None:
     """Print a line for each row, laid out as the user asks: all rows, or those of a page."""
-    from radrm.cli.show.formats.template import heading, row
+    from radrm.cli.show.formats import heading, row
 
     if header:
         print(heading(parts))

@@ -12,8 +12,8 @@ import typer
 
 from radrm.cli import simulation_options as options
 from radrm.cli.options import Json, finite
-from radrm.cli.show.experiments.live import gains_table, played_table, unfinished_live
 from radrm.cli.show.experiments.plots import check_plot, plot_run
+from radrm.cli.show.experiments.replay import gains_table, played_table, unfinished_live
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn

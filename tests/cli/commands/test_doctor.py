@@ -17,9 +17,8 @@ from pytest_mock import MockerFixture
 from typer.testing import CliRunner
 
 from radrm import __version__
-from radrm.cli.commands.doctor import doctor
+from radrm.cli.commands.doctor import FindingLine, doctor, summary
 from radrm.cli.settings import find_errors
-from radrm.cli.show.findings import FindingLine, summary
 from radrm.host.gpus import nvml
 from radrm.host.health import checks, disk, gpus
 from radrm.host.health.checks import all_checks, configuration

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import radrm.cli.commands.explain
 from radrm.cli.app import make_app
-from radrm.cli.show.explanation import explanation
+from radrm.cli.show.card import explanation
 from radrm.client.amounts import local_time
 from radrm.client.words.reasons import amount
 from tests.cli.fakes import ESC, NOW, Script, job, shown

@@ -10,8 +10,7 @@ import radrm.cli.commands.history
 import radrm.cli.commands.status
 from radrm.cli.commands.history import history
 from radrm.cli.commands.status import status
-from radrm.cli.show.formats.letters import span
-from radrm.cli.show.formats.template import heading, read_format, row
+from radrm.cli.show.formats import heading, read_format, row, span
 from radrm.core.words import JobState
 from radrm.errors import UsageError
 from tests.cli.fakes import ESC, NOW, Script, job, page
