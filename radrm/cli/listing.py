@@ -93,7 +93,9 @@ _SHARED = {
     **dict.fromkeys(("cancel", "hold", "release", "requeue", "wait"), "jobs"),
     **dict.fromkeys(("checkpoint", "migrate", "resize", "progress"), "saving"),
     **dict.fromkeys(("drain", "resume"), "gpus"),
-    "estimators": "estimate", "compare": "simulate", "install-slurm-names": "slurm",
+    "estimators": "estimate",
+    "compare": "simulate",
+    "install-slurm-names": "slurm",
 }
 """Modules that have several commands."""
 

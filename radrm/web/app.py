@@ -18,14 +18,12 @@ from radrm import __version__
 from radrm.client.text import label, warn
 from radrm.core.units import SIMULATED_GPUS
 from radrm.errors import RadrmError, one_line
-from radrm.web.asking import Asking
-from radrm.web.commands import act
-from radrm.web.guard import Guard, from_this_page, session_of
+from radrm.web.asking import Asking, act
+from radrm.web.guard import SESSION_S, Guard, Session, Sessions, from_this_page, session_of
 from radrm.web.live import Fragments, Live
 from radrm.web.logs import Logs
 from radrm.web.memory_curves import Curves
 from radrm.web.rendering import STATIC, draw
-from radrm.web.sessions import SESSION_S, Session, Sessions
 from radrm.web.views import FRAGMENTS, Query, View, Views, fragments
 
 _MOST_BODY = 8192

@@ -9,12 +9,10 @@ from rich.console import Console
 
 from radrm.cli.show.experiments.collocation import mixed_table
 from radrm.errors import Refused
-from radrm.experiments.collocate.advice import advise
-from radrm.experiments.collocate.measure import at_once
+from radrm.experiments.collocate.measure import advise, at_once
 from radrm.experiments.collocate.mixed import Mixed, change, verdict
-from radrm.experiments.collocate.numbers import CopyRun, Round, parse_programs
+from radrm.experiments.collocate.numbers import CopyRun, Point, Round, parse_programs
 from radrm.experiments.collocate.rounds import Work
-from radrm.experiments.collocate.steps import Point
 
 HOUR_S = 3600.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import Refused, UsageError
-from radrm.metrics.textfile import checked, write_textfile
+from radrm.metrics.exposition import checked, write_textfile
 
 
 def test_others_can_read_it_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

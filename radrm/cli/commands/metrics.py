@@ -113,7 +113,7 @@ class _Said:
 
 def _write(path: str, every_s: float | None, make: Callable[[], bytes]) -> None:
     """Write the file once; or again and again until TERM or INT, whatever fails meanwhile."""
-    from radrm.metrics.textfile import checked, write_textfile
+    from radrm.metrics.exposition import checked, write_textfile
 
     path = checked(path)
     write_textfile(path, make())

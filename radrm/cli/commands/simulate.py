@@ -28,11 +28,16 @@ from radrm.errors import UsageError
 from radrm.experiments.simulations.advice import advice_document, variants_to_try
 from radrm.experiments.simulations.advice import advise as find_advice
 from radrm.experiments.simulations.advice import objective as objective_of
-from radrm.experiments.simulations.documents import document
-from radrm.experiments.simulations.mixes import ORDERS, mix_of
-from radrm.experiments.simulations.mixes import SORTING as MIX_SORTING
-from radrm.experiments.simulations.runs import results_of_draws
-from radrm.experiments.simulations.sources import File, Loaded, load_draws, with_mix_settings
+from radrm.experiments.simulations.runs import document, results_of_draws
+from radrm.experiments.simulations.sources import (
+    ORDERS,
+    File,
+    Loaded,
+    load_draws,
+    mix_of,
+    with_mix_settings,
+)
+from radrm.experiments.simulations.sources import SORTING as MIX_SORTING
 from radrm.experiments.simulations.variants import (
     ALONE,
     SORTING,

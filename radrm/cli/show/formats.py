@@ -1,4 +1,11 @@
-"""`--format`: rows of jobs as the user lays them out, in squeue's letters or by field names."""
+"""`--format`: rows of jobs as the user lays them out, in squeue's letters or by field names.
+
+Letters without a meaning on one server (`%a` account, `%q` QOS...) are unknown here.
+
+`%[[.]WIDTH]LETTER` is as for squeue: the value in as many columns as it needs, or in WIDTH
+columns, cut there; the dot moves it to the right. `{FIELD}` and `{FIELD:[.]WIDTH}` are the same
+for any field of `status --json`. `%%`, `{{` and `}}` are these characters.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The question before a command, and the list of keys."""
+"""The question before a command, and the list of keys.
+
+Theory of operation
+-------------------
+A thread asks the daemon; the screen shows its last answer and never waits. There is one question
+at a time, and a second between two, whatever is typed. Each answer has `WINDOW` jobs around the
+cursor, so scrolling is drawn at once; beyond them the next answer is awaited. The cursor stays on
+its job while jobs come and go.
+
+All text of users is made plain by the modules of `cli/show`, and is drawn as rich `Text`, never as
+markup.
+"""
 
 from __future__ import annotations
 

@@ -1,18 +1,119 @@
-"""The jobs of a simulation: from a trace file, or drawn anew for each seed (`mixes`)."""
+"""The jobs of a simulation: of a file, or drawn from the published mix.
+
+It sets the servers, the price and the power too, and the life of an attempt: a run takes exactly as
+long as published. Each seed has its own draw.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite
 
 from radrm.config import Config
-from radrm.experiments.simulations.mixes import KNOWN, LIFE, mix_draws, with_mix
+from radrm.config.shapes import EnergyConfig
+from radrm.errors import UsageError
 from radrm.experiments.simulations.runs import Draws, capacities_mib
 from radrm.experiments.simulations.variants import Choices, Variant
 from radrm.experiments.traces import load_trace
-from radrm.simulator.traces.importers.andreas import Mix
+from radrm.simulator.scenario import Life
+from radrm.simulator.traces.importers.andreas import (
+    CURRENCY,
+    FEWEST_NODES,
+    FORM,
+    MOST_LOAD,
+    MOST_NODES,
+    NODE_WATTS,
+    PRICE,
+    PUE,
+    SCENARIOS,
+    Mix,
+    published_mix,
+)
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.trace import fitting
+from radrm.simulator.traces.trace import Trace, fitting
 from radrm.simulator.traces.users import dealt
+
+LIFE = Life(start_up_s=0.0, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0)
+KNOWN = ("duration",)
+"""What is known of each job without `--known`: the paper profiles every job."""
+ORDERS = ("fifo", "due", "weight")
+"""The orders that the paper compares with: FIFO, EDF and PS."""
+SORTING = ("andreas", "deadline")
+"""The planners that sort jobs with due times themselves: all jobs of a mix have one."""
+
+
+def mix_of(
+    trace: str | None,
+    form: str,
+    *,
+    scenario: int | None,
+    nodes: int | None,
+    load: float | None,
+    seed: int | None,
+    gpus: str | None,
+    servers: int,
+) -> Mix | None:
+    """The mix that a command's options ask for; None: they ask for another trace.
+
+    Raises `UsageError`.
+    """
+    given = {"--scenario": scenario, "--nodes": nodes, "--load": load, "--seed": seed}
+    if form != FORM:
+        if only := [name for name, value in given.items() if value is not None]:
+            raise UsageError(f"{only[0]} belongs to --import {FORM}; add that or leave it out")
+        if trace is None:
+            raise UsageError(f"name a trace file, or draw jobs with --import {FORM}")
+        return None
+    if trace is not None:
+        raise UsageError(f"--import {FORM} draws its jobs and reads no file; leave out {trace!r}")
+    if gpus is not None or servers != 1:
+        what = "--gpus" if gpus is not None else "--servers"
+        raise UsageError(f"--import {FORM} sets the servers; use --nodes in place of {what}")
+    usual = Mix()
+    mix = Mix(
+        scenario=usual.scenario if scenario is None else scenario,
+        nodes=usual.nodes if nodes is None else nodes,
+        load=usual.load if load is None else load,
+        seed=usual.seed if seed is None else seed,
+    )
+    if mix.scenario not in SCENARIOS:
+        raise UsageError(
+            f"--scenario {mix.scenario}: there are 1 (nodes of 2 V100 or 1 T4) and 2 (4 or 2)"
+        )
+    if not FEWEST_NODES <= mix.nodes <= MOST_NODES:
+        raise UsageError(
+            f"--nodes {mix.nodes} is not from {FEWEST_NODES} to {MOST_NODES}; write --nodes 10"
+        )
+    if not (isfinite(mix.load) and 0 < mix.load <= MOST_LOAD):
+        raise UsageError(
+            f"--load {mix.load:g} is not above 0 and at most {MOST_LOAD:g}; write --load 0.5"
+        )
+    if mix.seed < 0:
+        raise UsageError(f"--seed {mix.seed} is below 0; write --seed 1")
+    return mix
+
+
+def with_mix(config: Config) -> Config:
+    """The configuration with the published price and power."""
+    energy = EnergyConfig(
+        price=PRICE,
+        pue=PUE,
+        currency=CURRENCY,
+        node_watts=NODE_WATTS,
+        wait_for_cheap=config.energy.wait_for_cheap,
+    )
+    return replace(config, energy=energy)
+
+
+def mix_draws(mix: Mix, config: Config, count: int) -> list[Trace]:
+    """Draw the jobs of `count` seeds. Raises `UsageError`."""
+    cost = config.deadlines.cost_per_hour
+    if not cost > 0:
+        raise UsageError(
+            f"--import {FORM} divides its weights by deadlines.cost_per_hour, which is {cost:g}; "
+            "set it above 0"
+        )
+    return [published_mix(replace(mix, seed=mix.seed + at), cost) for at in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

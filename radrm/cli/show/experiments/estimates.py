@@ -14,8 +14,8 @@ from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Quantity
 from radrm.errors import plain
 from radrm.estimators.learning.learned import learned_for
-from radrm.experiments.accuracy import Accuracy, Case, accuracy
 from radrm.experiments.estimates import Asked, first_of, memory_of
+from radrm.experiments.evaluation import Accuracy, Case, accuracy
 from radrm.host.estimation.asking import Answer
 
 
