@@ -2,7 +2,7 @@
 
 The files, in the order in which they may import one another:
     table       every metric: its name, its kind and what it says
-    exposition  the daemon's answers in the format of Prometheus, also as a file for node_exporter
+    exposition  the daemon's answers in the format of Prometheus
     serving     /metrics alone, over HTTP
 
 `grafana.json` is a dashboard for Grafana, `alerts.yml` has rules for Prometheus.

@@ -27,8 +27,7 @@ from prometheus_client.utils import floatToGoString
 from radrm.client.connection import Client
 from radrm.client.starting import not_reached
 from radrm.client.text import Document
-from radrm.errors import RadrmError, Refused, UsageError, plain
-from radrm.host.storage.files import open_folder, write_durably
+from radrm.errors import RadrmError, Refused, plain
 from radrm.metrics.table import COUNTER, GAUGE, GPU_STATES, HISTOGRAM, METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -158,38 +157,3 @@ def _labels(*values: object) -> tuple[str, ...]:
     """The values of labels as valid, plain, bounded text."""
     short = (plain(str(value)[:_LONGEST]) for value in values)
     return tuple(each.encode("utf-8", "replace").decode() for each in short)
-
-
-SUFFIX = ".prom"
-_MODE = 0o644
-"""node_exporter runs as a user of its own."""
-
-
-def checked(path: str) -> str:
-    """Return a path for `write_textfile`. Raises `UsageError` for a name that is never read."""
-    if not path.endswith(SUFFIX) or os.path.basename(path).startswith("."):
-        raise UsageError(f"{path}: node_exporter reads only files NAME{SUFFIX}; name one")
-    return os.path.abspath(path)
-
-
-def write_textfile(path: str, text: bytes) -> None:
-    """Put `text` into a file that others can read: a reader sees the old one or the new one.
-
-    Neither the file nor its folder may be reached by a link at its own name: a link in place of
-    the file is replaced, one in place of the folder refused. Raises `Refused`.
-    """
-    folder, name = os.path.split(path)
-    try:
-        fd = open_folder(folder)
-        try:
-            # Through the descriptor, so that nobody exchanges the folder meanwhile.
-            write_durably(f"/proc/self/fd/{fd}/{name}", text, _MODE)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        if os.path.islink(folder):
-            raise Refused(f"{folder} is a link; name the folder that it leads to") from error
-        raise Refused(
-            f"{path} cannot be written: {error.strerror}; the folder must exist, and be yours to "
-            "write in"
-        ) from error

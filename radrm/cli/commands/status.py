@@ -65,7 +65,7 @@ def status(
 ) -> None:
     """Show jobs: where they run, why they wait, how they ended. One job is shown in full.
 
-    --follow without a terminal prints a line for each change, until all jobs have ended.
+    --follow prints a line for each change, until all jobs have ended; radrm top is a live view.
 
     \b
     Examples:
@@ -99,7 +99,7 @@ def status(
         if follow:
             from radrm.cli.show.follow import follow_jobs
 
-            follow_jobs(client, words, first, size, as_json)
+            follow_jobs(client, words, as_json)
         elif layout:
             _show_rows(client, words, parts, not no_header, (first, size if limit else None))
         elif as_json:

@@ -11,7 +11,6 @@ The files, in the order in which they may import one another:
     html_page    the parts of a page as one HTML file
     card         one job with all its facts, and why it waits
     log          a job's log on standard output or error
-    live         the live picture of `radrm status --follow`
     follow       `radrm status --follow`
     question     the question before a command touches everything
     progress     a progress bar for long work
