@@ -93,7 +93,9 @@ _SHARED = {
     **dict.fromkeys(("cancel", "hold", "release", "requeue", "wait"), "jobs"),
     **dict.fromkeys(("checkpoint", "migrate", "resize", "progress"), "saving"),
     **dict.fromkeys(("drain", "resume"), "gpus"),
-    "estimators": "estimate",
+    **dict.fromkeys(("history", "limits"), "report"),
+    **dict.fromkeys(("estimators", "summarize"), "estimate"),
+    "explain": "status",
     "compare": "simulate",
     "install-slurm-names": "slurm",
 }

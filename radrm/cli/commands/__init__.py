@@ -5,23 +5,19 @@ The files, in the order in which they may import one another:
     completion  `radrm completion`
     run         `radrm run`
     logs        `radrm logs`
-    status      `radrm status`
+    status      `radrm status`, `explain`
     top         `radrm top`
     serve       `radrm serve`
-    explain     `radrm explain`
     edit        `radrm edit`
     jobs        `radrm cancel`, `hold`, `release`, `requeue`, `wait`
     saving      jobs that save: `radrm checkpoint`, `migrate`, `resize`, `progress`
     gpus        `radrm gpus`, `drain`, `resume`
-    limits      `radrm limits`
-    report      `radrm report`
-    history     `radrm history`
+    report      `radrm report`, `history`, `limits`
     metrics     `radrm metrics`
     reserve     `radrm reserve`
     mps         `radrm mps`
-    estimate    `radrm estimate`, `estimators`
+    estimate    `radrm estimate`, `estimators`, `summarize`
     spool       `radrm spool`
-    summarize   `radrm summarize`
     daemon      `radrm daemon`
     demo        `radrm demo`
     bench       `radrm bench`

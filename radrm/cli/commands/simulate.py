@@ -35,6 +35,7 @@ from radrm.experiments.simulations.sources import (
     Loaded,
     load_draws,
     mix_of,
+    save_trace,
     with_mix_settings,
 )
 from radrm.experiments.simulations.sources import SORTING as MIX_SORTING
@@ -50,7 +51,6 @@ from radrm.experiments.simulations.variants import (
     own_estimator,
     your_daemon,
 )
-from radrm.experiments.traces import save_trace
 from radrm.policies import POLICIES
 from radrm.simulator.scenario import ORACLE
 from radrm.simulator.servers.dealing import HASH

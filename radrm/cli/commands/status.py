@@ -1,4 +1,4 @@
-"""`radrm status`: show a page of jobs, or all facts about one job."""
+"""`radrm status` and `explain`: jobs, one job, and why it waits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from radrm.cli.parameters import (
     CLUSTER,
     FLAG,
     FORMAT,
+    JOB,
     JSON,
     NO_HEADER,
     NUMBER,
@@ -187,3 +188,32 @@ def _next_page(words: Document, first: int, size: int) -> str:
         command += [f"--{option}", words[option]] if words[option] else []
     command += ["--limit", str(size)] if size != PAGE else []
     return plain(shlex.join([*command, "--page", str(first // size + 2)]))
+
+
+EXPLAIN_PARAMETERS = (JOB, CLUSTER, JSON)
+
+
+def explain(job: str, cluster: bool, as_json: bool) -> None:
+    """Say why a job waits, or where and how it ran.
+
+    For each GPU: the first rule that refuses the job, what the job needs, what is available.
+
+    \b
+    Examples:
+      radrm explain 12
+      radrm explain 12_3 --json
+      radrm explain --cluster 4711
+    """
+    if cluster:
+        from radrm.cli.slurm.cluster import show_explanation  # few look at a cluster
+
+        show_explanation(job, as_json)
+        return
+    with Client() as client:
+        answer = client.ask("explain", jobs=[job])
+    if as_json:
+        print_json(answer)
+        return
+    from radrm.cli.show.card import explanation
+
+    show(*explanation(answer))

@@ -34,6 +34,7 @@ from radrm.experiments.live.trace import (
 )
 from radrm.experiments.simulations.past import described
 from radrm.experiments.simulations.runs import capacities_mib
+from radrm.experiments.simulations.sources import load_kinds, load_trace, save_trace
 from radrm.experiments.simulations.variants import (
     Choices,
     Variant,
@@ -41,7 +42,6 @@ from radrm.experiments.simulations.variants import (
     configured,
     make_variant,
 )
-from radrm.experiments.traces import load_kinds, load_trace, save_trace
 from radrm.simulated.spec import parse
 from radrm.simulator.scenario import AUTO
 from radrm.simulator.traces.job import TraceJob

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import pty
-import signal
-import subprocess
 
 import pytest
 
-from tests.cli.going_on import RADRM, started
+from tests.cli.going_on import started
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 

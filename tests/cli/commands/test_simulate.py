@@ -20,8 +20,8 @@ from radrm.core.words import Collocation
 from radrm.errors import BadConfig, BadFile, RadrmError, UsageError
 from radrm.experiments.simulations import runs
 from radrm.experiments.simulations.runs import Result, results
+from radrm.experiments.simulations.sources import load_trace
 from radrm.experiments.simulations.variants import Choices, check_settings, make_variant
-from radrm.experiments.traces import load_trace
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.policies import POLICIES
