@@ -4,7 +4,5 @@ All facts come from Slurm's own commands, one question each, and from the radrm 
 
 The files, in the order in which they may import one another:
     facts     what Slurm says of its configuration, a partition and nodes
-    cluster   the settings of the cluster
-    nodes     the nodes of the partition
-    checks    all checks in their order
+    checks    what fits jobs that share GPUs, and what does not
 """
