@@ -161,8 +161,6 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
     return {
         "devices": gpus(loop, words, uid),
         "mps": mps(loop, words, uid),
-        "unmanaged": loop.parts.unmanaged.action,
-        "uid": os.getuid(),
         "rules": list(loop.scheduler.errors(loop.clock.now(), refused=True)),
         "sharing": learned_documents(loop.scheduler.learned),
         "unknown_gpus": unknown_gpus(

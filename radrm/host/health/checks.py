@@ -124,10 +124,8 @@ def _served_checks(
     if not answers:
         return
     (now,) = answers
-    devices, root = now["devices"], now["uid"] == 0
-    yield Check("SM activity", lambda: served.sm_activity(devices))
+    yield Check("SM activity", lambda: served.sm_activity(now["devices"]))
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
-    yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
     learned = served.sharing(now.get("sharing", ()))
     if learned is not None:

@@ -1,4 +1,4 @@
-"""The running daemon's reports: health of its GPUs, SM activity, MPS, unmanaged processes, limits.
+"""The running daemon's reports: health of its GPUs, SM activity, MPS, limits of jobs, rules.
 
 The documents are those of `radrm gpus --json` and `radrm mps status --json`.
 """
@@ -101,31 +101,6 @@ def mps(rows: Sequence[Document]) -> Finding:
 
 def _of_rows(found: Iterable[tuple[Document, str]]) -> list[str]:
     return _causes((index, "", cause) for row, cause in found for index in row["gpus"])
-
-
-def unmanaged(devices: Sequence[Document], action: str, root: bool) -> Finding:
-    """The processes that radrm did not start. `action` is `unmanaged.action`; `root`: the daemon
-    runs as root."""
-    name = "unmanaged"
-    if action == "signal" and not root:
-        return warn(
-            name,
-            "unmanaged.action = 'signal', and the daemon is not root: it only warns about them",
-            "run radrm as root (its service), or set unmanaged.action = 'warn'",
-        )
-    # With these actions radrm lists only processes that it has warned about or signalled.
-    has_steps = action in ("warn", "signal")
-    seen = [(d, s) for d in devices for s in d.get("unmanaged") or ()]
-    seen = [(d, s) for d, s in seen if s.get("step") or not has_steps]
-    if not seen:
-        return ok(name, "no unmanaged process to report")
-    users = sorted({s["user"] for _, s in seen if s.get("user")})
-    number = len({s["pid"] for _, s in seen})
-    many = f"{number} process{'es' if number > 1 else ''}{' of ' * bool(users)}{_listed(users)}"
-    words = f"{many} on {_gpus([d for d, _ in seen])} that radrm did not start"
-    if action == "count":
-        return ok(name, f"{words}; counted, as configured")
-    return warn(name, f"{words} (unmanaged.action = '{action}')", "see whose they are: radrm gpus")
 
 
 def rules(errors: Sequence[str]) -> Finding:

@@ -181,8 +181,6 @@ def told(**changed: Any) -> dict[str, Any]:
     return {
         "devices": [served_gpu()],
         "mps": [],
-        "unmanaged": "count",
-        "uid": os.getuid(),
         **changed,
     }
 
@@ -191,21 +189,20 @@ def test_the_daemon_is_asked_how_its_gpus_are(environ: dict[str, str]) -> None:
     broken = served_gpu(state="unhealthy", reason="Xid 79")
     faulty = {"gpus": [0], "state": "fault", "wanted": True, "fault": "a client has faulted"}
     devices = [broken, served_gpu(1, smact_error="dcgmi has ended")]
-    answer = told(devices=devices, mps=[faulty], unmanaged="signal", uid=1)
+    answer = told(devices=devices, mps=[faulty])
     with answering(paths_for(environ, os.getuid()), pong(pid=os.getpid(), **answer)):
         found = {f.check: f for f in run_checks(all_checks(environ, os.getuid(), find_errors))}
     said = {name: (f.level.value, f.finding) for name, f in found.items()}
     assert said["GPU health"] == ("fail", "GPU 0: Xid 79")
     assert said["SM activity"][0] == "warn" and "dcgmi has ended" in said["SM activity"][1]
     assert said["MPS servers"] == ("fail", "GPU 0: a client has faulted")
-    assert said["unmanaged"][0] == "warn" and "not root" in said["unmanaged"][1]
     assert not [f for f in found.values() if "could not be checked" in f.finding]
 
 
 def test_a_daemon_in_order(environ: dict[str, str]) -> None:
     with answering(paths_for(environ, os.getuid()), pong(pid=os.getpid(), **told())):
         found = {f.check: f for f in run_checks(all_checks(environ, os.getuid(), find_errors))}
-    for name in ("GPU health", "SM activity", "MPS servers", "unmanaged"):
+    for name in ("GPU health", "SM activity", "MPS servers"):
         assert found[name].level.value == "ok", found[name]
     assert "simulated GPUs" in found["GPUs"].finding and "isolation" not in found
 
@@ -214,7 +211,7 @@ def test_a_daemon_that_does_not_tell(environ: dict[str, str]) -> None:
     with answering(paths_for(environ, os.getuid()), pong()):
         found = {f.check: f for f in run_checks(all_checks(environ, os.getuid(), find_errors))}
     assert found["GPU health"].level.value == "warn"
-    assert "unmanaged" not in found
+    assert "SM activity" not in found
 
 
 # ------------------------------------------------------------------ for people

@@ -14,13 +14,6 @@ def row(state: str, *gpus: int, **changed: Any) -> dict[str, Any]:
     return {"gpus": list(gpus), "state": state, "wanted": True, "fault": None, **changed}
 
 
-def unmanaged(pid: int, user: str | None = "bob", **changed: Any) -> dict[str, Any]:
-    return {"pid": pid, "used_mib": 1024, "user": user, "command": "python", **changed}
-
-
-# ------------------------------------------------------------------ health
-
-
 def test_gpus_in_order() -> None:
     judged(served.health([gpu(), gpu(1, state="busy")]), "ok", "all 2 are read and in order")
     judged(served.health([gpu()]), "ok", "it is read")
@@ -100,24 +93,6 @@ def test_mps() -> None:
     judged(served.mps([row("up", 0), fault]), "fail", "GPU 1: a client has faulted", "mps status")
     judged(served.mps([row("silent", 0, 1)]), "fail", "GPU 0, 1: silent")
     judged(served.mps([row("up", 0, fault="odd")]), "warn", "GPU 0: odd")
-
-
-# ------------------------------------------------------------------ unmanaged processes
-
-
-def test_unmanaged() -> None:
-    two = [gpu(), gpu(3, unmanaged=[unmanaged(1), unmanaged(2, None), unmanaged(1)])]
-    judged(served.unmanaged([gpu()], "warn", True), "ok", "no unmanaged process")
-    judged(served.unmanaged(two, "count", False), "ok", "2 processes of bob on GPU 3", "counted")
-    judged(served.unmanaged(two, "drain", False), "warn", "'drain'", "radrm gpus")
-    judged(served.unmanaged([gpu()], "signal", False), "warn", "not root")
-
-
-def test_those_that_are_spared_are_not_spoken_of() -> None:
-    xorg, bob = unmanaged(1, "root"), unmanaged(2, step="warned")
-    judged(served.unmanaged([gpu(unmanaged=[xorg])], "signal", True), "ok", "no unmanaged process")
-    found = served.unmanaged([gpu(unmanaged=[xorg, bob])], "warn", True)
-    judged(found, "warn", "1 process of bob on GPU 0")
 
 
 # ------------------------------------------------------------------ limits, isolation

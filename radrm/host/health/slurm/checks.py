@@ -191,7 +191,8 @@ def counted(config: Mapping[str, str], gres: str, nodes: Sequence[Node]) -> Find
         return fail(name, unknown, step)
     without = [node.name for node in nodes if not node.gres.get(gres)]
     if without:
-        none = f"{listed(without)} {_have(without)} none, so no job runs there"
+        have = "has" if len(without) == 1 else "have"
+        none = f"{listed(without)} {have} none, so no job runs there"
         return fail(name, none, "on that node print its lines: radrm slurm setup")
     amounts = sorted({node.gres[gres] for node in nodes})
     ends = " to ".join(show_mib(mib) for mib in dict.fromkeys((amounts[0], amounts[-1])))
@@ -238,7 +239,7 @@ def memory(node: Node, gres: str, devices: Sequence[Mapping[str, Any]]) -> Findi
     `devices`: what the daemon of this node says of its GPUs.
     """
     name, has_mib = "GPU memory", node.gres.get(gres, 0)
-    gpus_mib = gpu_memory_mib(devices)
+    gpus_mib = sum(d["total_mib"] or 0 for d in devices if d["state"] != "vanished")
     if gpus_mib * (1 - _ROUNDED) <= has_mib <= gpus_mib:
         return ok(name, f"{node.name} has {gres}:{has_mib}, and its GPUs have {gpus_mib} MiB")
     more = has_mib > gpus_mib
@@ -247,19 +248,10 @@ def memory(node: Node, gres: str, devices: Sequence[Mapping[str, Any]]) -> Findi
     return warn(name, apart, f"set {gres}:{gpus_mib} in Gres= of slurm.conf and in gres.conf")
 
 
-def gpu_memory_mib(devices: Iterable[Mapping[str, Any]]) -> int:
-    """Return the memory of the GPUs and MIG instances that take jobs."""
-    return sum(d["total_mib"] or 0 for d in devices if d["state"] != "vanished")
-
-
 def listed(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + more
-
-
-def _have(names: Sequence[str]) -> str:
-    return "has" if len(names) == 1 else "have"
 
 
 _DAEMON_LIMIT_S = 20.0
@@ -289,7 +281,11 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
         try:
             settings.append(config_of(asked.ask))
         except Refused as error:
-            return _silent(error)
+            known = isinstance(error, SlurmRefused)
+            step = "see whether slurmctld runs: scontrol ping"
+            return fail(
+                "slurmctld", _one_line(error), step if known else "it works where sinfo works"
+            )
         return controller(settings[0])
 
     def look_at_partition() -> Finding:
@@ -355,13 +351,6 @@ def _devices(paths: Paths) -> list[dict[str, Any]]:
     if not isinstance(devices, list):
         raise Refused("the daemon does not report its GPUs")
     return devices
-
-
-def _silent(error: Refused) -> Finding:
-    """That Slurm cannot be asked."""
-    known = isinstance(error, SlurmRefused)
-    step = "see whether slurmctld runs: scontrol ping" if known else "it works where sinfo works"
-    return fail("slurmctld", _one_line(error), step)
 
 
 def _one_line(error: RadrmError) -> str:
