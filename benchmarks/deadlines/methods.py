@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.config import Config
-from radrm.experiments.simulations.mixes import LIFE, with_mix
+from radrm.experiments.simulations.sources import LIFE, with_mix
 from radrm.simulated.spec import parse_servers
 from radrm.simulator.scenario import Known, Scenario
 from radrm.simulator.traces.importers.andreas import Mix

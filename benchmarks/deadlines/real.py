@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from radrm.config import Config
 from radrm.experiments.live.trace import play_private
-from radrm.experiments.simulations.mixes import with_mix
+from radrm.experiments.simulations.sources import with_mix
 from radrm.experiments.simulations.variants import Choices, make_variant
 from radrm.simulator.traces.importers.andreas import Mix, published_mix
 from radrm.wiring import make_costs

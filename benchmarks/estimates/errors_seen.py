@@ -29,7 +29,7 @@ from radrm.estimators.learning.learned import learned
 from radrm.estimators.memory.overheads import context_mib
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
-from radrm.experiments.accuracy import Case, accuracy
+from radrm.experiments.evaluation import Case, accuracy
 
 QUANTILES = 40
 QUANTILE = 0.95

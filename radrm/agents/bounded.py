@@ -3,16 +3,22 @@
 Names, comments and logs are texts of other people. They may try to look like instructions, or hide
 some in characters that nobody sees. So control, format and unassigned characters are replaced, and
 variation selectors too: they are invisible, and can carry any text.
+
+The tools of one agent run in threads, and a `Client` carries one request at a time. A connection
+that lasts only for a call lets the daemon be restarted between two calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
 from pydantic import BaseModel
 
+from radrm.client.connection import Client
 from radrm.errors import plain
 
 MOST_BYTES = 48 * 1024
@@ -85,3 +91,15 @@ def moment(epoch_s: float | None) -> str | None:
     if epoch_s is None or not 0 <= epoch_s < 250_000_000_000:
         return None
     return datetime.fromtimestamp(epoch_s).astimezone().isoformat(timespec="seconds")
+
+
+_AT_ONCE = 2
+_turn = threading.BoundedSemaphore(_AT_ONCE)
+
+
+@contextmanager
+def daemon() -> Iterator[Client]:
+    """A client that is connected. Raises `Unreachable` where no daemon answers."""
+    with _turn, Client() as client:
+        client.connect()
+        yield client

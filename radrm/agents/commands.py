@@ -12,8 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from radrm.agents.answers import Commanded, Done, Submitted
-from radrm.agents.asking import daemon
-from radrm.agents.bounded import fitting, maybe, name, text, texts
+from radrm.agents.bounded import daemon, fitting, maybe, name, text, texts
 from radrm.agents.preview import Command, File, Options, raw_of, request_of
 from radrm.client.commands import warned
 from radrm.client.connection import Client

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from radrm.agents.answers import Estimated, Fit, Preview
-from radrm.agents.asking import daemon
-from radrm.agents.bounded import maybe, moment, name, text, texts
+from radrm.agents.bounded import daemon, maybe, moment, name, text, texts
 from radrm.agents.jobs import cleaned
 from radrm.agents.machine import OUT_OF_SERVICE
 from radrm.client.connection import Client

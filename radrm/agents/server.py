@@ -17,7 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from radrm import __version__
-from radrm.agents import commands, jobs, machine, pressure, preview, triage
+from radrm.agents import commands, jobs, machine, preview
 from radrm.agents.bounded import text
 from radrm.errors import RadrmError
 
@@ -28,8 +28,8 @@ READING: tuple[Tool, ...] = (
     jobs.get_job,
     jobs.tail_log,
     jobs.history,
-    triage.triage_job,
-    pressure.queue_pressure,
+    jobs.triage_job,
+    machine.queue_pressure,
     machine.list_gpus,
     machine.usage_report,
     machine.my_limits,

@@ -4,10 +4,8 @@ The files, in the order in which they may import one another:
     option_types     the options of a submission for type checkers, made by `make generated`
     options          Python values as options, by the one option table
     records          what is returned: jobs, GPUs, answers
-    following        logs that grow, as an iterator
     client           `Client`: submit jobs, watch them, command them
     run_call         makes a call in a job; it imports nothing of radrm
-    calls            the files of calls and answers; those that others can write are refused
     executor         `Executor`: functions as jobs, with futures
     submitit_plugin  the plugin of submitit: `AutoExecutor(folder, cluster="radrm")`
 """

@@ -1,15 +1,94 @@
-"""The typer application of all commands. It lists `submit` and `run` for the help; `main` runs
-them."""
+"""The commands by typer. It lists `submit` and `run` for the help; `main` runs them."""
 
 from __future__ import annotations
 
-from importlib import import_module
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from radrm.cli.commands.submit import run as run_submit
-from radrm.cli.listing import COMMANDS, EVERYDAY
-from radrm.cli.typed import typed
+from radrm.cli.listing import COMMANDS, EVERYDAY, function_of, parameters_of
+from radrm.cli.parameters import FLAG, NUMBER, TEXT, TEXTS, WORD, WORDS, Parameter
+from radrm.spellings import command_hint, option_hint
+
+WrongUsage: Any = typer.BadParameter.__mro__[1]
+"""The error that typer raises for a wrong command line: `UsageError` of its own click."""
+
+
+def in_one_line(error: Any) -> str:
+    """The command, the mistake and the next step; the help text if no argument was given."""
+    context = error.ctx
+    command = context.command_path if context is not None else "radrm"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.message)
+    step = f"; see {command} --help"
+    option = getattr(error, "option_name", None)
+    if type(error).__name__ == "NoSuchOption" and option:
+        known = [flag.lstrip("-") for each in context.command.params for flag in each.opts]
+        hint = option_hint(option, known)
+        return f"{command}: unknown option {option}{f'; {hint}' if hint else step}"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if message.startswith("No such command") and context is not None:
+        word = message.split("'")[1] if "'" in message else ""
+        hint = command_hint(word, list(getattr(context.command, "commands", {})))
+        return f"{command}: unknown command {word}{f'; {hint}' if hint else step}"
+    message = message.replace(
+        "Input should be a valid number, unable to parse string as a number", "not a number"
+    )
+    return f"{command}: {message[0].lower()}{message[1:]}{step}"
+
+
+_TYPES: dict[str, Any] = {
+    FLAG: bool,
+    TEXT: str,
+    TEXTS: list[str],
+    NUMBER: int | None,
+    WORD: str,
+    WORDS: list[str],
+}
+
+
+def typed(
+    function: Callable[..., int | None], parameters: Sequence[Parameter]
+) -> Callable[..., None]:
+    """A typer command that calls `function`. Raises `typer.Exit` with the code it returns."""
+
+    def command(**values: Any) -> None:
+        missing = {each.name: each.default for each in parameters if values[each.name] is None}
+        if code := function(**{**values, **missing}):
+            raise typer.Exit(code)
+
+    described = [_described(each) for each in parameters]
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__annotations__ = {each.name: each.annotation for each in described}
+    command.__dict__["__signature__"] = inspect.Signature(described)
+    return command
+
+
+def _described(parameter: Parameter) -> inspect.Parameter:
+    """The Python parameter from which typer makes an option or argument."""
+    kind, about, default = _TYPES[parameter.kind], _about(parameter), parameter.default
+    if parameter.is_argument:
+        optional = parameter.least is None
+        kind, default = (kind | None, None) if optional else (kind, inspect.Parameter.empty)
+    return inspect.Parameter(
+        *(parameter.name, inspect.Parameter.KEYWORD_ONLY),
+        default=default,
+        annotation=Annotated[kind, about],
+    )
+
+
+def _about(parameter: Parameter) -> Any:
+    metavar = parameter.metavar or None
+    if parameter.is_argument:
+        return typer.Argument(metavar=metavar, help=parameter.help)
+    if parameter.kind != NUMBER:
+        return typer.Option(*parameter.flags, metavar=metavar, help=parameter.help)
+    bounds: dict[str, Any] = {"min": parameter.least, "max": parameter.most}
+    return typer.Option(*parameter.flags, metavar=metavar, help=parameter.help, **bounds)
+
 
 _OWN_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For commands that read their options from the option table."""
@@ -30,11 +109,9 @@ def make_app(only: str | None = None) -> typer.Typer:
     for name in (only,) if only in COMMANDS else COMMANDS:
         if name in ("submit", "run"):
             continue
-        python_name = name.replace("-", "_")
-        module = import_module(f"radrm.cli.commands.{python_name}")
-        command = getattr(module, python_name)
+        command = function_of(name)
         if name in EVERYDAY:
-            app.command()(typed(command, module.PARAMETERS))
+            app.command()(typed(command, parameters_of(name)))
         elif isinstance(command, typer.Typer):
             app.add_typer(command)
         elif name == "edit":

@@ -3,6 +3,10 @@ so neither waits for the imports of typer and of the commands."""
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 FIRST = (
     *("submit", "run", "status", "top", "logs", "explain", "wait", "cancel", "requeue", "edit"),
     *("gpus", "history", "report", "doctor"),
@@ -79,35 +83,44 @@ ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
 _LONG = 12
 EVERYDAY = frozenset(
     {
-        *(
-            "cancel",
-            "checkpoint",
-            "completion",
-            "daemon",
-            "drain",
-            "explain",
-            "gpus",
-            "hold",
-            "logs",
-            "migrate",
-        ),
-        *(
-            "limits",
-            "progress",
-            "release",
-            "report",
-            "requeue",
-            "reserve",
-            "resize",
-            "resume",
-            "slurm-step",
-            "status",
-            "top",
-        ),
-        *("history", "mcp", "wait"),
+        *("cancel", "checkpoint", "completion", "daemon", "drain", "explain", "gpus", "history"),
+        *("hold", "limits", "logs", "mcp", "migrate", "progress", "release", "report", "requeue"),
+        *("reserve", "resize", "resume", "slurm-step", "status", "top", "wait"),
     }
 )
-"""Commands that start without typer: their modules have `PARAMETERS`."""
+"""Commands that start without typer: their modules declare parameters (`parameters_of`)."""
+_SHARED = {
+    **dict.fromkeys(("cancel", "hold", "release", "requeue", "wait"), "jobs"),
+    **dict.fromkeys(("checkpoint", "migrate", "resize", "progress"), "saving"),
+    **dict.fromkeys(("drain", "resume"), "gpus"),
+    **dict.fromkeys(("history", "limits"), "report"),
+    **dict.fromkeys(("estimators", "summarize"), "estimate"),
+    "explain": "status",
+    "compare": "simulate",
+    "install-slurm-names": "slurm",
+}
+"""Modules that have several commands."""
+
+
+def module_of(command: str) -> Any:
+    """Import the module of a command."""
+    from importlib import import_module
+
+    return import_module(f"radrm.cli.commands.{_SHARED.get(command, _python(command))}")
+
+
+def function_of(command: str) -> Any:
+    """Import the function of a command, or its typer application."""
+    return getattr(module_of(command), _python(command))
+
+
+def parameters_of(command: str) -> Any:
+    """The declared parameters of an everyday command."""
+    return getattr(module_of(command), f"{_python(command).upper()}_PARAMETERS")
+
+
+def _python(command: str) -> str:
+    return command.replace("-", "_")
 
 
 def overview(whole: bool = False) -> str:

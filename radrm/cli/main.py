@@ -60,16 +60,14 @@ def _of_the_option_table() -> NoReturn:
 
 def _everyday() -> int:
     """Run an everyday command; with typer if its command line is unusual."""
-    from importlib import import_module
-
+    from radrm.cli.listing import function_of, parameters_of
     from radrm.cli.parameters import parse
 
     name = sys.argv[1]
-    module = import_module(f"radrm.cli.commands.{name.replace('-', '_')}")
-    words = parse(module.PARAMETERS, sys.argv[2:])
+    words = parse(parameters_of(name), sys.argv[2:])
     if words is None:
         return _others()
-    return _leave(getattr(module, name.replace("-", "_"))(**words) or 0)
+    return _leave(function_of(name)(**words) or 0)
 
 
 def _leave(code: int) -> NoReturn:
@@ -98,8 +96,7 @@ def _no_command() -> int:
 def _others() -> int:
     import typer
 
-    from radrm.cli.app import make_app
-    from radrm.cli.usage import WrongUsage, in_one_line
+    from radrm.cli.app import WrongUsage, in_one_line, make_app
 
     app = make_app(sys.argv[1])
     try:

@@ -49,8 +49,8 @@ def _radrm(words: list[str]) -> NoReturn:
 
 def _sbatch(words: list[str]) -> int:
     """Submit, and say what sbatch says."""
+    from radrm.cli.commands.jobs import wait
     from radrm.cli.commands.submit import carry_out
-    from radrm.cli.commands.wait import wait
     from radrm.jobfile.command_line import parse_submit
 
     line = translated(words)

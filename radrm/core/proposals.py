@@ -87,16 +87,13 @@ class SetShares(Proposal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve(Proposal):
-    """Reserve devices from `start_s` to `end_s` (boot-time seconds).
+    """Reserve devices for the waiting job `job_id`, from `start_s` to `end_s` (boot-time seconds).
 
-    It is for the waiting job `job_id` (BACKFILL), or for the maintenance `name` (MAINTENANCE;
-    `job_id` is 0). `devices` has MiB by UUID; None: the whole device. It replaces what the planner
-    has reserved for the same job or maintenance. Each call of the planner proposes again what it
-    still wants: the rest ends with the call (`core/planning/reserving.py`).
+    `devices` has MiB by UUID; None: the whole device. It replaces what the planner has reserved for
+    the same job. Each call of the planner proposes again what it still wants: the rest ends with
+    the call (`core/planning/reserving.py`).
     """
 
-    job_id: int = 0
-    name: str = ""
     devices: tuple[tuple[str, int | None], ...]
     start_s: float
     end_s: float

@@ -163,20 +163,16 @@ class Quantity(str, Enum):
 
 class ReservationKind(str, Enum):
     """What a reservation is for: a live attempt, a waiting job's later start, a migration's
-    target, or maintenance."""
+    target."""
 
     RUNNING = "running"
     BACKFILL = "backfill"
     MIGRATION = "migration"
-    MAINTENANCE = "maintenance"
 
     @property
     def planned(self) -> bool:
         """True if a planner makes such reservations, for an interval."""
-        return self in _PLANNED
-
-
-_PLANNED = frozenset({ReservationKind.BACKFILL, ReservationKind.MAINTENANCE})
+        return self is ReservationKind.BACKFILL
 
 
 class Unit(str, Enum):

@@ -40,9 +40,9 @@ from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError, plain
 from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import waiting
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.attempts.live import readable
-from radrm.host.attempts import waiting
 from radrm.host.attempts.waiting import wake
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, alive, open_pidfd

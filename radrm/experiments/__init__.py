@@ -2,11 +2,9 @@
 
 The files, in the order in which they may import one another:
     ending     clean up an experiment that a signal stops
-    accuracy   the figures that compare estimators
     estimates  ask the estimators about a job file
     datasets   read measured jobs, to try estimators on
-    evaluation  try estimators on measured jobs
-    traces     read traces, profiles and tables of typical jobs from files
+    evaluation  try estimators on measured jobs, and compare them
     simulations  traces under policies, with many seeds (a folder)
     demo       the parts of `radrm demo` (a folder)
     live       a trace through a daemon (a folder)

@@ -3,7 +3,6 @@
 The files, in the order in which they may import one another:
     table       every metric: its name, its kind and what it says
     exposition  the daemon's answers in the format of Prometheus
-    textfile    a file for the textfile collector of node_exporter
     serving     /metrics alone, over HTTP
 
 `grafana.json` is a dashboard for Grafana, `alerts.yml` has rules for Prometheus.

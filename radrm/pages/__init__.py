@@ -1,9 +1,8 @@
 """Layer 6: HTML and SVG that the web page and `radrm report --html` share; no network.
 
 The files, in the order in which they may import one another:
-    style     the stylesheet: light and dark by custom properties
     charts/   curves, bars and Gantt charts as figures
-    document  a page as one HTML file
+    document  a page as one HTML file, and its stylesheet
     summary   an overview of a time in words
     overview  an overview of a time as figures and tables
 """

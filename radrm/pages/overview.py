@@ -21,7 +21,7 @@ from radrm.pages.charts import (
     numbers,
     short_span,
 )
-from radrm.pages.charts.scales import clock_ticks
+from radrm.pages.charts.frame import clock_ticks
 from radrm.pages.document import beside, facts, heading, paragraph, table
 from radrm.pages.summary import duration, incomplete, main_facts, many, percent, summary
 

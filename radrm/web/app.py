@@ -18,21 +18,18 @@ from radrm import __version__
 from radrm.client.text import label, warn
 from radrm.core.units import SIMULATED_GPUS
 from radrm.errors import RadrmError, one_line
-from radrm.web.asking import Asking
-from radrm.web.commands import act
-from radrm.web.guard import Guard, from_this_page, session_of
+from radrm.web.asking import Asking, act
+from radrm.web.guard import SESSION_S, Guard, Session, Sessions, from_this_page, session_of
 from radrm.web.live import Fragments, Live
 from radrm.web.logs import Logs
 from radrm.web.memory_curves import Curves
 from radrm.web.rendering import STATIC, draw
-from radrm.web.sessions import SESSION_S, Session, Sessions
 from radrm.web.views import FRAGMENTS, Query, View, Views, fragments
 
 _MOST_BODY = 8192
 _BODY_S = 10.0
 _SAMPLE_S = 5.0
 """How often the memory of jobs is read while nobody watches."""
-_METRICS_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,12 @@ class Settings:
     """What this server allows.
 
     `names`: hosts by which it is known. `commands`: it gives commands. `token`: a session is
-    needed. `metrics_open`: /metrics needs none.
+    needed.
     """
 
     names: frozenset[str] = frozenset()
     commands: bool = False
     token: bool = True
-    metrics_open: bool = False
 
 
 @dataclass
@@ -71,7 +67,6 @@ class Page:
             Route("/leave", self._leave, methods=["POST"]),
             Route("/events", self._events, methods=["GET"]),
             Route("/command", self._command, methods=["POST"]),
-            Route("/metrics", self._metrics, methods=["GET"]),
             Route("/static/{name}", self._static, methods=["GET"]),
             *(Route(path, self._shown(*how), methods=["GET"]) for path, how in pages.items()),
         ]
@@ -190,17 +185,6 @@ class Page:
         kind, data = found
         keep = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(data, media_type=kind, headers=keep)
-
-    async def _metrics(self, request: Request) -> Response:
-        if not self.settings.metrics_open and not self._session(request)[0]:
-            return PlainTextResponse("401: /metrics needs radrm serve --metrics-open\n", 401)
-        try:
-            from radrm.metrics.exposition import CONTENT_TYPE, exposition
-        except ModuleNotFoundError:
-            text = "501: /metrics needs prometheus-client; run: pip install 'radrm[metrics]'\n"
-            return PlainTextResponse(text, 501)
-        text = await self.asking.once("metrics", _METRICS_S, exposition)
-        return Response(text, headers={"content-type": CONTENT_TYPE})
 
     # ------------------------------------------------------------- commands
 

@@ -1,15 +1,22 @@
-"""What stands before every request: its Host, its session, and the headers of every answer.
+"""Who may see the page: links that work once, sessions, host and headers of every request.
 
 Theory of operation. Other users of the server reach the port, and other pages in the reader's
 browser can send requests to it. So a request needs the cookie of a session, and a Host that is
 an address or a known name (against DNS rebinding). A command also needs the secret of the session's
 forms, and a browser that says it comes from this page. No answer lets a browser run or load
 anything but the page's own files.
+
+A link has 256 random bits and is dead after its first use, or `LINK_S`. A session ends `SESSION_S`
+after its beginning, or with the process. Nothing is stored.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -18,7 +25,77 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from radrm.client.text import warn
 from radrm.errors import one_line
-from radrm.web.sessions import Session, Sessions
+
+LINK_S = 3600.0
+SESSION_S = 12 * 3600.0
+MOST_LINKS = 8
+MOST_SESSIONS = 64
+_MOST_MESSAGES = 5
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser. `form` is the secret of its forms; `messages` are shown once."""
+
+    until_s: float
+    form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    messages: list[str] = field(default_factory=list)
+    streams: int = 0
+
+    def say(self, message: str) -> None:
+        self.messages = [*self.messages, message][-_MOST_MESSAGES:]
+
+    def said(self) -> list[str]:
+        """Return the messages that were not shown yet."""
+        found, self.messages = self.messages, []
+        return found
+
+
+class Sessions:
+    """Links and sessions. `now` returns seconds of a clock that only goes forward."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._links: dict[str, float] = {}
+        self._sessions: dict[str, Session] = {}
+        # The cookies of all servers on one host meet: this name keeps them apart.
+        self.cookie = f"radrm-{secrets.token_hex(8)}"
+
+    def new_link(self) -> str:
+        """Return the secret of a new link. The oldest of `MOST_LINKS` dies with it."""
+        while len(self._links) >= MOST_LINKS:
+            del self._links[next(iter(self._links))]
+        link = secrets.token_urlsafe(32)
+        self._links[link] = self._now() + LINK_S
+        return link
+
+    def open(self, link: str) -> str | None:
+        """Use a link. Returns the secret of a new session; None if the link is dead."""
+        # Every link is compared, so that the time tells nothing of any of them.
+        given = link.encode("utf-8", "replace")
+        found = [each for each in self._links if secrets.compare_digest(each.encode(), given)]
+        if not found or self._links.pop(found[0]) < self._now():
+            return None
+        while len(self._sessions) >= MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        secret = secrets.token_urlsafe(32)
+        self._sessions[secret] = Session(self._now() + SESSION_S)
+        return secret
+
+    def find(self, secret: str) -> Session | None:
+        """Return the session with this secret; None if it has ended."""
+        session = self._sessions.get(secret)
+        if session is not None and session.until_s < self._now():
+            del self._sessions[secret]
+            return None
+        return session
+
+    def is_open(self, session: Session) -> bool:
+        return self._now() <= session.until_s and session in self._sessions.values()
+
+    def close(self, secret: str) -> None:
+        self._sessions.pop(secret, None)
+
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

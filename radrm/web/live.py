@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from radrm.client.text import warn
 from radrm.errors import one_line
-from radrm.web.sessions import Session
+from radrm.web.guard import Session
 
 Fragments = dict[str, str]
 """HTML by the id of the element that holds it; `title` is the page's title."""

@@ -20,7 +20,7 @@ from radrm.client.words.jobs import age_s, params_text, state_of_open, where, wh
 from radrm.client.words.tables import names_of
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
-from radrm.pages.style import CHARTS, THEME
+from radrm.pages.document import CHARTS, THEME
 
 _OWN = files("radrm.web").joinpath("static")
 STATIC: dict[str, tuple[str, bytes]] = {

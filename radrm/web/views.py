@@ -25,8 +25,7 @@ from radrm.core.units import gpu_count, show_mib
 from radrm.errors import RadrmError, Unreachable, UsageError, plain
 from radrm.host.wall import wall_s
 from radrm.pages.charts import Limit, Series, curves, sizes
-from radrm.web.asking import KEEP_S, Asking
-from radrm.web.commands import offered
+from radrm.web.asking import KEEP_S, Asking, offered
 from radrm.web.live import Fragments
 from radrm.web.logs import Logs
 from radrm.web.memory_curves import Curves

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("pydantic", reason="pip install 'radrm[mcp]'")
 
 from radrm.agents import commands
-from radrm.agents.pressure import kind_of, pressure
+from radrm.agents.jobs import finding
+from radrm.agents.machine import kind_of, pressure
 from radrm.agents.preview import fit, request_of
-from radrm.agents.triage import finding
 from radrm.errors import Refused, UsageError
 from tests.cli.fakes import NOW, Script, job, page
 

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("cloudpickle", reason="pip install 'radrm[executor]'")
 
-from radrm.api.calls import Answer, Calls
+from radrm.api.executor import Answer, Calls
 from radrm.api.run_call import answer_to, open_folder, pickled, write_private
 from radrm.errors import StoreError
 

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("cloudpickle", reason="pip install 'radrm[executor]'")
 
 from radrm import Client, Executor, JobFailed
-from radrm.api.calls import Calls
+from radrm.api.executor import Calls
 from radrm.api.run_call import open_folder, open_private, write_private
 from radrm.errors import RadrmError, Refused, StoreError, UsageError
 from tests.daemon.harness import DaemonHome

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,15 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 from radrm.cli import main as entry
-from radrm.cli.app import make_app
-from radrm.cli.listing import COMMANDS, EVERYDAY
+from radrm.cli.app import WrongUsage, make_app, typed
+from radrm.cli.listing import COMMANDS, EVERYDAY, function_of, parameters_of
 from radrm.cli.parameters import FLAG, NUMBER, TEXTS, WORD, WORDS, Parameter, parse
-from radrm.cli.typed import typed
-from radrm.cli.usage import WrongUsage
 from tests.cli.fakes import gpu, job, page
 from tests.cli.heavy import HEAVY
 from tests.examples import some
 from tests.paths import REPOSITORY
 
-MODULES = {
-    name: import_module(f"radrm.cli.commands.{name.replace('-', '_')}") for name in sorted(EVERYDAY)
-}
-PARAMETERS: dict[str, Sequence[Parameter]] = {n: m.PARAMETERS for n, m in MODULES.items()}
+PARAMETERS: dict[str, Sequence[Parameter]] = {n: parameters_of(n) for n in sorted(EVERYDAY)}
 BY_TYPER = {name: get_command(make_app(name)).commands[name] for name in PARAMETERS}  # type: ignore[attr-defined]
 
 
@@ -101,9 +95,8 @@ def by_kind(option: Parameter, value: str) -> str | int | list[str]:
 @pytest.mark.parametrize("command", PARAMETERS)
 def test_the_function_takes_what_is_declared_and_typer_has_no_other_option(command: str) -> None:
     declared = PARAMETERS[command]
-    assert list(
-        inspect.signature(getattr(MODULES[command], command.replace("-", "_"))).parameters
-    ) == [each.name for each in declared]
+    names = list(inspect.signature(function_of(command)).parameters)
+    assert names == [each.name for each in declared]
     typers = {name for each in BY_TYPER[command].params for name in each.opts}
     assert typers - {each.name for each in declared} == {f for each in declared for f in each.flags}
     assert not any(each.secondary_opts for each in BY_TYPER[command].params)
@@ -167,10 +160,11 @@ def test_mistakes_are_said_in_one_line(
 def test_the_modules_of_everyday_commands_and_no_others_declare_parameters() -> None:
     folder = Path(entry.__file__).parent / "commands"
     declaring = {
-        file.stem.replace("_", "-")
+        name.removesuffix("_PARAMETERS").lower().replace("_", "-")
         for file in folder.glob("*.py")
         for node in ast.parse(file.read_text("utf-8")).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PARAMETERS"
+        if isinstance(node, ast.Assign)
+        and (name := ast.unparse(node.targets[0])).endswith("_PARAMETERS")
     }
     assert declaring == EVERYDAY <= set(COMMANDS)
 

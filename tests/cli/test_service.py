@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from radrm.cli import service
+from radrm.cli.commands import service
 from radrm.config import parse_config
 
 

@@ -26,7 +26,7 @@ from radrm.core.words import (
     Quantity,
     ReservationKind,
 )
-from tests.core.placements import MIG, MPS, SLICE, WHOLE, Passive, on, refused, server, start
+from tests.core.placements import MIG, MPS, SLICE, WHOLE, on, refused, server, start
 from tests.world import GIB, World, gpus
 
 # ------------------------------------------------------------------ needs
@@ -117,12 +117,9 @@ def held_alone(world: World) -> None:
 
 
 def reserved(world: World) -> None:
-    """To nobody's job: for maintenance, say."""
-    until = world.now.at(world.boot_s + 1000.0)
-    kind, planner = ReservationKind.MAINTENANCE, Passive.name
-    world.scheduler.state.reserve(
-        Reservation("maintenance", kind, "GPU-0", GIB, world.now, until, planner=planner)
-    )
+    """The target of another job's migration."""
+    kind, until = ReservationKind.MIGRATION, world.now.at(world.boot_s + 1000.0)
+    world.scheduler.state.reserve(Reservation("job:99", kind, "GPU-0", GIB, world.now, until))
 
 
 WHOLE_JOB = {"collocation": WHOLE}

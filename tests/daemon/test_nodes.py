@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.daemon.harness import DaemonHome, simjob
@@ -34,9 +32,6 @@ def test_a_job_waits_for_cpus_that_another_has_booked(home: DaemonHome) -> None:
         "node_memory_free_mib": 6144,
     }
     assert BOOKED in home.radrm("gpus").stdout
-    findings = json.loads(home.radrm("doctor", "--json").stdout)
-    (said,) = [f for f in findings if f["check"] == "CPUs and memory"]
-    assert (said["level"], said["finding"]) == ("ok", BOOKED)
     home.kill()
     home.start()
     assert BOOKED in home.ask("ping")["summary"], "a restart books the same"

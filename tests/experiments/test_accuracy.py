@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from radrm.cli.app import make_app
 from radrm.errors import BadFile
-from radrm.experiments.accuracy import Case, accuracy
 from radrm.experiments.datasets import read_dataset
+from radrm.experiments.evaluation import Case, accuracy
 from tests.documents import errors_of
 
 TABLE = """\

@@ -13,8 +13,15 @@ from radrm.config import Config, parse_config
 from radrm.config.goals import Combination
 from radrm.errors import UsageError
 from radrm.experiments.simulations import advice
-from radrm.experiments.simulations.advice import Advice, advise, objective, variants_to_try
-from radrm.experiments.simulations.candidates import CANDIDATES, settings_text, with_candidate
+from radrm.experiments.simulations.advice import (
+    CANDIDATES,
+    Advice,
+    advise,
+    objective,
+    settings_text,
+    variants_to_try,
+    with_candidate,
+)
 from radrm.experiments.simulations.runs import Result
 from radrm.experiments.simulations.variants import Choices, Variant, make_variant
 from radrm.policies import POLICIES

@@ -9,12 +9,10 @@ from rich.console import Console
 
 from radrm.cli.show.experiments.collocation import mixed_table
 from radrm.errors import Refused
-from radrm.experiments.collocate.advice import advise
-from radrm.experiments.collocate.measure import at_once
+from radrm.experiments.collocate.measure import advise, at_once, modes_of
 from radrm.experiments.collocate.mixed import Mixed, change, verdict
-from radrm.experiments.collocate.numbers import CopyRun, Round, parse_programs
+from radrm.experiments.collocate.numbers import CopyRun, Point, Round, parse_programs
 from radrm.experiments.collocate.rounds import Work
-from radrm.experiments.collocate.steps import Point
 
 HOUR_S = 3600.0
 
@@ -125,6 +123,18 @@ def test_words_are_split_and_no_shell_reads_them() -> None:
 def test_programs_that_cannot_be(texts: list[str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_programs(texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "said"),
+    [
+        ("mig", "mps", "is cut into MIG instances: --modes=mig"),
+        ("gpu", "mig", "is not cut into MIG instances: --modes=timeslice,mps"),
+    ],
+)
+def test_a_mode_that_the_gpu_cannot_have(kind: str, mode: str, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        modes_of({"kind": kind, "index": 0}, [mode])
 
 
 def test_each_program_needs_an_instance_of_its_own() -> None:

@@ -14,15 +14,18 @@ from radrm.cli.show.experiments.collocation import table
 from radrm.errors import UsageError
 from radrm.experiments.collocate.numbers import (
     CopyRun,
+    Point,
     Results,
     Round,
+    Steps,
     coarse,
+    compiled,
     parse_copies,
     parse_modes,
+    rate,
     verdict,
 )
-from radrm.experiments.collocate.pcie import Link, Traffic
-from radrm.experiments.collocate.steps import Point, Steps, compiled, rate
+from radrm.experiments.collocate.rounds import Link, Traffic
 from tests.standins.nvml_library import Nvml
 
 # ------------------------------------------------------------------ steps

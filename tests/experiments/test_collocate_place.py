@@ -12,10 +12,10 @@ import pytest
 
 from radrm.errors import Refused
 from radrm.experiments.collocate import place as bench_place
+from radrm.experiments.collocate.numbers import Steps, compiled
 from radrm.experiments.collocate.place import Job, Manager, choose, instances, note_on
 from radrm.experiments.collocate.rounds import _Watch, last_lines
 from radrm.experiments.collocate.server import config_in_force
-from radrm.experiments.collocate.steps import Steps, compiled
 from radrm.host.storage.paths import client_paths
 from tests.cli.fakes import ESC, gpu
 from tests.daemon.harness import DaemonHome, simjob

@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from radrm.cli.show.experiments.demo import comparison, live_view
-from radrm.experiments.demo.jobs import LIAR, MODELS
 from radrm.experiments.demo.numbers import ROWS, Figures, Meter, figures, rows, verdict
-from radrm.experiments.demo.run import Scene
+from radrm.experiments.demo.run import LIAR, MODELS, Scene
 from radrm.jobfile.radfile import read_job_file
 
 # ------------------------------------------------------------------ numbers

@@ -14,9 +14,8 @@ from radrm.config import Config
 from radrm.core.records import DECLARED
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadFile, Refused, Unreachable, UsageError
-from radrm.experiments.live.play import Play
+from radrm.experiments.live.play import Play, Server, daemon_settings
 from radrm.experiments.live.record import Readings, measured, run_of
-from radrm.experiments.live.servers import Server, daemon_settings
 from radrm.experiments.live.submissions import (
     STAND_IN,
     Commands,

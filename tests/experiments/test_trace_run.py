@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from radrm.cli.app import make_app
-from radrm.cli.show.experiments.live import gains_table, played_table, unfinished_live
+from radrm.cli.show.experiments.replay import gains_table, played_table, unfinished_live
 from radrm.config import Config
 from radrm.errors import RadrmError, UsageError
 from radrm.experiments.live.record import Readings, measured

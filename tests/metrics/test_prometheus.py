@@ -4,12 +4,10 @@ the alerts is evaluated over a real daemon's /metrics."""
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import urllib.parse
@@ -33,8 +31,6 @@ needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,
     reason="needs prometheus and promtool: apt install prometheus",
 )
-OTHERS = {"RadrmTextfileOld"}
-"""Alerts about metrics of node_exporter."""
 
 
 @contextmanager
@@ -102,61 +98,22 @@ def test_it_prints_what_has_happened(worked: DaemonHome) -> None:
     assert text.count(b"\nradrm_gpu_energy_joules_total{") == 2
 
 
-def test_a_file_for_node_exporter_is_written_again_and_again(
-    worked: DaemonHome, tmp_path: Path
-) -> None:
-    file = tmp_path / "radrm.prom"
-    done = worked.radrm("metrics", "--textfile", str(file))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert value_of(file.read_bytes(), "radrm_up") == 1
-    assert stat.S_IMODE(file.stat().st_mode) == 0o644
-    file.unlink()
-    words = ["metrics", "--textfile", str(file), "--every", "1s"]
-    writer = subprocess.Popen(
-        [sys.executable, "-m", "radrm.cli.main", *words],
-        env={**worked.environment, "RADRM_HOME": str(tmp_path / "nothing")},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        first = wait_until(lambda: file.exists() and file.stat().st_ino, "the file")
-        wait_until(lambda: file.stat().st_ino != first, "the next file")
-    finally:
-        writer.send_signal(signal.SIGTERM)
-        _, said = writer.communicate(timeout=PATIENCE_S)
-    assert writer.returncode == 0
-    assert said.count("\n") == 1 and "no radrm daemon answers" in said, "it is said once"
-    assert value_of(file.read_bytes(), "radrm_up") == 0
-    assert os.listdir(tmp_path) == ["radrm.prom"]
-
-
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"listen": "example.org:9750"}, "is not an address and a port"),
     ({"listen": "127.0.0.1:99999"}, "is not an address and a port"),
     ({"listen": "127.0.0.1:"}, "is not an address and a port"),
     ({"listen": "[::1:9750"}, "is not an address and a port"),
     ({"listen": "192.0.2.1:9750"}, "cannot listen on 192.0.2.1, port 9750: "),
-    ({"every": "15s"}, "--every goes with --textfile only"),
-    ({"textfile": "a.prom", "every": "0.1s"}, "is not from 1s to 1h"),
-    ({"textfile": "a.prom", "every": "soon"}, "--every: 'soon'"),
-    ({"textfile": "a.txt"}, "node_exporter reads only files NAME.prom"),
     ({"listen": "9750", "alerts": True}, "take one of"),
 ]
 
 
 @pytest.mark.parametrize(("words", "said"), MISTAKES)
 def test_a_mistake_says_what_is_wrong(words: dict[str, Any], said: str) -> None:
-    given = {"textfile": None, "every": None, "listen": None, "dashboard": False, "alerts": False}
+    given = {"listen": None, "dashboard": False, "alerts": False}
     with pytest.raises(RadrmError) as caught:
         metrics(**{**given, **words})
     assert said in str(caught.value)
-
-
-def test_a_mistake_is_one_line(worked: DaemonHome) -> None:
-    done = worked.radrm("metrics", "--textfile", "no/where.prom")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "No such file or directory" in done.stderr
-    assert done.stderr.startswith("radrm: ") and done.stderr.count("\n") == 1
 
 
 def test_the_dashboard_and_the_alerts_are_printed(worked: DaemonHome) -> None:
@@ -266,13 +223,12 @@ def test_prometheus_understands_all_of_it(worked: DaemonHome, tmp_path: Path) ->
                 name = f"{metric.name}_bucket" if metric.kind == HISTOGRAM else metric.name
                 assert server.ask(name), name
             rules = {rule["name"]: rule for rule in server.rules()}
-            assert rules.keys() >= OTHERS
             for name, rule in rules.items():
                 assert (rule["type"], rule["health"]) == ("alerting", "ok"), rule
                 without_limit = re.fullmatch(r"(.*) (==|>) [0-9.]+", rule["query"], re.DOTALL)
                 assert without_limit is not None
                 # No limit is reached here, but there is something to compare with it.
-                assert bool(server.ask(without_limit[1])) is (name not in OTHERS), name
+                assert server.ask(without_limit[1]), name
 
 
 def test_the_dashboard_asks_only_for_metrics_that_exist() -> None:

@@ -26,11 +26,9 @@ from radrm.pages.charts import (
     numbers,
     sizes,
 )
-from radrm.pages.charts.kinds import COLOURS
-from radrm.pages.charts.scales import clock_ticks
-from radrm.pages.charts.text import cells, safe, shortened
-from radrm.pages.charts.thin import thinned
-from radrm.pages.style import CHARTS
+from radrm.pages.charts.curves import thinned
+from radrm.pages.charts.frame import COLOURS, cells, clock_ticks, safe, shortened
+from radrm.pages.document import CHARTS
 from tests.examples import some
 
 SVG = "{http://www.w3.org/2000/svg}"

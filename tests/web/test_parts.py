@@ -16,13 +16,12 @@ pytest.importorskip("uvicorn", reason="the page needs: pip install 'radrm[web]'"
 from radrm.errors import Refused
 from radrm.web.app import Page, Settings
 from radrm.web.asking import Asking
-from radrm.web.guard import is_known
+from radrm.web.guard import LINK_S, MOST_LINKS, SESSION_S, Sessions, is_known
 from radrm.web.live import Live
 from radrm.web.logs import log_end
 from radrm.web.memory_curves import MOST, POINTS, Curves
 from radrm.web.rendering import bar, draw
 from radrm.web.serving import listen_unix
-from radrm.web.sessions import LINK_S, MOST_LINKS, SESSION_S, Sessions
 
 ME = os.geteuid()
 

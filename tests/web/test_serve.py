@@ -56,8 +56,8 @@ def served(early: tuple[Served, int, str]) -> Served:
 
 @pytest.fixture(scope="module")
 def commanding(home: DaemonHome, served: Served) -> Iterator[Served]:
-    """A server that gives commands, and metrics to everybody."""
-    with Served(home, "--allow-commands", "--metrics-open") as found:
+    """A server that gives commands."""
+    with Served(home, "--allow-commands") as found:
         found.open()
         yield found
 
@@ -169,13 +169,6 @@ def test_without_a_session_nothing_is_shown(served: Served, path: str) -> None:
         answer = served.get(path, Cookie=cookie)
         assert answer.status == 401
         assert "waits" not in answer.text
-
-
-def test_metrics_need_a_session_too(served: Served, commanding: Served) -> None:
-    assert served.get("/metrics", Cookie="").status == 401
-    pytest.importorskip("prometheus_client", reason="metrics need: pip install 'radrm[metrics]'")
-    assert "radrm_up 1" in served.get("/metrics").text
-    assert "radrm_up 1" in commanding.get("/metrics", Cookie="").text
 
 
 def test_every_answer_has_the_policy(served: Served) -> None:

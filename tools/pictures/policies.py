@@ -23,7 +23,7 @@ from radrm.experiments.simulations.runs import results_of_draws
 from radrm.experiments.simulations.sources import File, load_draws
 from radrm.experiments.simulations.variants import Choices, make_variant
 from radrm.pages.charts import GanttBar, GanttRow, Kind, gantt
-from radrm.pages.style import CHARTS, THEME
+from radrm.pages.document import CHARTS, THEME
 from radrm.simulator.run import Run
 
 TRACE = Path(__file__).parent.parent.parent / "examples" / "traces" / "sharing.csv"

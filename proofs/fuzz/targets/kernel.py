@@ -13,7 +13,6 @@ from proofs.fuzz.judging import Target
 from radrm.config import NodeConfig
 from radrm.host.attempts import containers
 from radrm.host.gpus import exporter, unmanaged
-from radrm.host.health import kernel
 from radrm.host.node import NodeWatch
 from radrm.host.processes import cgroups, counted, procfs, tree
 from radrm.host.processes.limits import Limits
@@ -104,7 +103,6 @@ def _looked_at(cgroup: bytes, mountinfo: bytes) -> None:
     for controller in ("", "cpu", "memory"):
         cgroups.own_group(controller, str(proc))
     NodeWatch(NodeConfig(cpus=4), f"{proc}/self").look()
-    kernel.served_group(4711, 0, proc)
 
 
 def _mounted(text: str) -> None:
@@ -117,7 +115,6 @@ def _mounted(text: str) -> None:
     proc = scratch.file("proc/self/mountinfo", mount + _MOUNTINFO.encode()).parent.parent
     assert cgroups.own_group("cpu", str(proc)) == "/sys/fs/cgroup/cpu/user.slice"
     NodeWatch(NodeConfig(cpus=4), f"{proc}/self").look()
-    kernel.served_group(4711, 0, proc)
 
 
 def _is_escaped(text: str) -> bool:

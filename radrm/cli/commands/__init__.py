@@ -1,51 +1,35 @@
-"""The commands, one file each: its parameters, its help and what it shows.
+"""The commands: their parameters, their help and what they show.
 
 The files, in the order in which they may import one another:
     submit      `radrm submit`, on a path that imports little
     completion  `radrm completion`
     run         `radrm run`
     logs        `radrm logs`
-    status      `radrm status`
+    status      `radrm status`, `explain`
     top         `radrm top`
     serve       `radrm serve`
-    explain     `radrm explain`
-    wait        `radrm wait`
-    cancel      `radrm cancel`
-    hold        `radrm hold`
-    release     `radrm release`
-    requeue     `radrm requeue`
-    checkpoint  `radrm checkpoint`
-    migrate     `radrm migrate`
-    resize      `radrm resize`
-    progress    `radrm progress`
     edit        `radrm edit`
-    gpus        `radrm gpus`
-    limits      `radrm limits`
-    report      `radrm report`
-    history     `radrm history`
+    jobs        `radrm cancel`, `hold`, `release`, `requeue`, `wait`
+    saving      jobs that save: `radrm checkpoint`, `migrate`, `resize`, `progress`
+    gpus        `radrm gpus`, `drain`, `resume`
+    report      `radrm report`, `history`, `limits`
     metrics     `radrm metrics`
     reserve     `radrm reserve`
-    drain       `radrm drain`
-    resume      `radrm resume`
     mps         `radrm mps`
-    estimate    `radrm estimate`
-    estimators  `radrm estimators`
+    estimate    `radrm estimate`, `estimators`, `summarize`
     spool       `radrm spool`
-    summarize   `radrm summarize`
     daemon      `radrm daemon`
     demo        `radrm demo`
     bench       `radrm bench`
     profile     `radrm profile`
-    simulate    `radrm simulate`
-    compare     `radrm compare`
+    simulate    `radrm simulate`, `compare`
     trace       `radrm trace`
     replay      `radrm replay`
     config      `radrm config`
     doctor      `radrm doctor`
     service     `radrm service`
-    install_slurm_names  `radrm install-slurm-names`
     mcp         `radrm mcp`
-    slurm       `radrm slurm`
+    slurm       `radrm slurm`, `install-slurm-names`
     slurm_step  `radrm slurm-step`
     pilot       `radrm pilot`
 """

@@ -25,9 +25,8 @@ from radrm.experiments.collocate.measure import (
     notes_of,
     take,
 )
-from radrm.experiments.collocate.numbers import parse_copies, parse_modes, parse_programs
+from radrm.experiments.collocate.numbers import compiled, parse_copies, parse_modes, parse_programs
 from radrm.experiments.collocate.rounds import Work
-from radrm.experiments.collocate.steps import compiled
 from radrm.experiments.ending import orderly_end
 
 S = TypeVar("S")

@@ -10,7 +10,7 @@ from radrm.errors import UsageError
 SHELLS = ("bash", "zsh", "fish")
 _HERE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "completion")
 _SHELL = f"{', '.join(SHELLS[:-1])} or {SHELLS[-1]}"
-PARAMETERS = (Parameter("words", WORDS, f"{_SHELL}.", "|".join(SHELLS), least=1),)
+COMPLETION_PARAMETERS = (Parameter("words", WORDS, f"{_SHELL}.", "|".join(SHELLS), least=1),)
 
 
 def completion(words: list[str]) -> None:
@@ -41,8 +41,7 @@ def answer(shell: str, line: list[str]) -> list[str]:
     if no space follows, or `words`. The others are candidates, each with a tab and its help; for
     bash without help, and without what bash keeps of the word.
     """
-    from radrm.cli.completion.line import COMMAND, FILES, FOLDERS, glued, place, table
-    from radrm.cli.completion.values import candidates
+    from radrm.cli.completion.line import COMMAND, FILES, FOLDERS, candidates, glued, place, table
     from radrm.cli.listing import ALIASES
 
     words, kept = glued(line) if shell == "bash" else (line, 0)

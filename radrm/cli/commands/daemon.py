@@ -14,7 +14,7 @@ _GPUS = "Use simulated GPUs, as sim:4xA100-40GB."
 _SCALE = "Run the clock of simulated GPUs N times as fast."
 _SET = "Change a setting, as policy=exclusive."
 _PRIVATE = "Serve you alone, on a server that has a radrm for all users."
-PARAMETERS = (
+DAEMON_PARAMETERS = (
     Parameter("gpus", TEXTS, _GPUS, "sim:SPEC", ("--gpus",)),
     Parameter("time_scale", TEXT, _SCALE, "N", ("--time-scale",)),
     Parameter("private", FLAG, _PRIVATE, flags=("--private",)),

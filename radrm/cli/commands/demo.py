@@ -19,8 +19,17 @@ from rich.live import Live
 
 from radrm.cli.show.experiments.demo import Changes, live_view, show_end
 from radrm.cli.show.styled import console as make_console
-from radrm.experiments.demo.jobs import LIAR, MODELS, write_job_files
-from radrm.experiments.demo.run import GPUS, TIME_SCALE, Run, Scene, demo_server, watch
+from radrm.experiments.demo.run import (
+    GPUS,
+    LIAR,
+    MODELS,
+    TIME_SCALE,
+    Run,
+    Scene,
+    demo_server,
+    watch,
+    write_job_files,
+)
 from radrm.experiments.demo.server import submitted
 from radrm.experiments.ending import orderly_end
 

@@ -1,17 +1,24 @@
-"""`radrm estimate`: estimate what a job needs, by one estimator or by all of them."""
+"""`radrm estimate`, `estimators` and `summarize`: what a job needs, and how well that is known."""
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from radrm.cli.options import Json
-from radrm.cli.show.experiments.estimates import show_estimates
+from radrm.cli.show.experiments.estimates import show_estimates, show_estimators, show_evaluation
+from radrm.cli.show.progress import progress_bar
 from radrm.client.text import Document, print_json, warn
 from radrm.config import load_config
-from radrm.errors import RadrmError, UsageError
+from radrm.core.units import show_mib
+from radrm.errors import BadFile, RadrmError, UsageError, plain
+from radrm.estimators.memory.overheads import context_mib
+from radrm.estimators.traces.traced import Traced
+from radrm.experiments.datasets import read_dataset
 from radrm.experiments.estimates import (
     TRACED,
     answer,
@@ -22,8 +29,10 @@ from radrm.experiments.estimates import (
     traced,
     with_history,
 )
+from radrm.experiments.evaluation import estimators_known, evaluate, evaluation_document
+from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
 from radrm.host.storage.paths import system_mode
-from radrm.jobfile.parsing import parse_words
+from radrm.jobfile.parsing import parse_words, typed
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Job files.")]
 Estimator = Annotated[
@@ -78,3 +87,173 @@ def estimate(
         print_json(documents)
     if failed:
         raise typer.Exit(1)
+
+
+SHOWN_ERRORS = 5
+
+Dataset_ = Annotated[
+    str | None,
+    typer.Option(
+        "--evaluate",
+        metavar="DATASET",
+        help="Measured jobs: a folder of job files, a CSV table, or `history`.",
+    ),
+]
+Tried = Annotated[str, typer.Option("--estimator", metavar="NAME", help="One estimator, or `all`.")]
+Python = Annotated[
+    str, typer.Option("--python", metavar="PATH", help="The Python in which models are traced.")
+]
+Cases = Annotated[
+    bool, typer.Option("--cases", help="Also the estimate of every job (with --json).")
+]
+
+
+def estimators(
+    context: typer.Context,
+    dataset: Dataset_ = None,
+    estimator: Tried = "all",
+    python: Python = "python3",
+    cases: Cases = False,
+    as_json: Json = False,
+) -> None:
+    """List the estimators, or try them on measured jobs.
+
+    Options of `radrm submit` that estimators use (--sequence-length=512, --optimizer=sgd)
+    override those of the jobs.
+
+    \b
+    Examples:
+      radrm estimators
+      radrm estimators --evaluate measured.csv
+      radrm estimators --evaluate history --json
+    """
+    config = load_config(os.environ, system_mode(os.environ, os.getuid()))
+    if dataset is None:
+        if context.args:
+            raise UsageError(f"{context.args[0]!r} needs --evaluate; add it")
+        rows = estimators_known(config)
+        print_json(rows) if as_json else show_estimators(rows)
+        return
+    names = tuple(n for n in names_of(estimator, config) if n not in ("declared", "history"))
+    found = read_dataset(dataset, parse_words(context.args, "command line"))
+    with progress_bar() as progress:
+        results = evaluate(found, config, names, python, progress)
+    if as_json:
+        print_json([evaluation_document(name, tried, cases) for name, tried in results.items()])
+    else:
+        show_evaluation(len(found.jobs), results)
+    for cause in found.errors[:SHOWN_ERRORS]:
+        warn(f"{dataset}: {cause}")
+    if len(found.errors) > SHOWN_ERRORS:
+        warn(f"{dataset}: {len(found.errors) - SHOWN_ERRORS} more such errors")
+
+
+MAX_SUMMARY = 1 << 19
+_SETTINGS = (
+    *("batch-size", "sequence-length", "input-shape", "optimizer", "precision", "gpus"),
+    "chdir",
+)
+
+Factory = Annotated[
+    str, typer.Argument(metavar="MODULE:FUNCTION", help="The function that builds the model.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file; FUNCTION.model by default."
+    ),
+]
+TracingPython = Annotated[
+    str, typer.Option("--python", metavar="PATH", help="A TracingPython that has PyTorch.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+
+
+def summarize(
+    context: typer.Context,
+    factory: Factory,
+    output: Output = None,
+    python: TracingPython = "python3",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write the summary of a model for estimators, without a GPU.
+
+    It also estimates the memory of a training step. It takes --batch-size, --input-shape,
+    --sequence-length, --optimizer, --precision and --gpus as `radrm submit` does. Give the
+    file to `radrm submit --model-summary`.
+
+    \b
+    Examples:
+      radrm summarize nets:make --batch-size=64 --input-shape=3x224x224
+      radrm summarize nets:make -o net.model --python venv/bin/python
+    """
+    if ":" not in factory:
+        raise UsageError(
+            f"{factory!r} is not MODULE:FUNCTION; name a function that returns the model, as in "
+            "nets:make or train.py:build_model"
+        )
+    raw = parse_words([*context.args, f"--model-factory={factory}"], "command line")
+    foreign = sorted(raw.keys() - {*_SETTINGS, "model-factory"})
+    if foreign:
+        raise UsageError(f"--{foreign[0]} does not describe a model; leave it out")
+    options = typed(raw, "command line")
+    target = output or Path(f"{factory.rpartition(':')[2].rpartition('.')[2]}.model")
+    config = load_config(os.environ, system_mode(os.environ, os.getuid()))
+    request = TraceRequest(
+        arguments=("--summary", *tracer_arguments(options)),
+        cwd=os.path.join(os.getcwd(), options.chdir or ""),
+        environment=dict(os.environ),
+        python=python,
+    )
+    document = _read(trace(request, config.estimation, loud=True))
+    traced = Traced.from_events(document)
+    if target.exists() and not force:  # only now: the model itself may not exist
+        raise BadFile(f"{target} exists; name another file with --output, or add --force")
+    summary = document.get("summary")
+    if not isinstance(summary, str) or len(summary) > MAX_SUMMARY:
+        warn(f"{factory}: its layers cannot be shown; only the estimate is written")
+        summary = ""
+    _write(target, f"{summary}\n{traced.to_text()}".lstrip("\n"))
+    likely_mib = traced.reserved_mib + context_mib()
+    if as_json:
+        print_json(
+            {
+                "file": str(target),
+                "need_mib": round(traced.need_mib + context_mib(), 1),
+                "memory_mib": round(likely_mib, 1),
+                "batch_size": traced.batch_size,
+                "seconds": traced.seconds,
+                "guesses": list(traced.guesses),
+            }
+        )
+        return
+    print(f"Wrote {plain(str(target))}: for your job file: #RAD --model-summary={target}")
+    at = "" if traced.batch_size is None else f" at batch size {traced.batch_size}"
+    print(
+        f"The training step will take about {show_mib(round(likely_mib))} per GPU{at}; "
+        f"{show_mib(round(traced.need_mib + context_mib()))} is the least it "
+        f"can run in (traced in {traced.seconds:.1f} s)"
+    )
+    for guess in traced.guesses:
+        print(f"guess: {guess}")
+
+
+def _read(data: bytes) -> dict[str, object]:
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise BadFile("the output of the tracer cannot be read; try again") from None
+    if not isinstance(document, dict):
+        raise BadFile("the output of the tracer is not a JSON object; try again")
+    return document
+
+
+def _write(target: Path, text: str) -> None:
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise BadFile(f"cannot write {target}: {error.strerror}; name another with -o") from None

@@ -1,14 +1,22 @@
-"""`radrm gpus`: show the GPUs, their memory and jobs, and remarks on them."""
+"""`radrm gpus`, `drain` and `resume`."""
 
 from __future__ import annotations
 
-from radrm.cli.parameters import JSON
+from radrm.cli.parameters import DEVICES, JSON, TEXT, YES, Parameter
+from radrm.cli.results import show_results
 from radrm.cli.show.devices import devices_page
+from radrm.cli.show.question import be_sure
 from radrm.cli.show.styled import show
+from radrm.client.commands import command_devices
 from radrm.client.connection import Client
 from radrm.client.text import print_json
+from radrm.errors import UsageError
 
-PARAMETERS = (JSON,)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.client.text import Document
+
+GPUS_PARAMETERS = (JSON,)
 
 
 def gpus(as_json: bool) -> None:
@@ -28,3 +36,54 @@ def gpus(as_json: bool) -> None:
         print_json(devices)
     else:
         show(*devices_page(devices))
+
+
+_REASON = "Shown to users whose jobs wait for the GPU."
+DRAIN_PARAMETERS = (
+    DEVICES,
+    Parameter("reason", TEXT, _REASON, "TEXT", ("--reason",)),
+    YES,
+    JSON,
+)
+
+
+def drain(devices: list[str], reason: str, yes: bool, as_json: bool) -> int:
+    """Start no more jobs on GPUs; running jobs go on.
+
+    Only root and the user of the daemon may do this. Without DEVICE, all GPUs are drained:
+    on a terminal you are asked first, elsewhere it needs --yes.
+
+    \b
+    Examples:
+      radrm drain 3 --reason 'fan is loud'
+      radrm drain --yes --reason 'driver update at 18:00'
+      radrm resume 3
+    """
+    if yes and devices:
+        raise UsageError("--yes means all GPUs; leave it out, or the named ones")
+    if not devices and not yes:
+        be_sure("Drain all GPUs of this server?", "name GPUs, or add --yes")
+    return show_results(command_devices("drain", devices, reason=reason), _drained, as_json)
+
+
+def _drained(result: Document) -> str:
+    return f"Drained GPU {result['index']}; undo: radrm resume {result['index']}"
+
+
+RESUME_PARAMETERS = (DEVICES, JSON)
+
+
+def resume(devices: list[str], as_json: bool) -> int:
+    """Let drained GPUs take jobs again.
+
+    Only root and the user of the daemon may do this. Without DEVICE, all GPUs are resumed.
+
+    \b
+    Examples:
+      radrm resume 3
+      radrm resume
+    """
+    results = command_devices("resume", devices)
+    if not results and not as_json:
+        print("No GPU is drained.")
+    return show_results(results, lambda r: f"Resumed GPU {r['index']}", as_json)

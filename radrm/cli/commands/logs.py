@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FOLLOW = "Print both logs until the job ends; end with its exit code."
 _ATTEMPT = "Which attempt; the last one by default."
-PARAMETERS = (
+LOGS_PARAMETERS = (
     JOB,
     Parameter("follow", FLAG, _FOLLOW, flags=("-f", "--follow")),
     Parameter("stderr", FLAG, "Standard error instead.", flags=("--stderr",)),
@@ -81,7 +81,7 @@ def _only_slurm_is_here() -> bool:
 
 
 def _follow(client: Client, job: str, stderr: bool, attempt: int | None, lines: int | None) -> int:
-    from radrm.cli.streaming import outputs, stream_and_leave
+    from radrm.cli.show.log import outputs, stream_and_leave
     from radrm.client.follow import LogFollower, Patient
 
     found = the_job(client.ask, job)

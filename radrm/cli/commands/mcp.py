@@ -8,7 +8,7 @@ from radrm.cli.parameters import FLAG, Parameter
 from radrm.errors import RadrmError, UsageError
 
 _ALLOW = "Offer tools that submit, cancel, hold, release, requeue and edit your jobs, too."
-PARAMETERS = (Parameter("allow_commands", FLAG, _ALLOW, flags=("--allow-commands",)),)
+MCP_PARAMETERS = (Parameter("allow_commands", FLAG, _ALLOW, flags=("--allow-commands",)),)
 _OF_THE_EXTRA = frozenset({"mcp", "mcp_types", "pydantic", "anyio"})
 
 

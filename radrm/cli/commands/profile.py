@@ -1,21 +1,47 @@
-"""`radrm profile`: measure the steps of a job on each kind and number of GPUs."""
+"""`radrm profile`: run a few steps of a job on each free kind and number of GPUs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from radrm.cli.options import Json
-from radrm.cli.show.experiments.profiling import table
+from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import show
 from radrm.cli.simulation_options import names
+from radrm.client.amounts import number
 from radrm.client.connection import Client
 from radrm.client.text import print_json, warn
-from radrm.core.units import parse_seconds
-from radrm.errors import UsageError
+from radrm.core.units import parse_seconds, show_seconds
+from radrm.errors import UsageError, plain
 from radrm.experiments.ending import orderly_end
-from radrm.experiments.profiling import Profiler, Wishes
+from radrm.experiments.profiling import Probed, Profiler, Wishes
+
+
+def _table(found: Sequence[Probed]) -> Rows:
+    """A row for each kind and number of GPUs; `-` for what was not measured."""
+    rows = Rows(
+        (
+            Column("GPU"),
+            Column("GPUS", right=True),
+            Column("S/STEP", right=True),
+            Column("STEPS", right=True, rank=3),
+            Column("RUN TIME", right=True),
+            Column("NOTE", least=10),
+        )
+    )
+    for each in found:
+        rows.add(
+            each.kind,
+            str(each.gpus),
+            "-" if each.step_s is None else f"{each.step_s:.4g}",
+            "-" if each.total is None else number(each.total),
+            show_seconds(each.whole_s),
+            plain(each.why or ""),
+        )
+    return rows
 
 
 def profile(
@@ -77,7 +103,7 @@ def profile(
     if as_json:
         print_json([each.document() for each in found])
     else:
-        show(table(found))
+        show(_table(found))
     if all(each.step_s is None and each.whole_s is None for each in found):
         raise typer.Exit(1)
 

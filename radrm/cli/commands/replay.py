@@ -29,6 +29,7 @@ from radrm.experiments.simulations.past import (
     replay_past,
     wide_range,
 )
+from radrm.experiments.simulations.sources import save_trace
 from radrm.experiments.simulations.variants import (
     Choices,
     check_settings,
@@ -37,7 +38,6 @@ from radrm.experiments.simulations.variants import (
     with_planners,
     your_daemon,
 )
-from radrm.experiments.traces import save_trace
 from radrm.policies import POLICIES
 
 Since = Annotated[

@@ -1,11 +1,11 @@
-"""`radrm report`: show what was used, and its cost."""
+"""`radrm report`, `history` and `limits`: what was used, by whom, and what may be."""
 
 from __future__ import annotations
 
-from radrm.cli.parameters import CLUSTER, FLAG, JSON, TEXT, Parameter
-from radrm.cli.show.past.energy import energy_page
-from radrm.cli.show.past.periods import SINCE, UNTIL, period
-from radrm.cli.show.past.report import report_page
+from radrm.cli.parameters import CLUSTER, FLAG, FORMAT, JSON, NO_HEADER, NUMBER, TEXT, Parameter
+from radrm.cli.show.jobs import PAGE
+from radrm.cli.show.past import SINCE, UNTIL, energy_page, history_page, period, report_page
+from radrm.cli.show.shares import limits_page, shares_page
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.text import print_json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BY = ("user", "job", "gpu", "day", "group")
 
-PARAMETERS = (
+REPORT_PARAMETERS = (
     Parameter("by", TEXT, f"Sum by {', '.join(BY)}; by user by default.", "WHAT", ("--by",)),
     SINCE,
     UNTIL,
@@ -122,7 +122,7 @@ def _write(
     import os
     import sys
 
-    from radrm.cli.show.past.html_page import web_page
+    from radrm.cli.show.html_page import web_page
     from radrm.pages.overview import overview_parts
 
     lead = overview_parts(looked) if looked is not None else []
@@ -139,3 +139,112 @@ def _write(
     except OSError as error:
         raise Refused(f"cannot write {plain(path)}: {error.strerror}; name another file") from None
     show(Styled(f"Wrote {plain(path)}"))
+
+
+_STATE = "Only jobs that ended so, as failed,timeout."
+HISTORY_PARAMETERS = (
+    Parameter("user", TEXT, "Only jobs of this user.", "NAME", ("--user",)),
+    Parameter("state", TEXT, _STATE, "STATE,...", ("--state",)),
+    SINCE,
+    UNTIL,
+    Parameter("name", TEXT, "Only jobs of this name: 'sweep-*'.", "GLOB", ("--name",)),
+    Parameter("gpu", TEXT, "Only jobs that ran on this GPU: its index or UUID.", "GPU", ("--gpu",)),
+    Parameter("limit", NUMBER, f"Rows on a page; {PAGE} by default.", "N", ("--limit",), 1, 1000),
+    Parameter("page", NUMBER, "Which page; 1 has the newest jobs.", "N", ("--page",), 1),
+    FORMAT,
+    NO_HEADER,
+    JSON,
+)
+
+
+def history(
+    user: str,
+    state: str,
+    since: str,
+    until: str,
+    name: str,
+    gpu: str,
+    limit: int | None,
+    page: int | None,
+    layout: str,
+    no_header: bool,
+    as_json: bool,
+) -> None:
+    """List past jobs, with their sums.
+
+    The newest is last. The sums are those of all pages. Jobs that share a GPU divide its hours.
+
+    \b
+    Examples:
+      radrm history
+      radrm history --state failed --since 30d
+      radrm history --user ada --name 'sweep-*' --gpu 0
+    """
+    if (no_header and not layout) or (layout and as_json):
+        raise UsageError("--no-header goes with --format, and --format does not go with --json")
+    parts = []
+    if layout:
+        from radrm.cli.show.formats import heading, read_format, row
+
+        parts = read_format(layout)
+    times, size = period(since, until), limit or PAGE
+    filters = {"user": user, "state": state.replace(" ", ""), "name": name, "gpu": gpu}
+    asked = {key: value for key, value in filters.items() if value}
+    first = ((page or 1) - 1) * size
+    with Client() as client:
+        begin_s, end_s = times(client.ask("ping")["now"])
+        answer = client.ask(
+            "history", **asked, since=begin_s, until=end_s, offset=first, limit=size
+        )
+    if as_json:
+        print_json(answer)
+        return
+    if layout:
+        head = [] if no_header else [heading(parts)]
+        rows = [row(parts, job, answer["devices"], end_s) for job in answer["jobs"]]
+        print("".join(f"{line}\n" for line in (*head, *rows)), end="")
+        return
+    total = answer["total"]
+    if first >= total > 0:
+        raise Refused(f"there is no page {page}; there are {-(-total // size)}")
+    more = ""
+    if total > first + len(answer["jobs"]):
+        import shlex
+
+        command = ["radrm", "history"]
+        times_given = {"since": since, "until": until}
+        sizes = {"limit": str(limit or ""), "page": str((page or 1) + 1)}
+        for key, value in (filters | times_given | sizes).items():
+            command += [f"--{key}", value] if value else []
+        more = plain(shlex.join(command))
+    show(*history_page(answer, more))
+
+
+LIMITS_PARAMETERS = (
+    Parameter("user", TEXT, "This user; only for root.", "NAME", ("--user",)),
+    JSON,
+)
+
+
+def limits(user: str, as_json: bool) -> None:
+    """Show your limits with their use, and whose job is next.
+
+    The administrator sets the limits in the table [limits] of the configuration. Each job counts
+    its GPUs: one that two jobs share counts twice, and a MIG instance counts as one.
+
+    Below the users: their Unix groups, if there are several. GPU time counts half after
+    core.use_half_life_s. Jobs that share a GPU share its time. RANK 1: the user whose job is first
+    in the queue. Under the orders `smallest-work` and `fair` users take turns by their GPU time.
+
+    \b
+    Examples:
+      radrm limits
+      sudo radrm limits --user ada
+    """
+    with Client() as client:
+        answer = client.ask("limits", **({"user": user} if user else {}))
+        shares = client.ask("shares")
+    if as_json:
+        print_json({**answer, "shares": shares})
+    else:
+        show(*limits_page(answer), Styled(), *shares_page(shares))

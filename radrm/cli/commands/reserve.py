@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.client.text import Document
 
-PARAMETERS = (
+RESERVE_PARAMETERS = (
     Parameter(
         *("devices", DEVICES.kind, "GPU indices or UUIDs; by default as many as --gpus says."),
         *("DEVICE...",),

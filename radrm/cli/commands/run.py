@@ -11,8 +11,7 @@ import os
 import sys
 
 from radrm.cli.commands.submit import tell
-from radrm.cli.show.log import own_name
-from radrm.cli.streaming import EXIT_INTERRUPTED, ended, outputs
+from radrm.cli.show.log import EXIT_INTERRUPTED, ended, outputs, own_name
 from radrm.client.connection import Client
 from radrm.client.follow import ASK_S, Patient, stream
 from radrm.client.jupyter import JupyterHint

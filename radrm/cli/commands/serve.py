@@ -47,9 +47,6 @@ def serve(
     allow_commands: Annotated[
         bool, typer.Option("--allow-commands", help="Cancel, hold, release, requeue, priority.")
     ] = False,
-    metrics_open: Annotated[
-        bool, typer.Option("--metrics-open", help="Serve /metrics to all who reach the port.")
-    ] = False,
 ) -> None:
     """Show GPUs, jobs, logs and the history as a live web page.
 
@@ -85,7 +82,7 @@ def serve(
     host, port = _address(listen or str(_PORT), public)
     listener = listen_tcp(host, port) if unix is None else listen_unix(unix, _group(group))
     names = frozenset(each.lower().removesuffix(".") for each in name or ())
-    page = Page(Settings(names, allow_commands, not no_token, metrics_open))
+    page = Page(Settings(names, allow_commands, not no_token))
     base = _base(listener, sorted(names))
 
     def ready() -> None:

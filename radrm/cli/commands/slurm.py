@@ -1,16 +1,22 @@
-"""`radrm slurm`: radrm on the nodes of a Slurm cluster."""
+"""`radrm slurm` and `install-slurm-names`: what a cluster needs, and its users' words."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from radrm.cli.slurm.names import NAMES
 from radrm.client.connection import Client
 from radrm.client.text import warn
 from radrm.core.units import parse_mib
-from radrm.errors import RadrmError, UsageError
+from radrm.errors import RadrmError, Refused, UsageError
+from radrm.host.slurm import OURS, is_ours
 from radrm.slurm.settings import cluster_config
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
 
@@ -93,3 +99,58 @@ def _this_node(name: str) -> ClusterNode:
     mib = sum(each["total_mib"] for each in gpus)
     warn(f"the lines are for this server alone, with {len(gpus)} GPUs; others: --node")
     return ClusterNode(name or os.uname().nodename.partition(".")[0], mib)
+
+
+def install_slurm_names(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the commands go.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where a Slurm is installed.")
+    ] = False,
+) -> None:
+    """Write commands named sbatch, squeue, scancel, sinfo and srun that speak to radrm.
+
+    They are for a server without Slurm, whose users and scripts know these names. Their options
+    are in docs/others.md. Nothing that radrm did not write is overwritten.
+
+    \b
+    Examples:
+      radrm install-slurm-names ~/bin
+      sudo "$(command -v radrm)" install-slurm-names /usr/local/bin
+    """
+    texts = {name: _text(name) for name in NAMES}
+    if not force:
+        for name in NAMES:
+            found = shutil.which(name)
+            if found is not None and not is_ours(found):
+                raise Refused(
+                    f"this server has a Slurm: {found}; to write the commands nevertheless: --force"
+                )
+    for name in NAMES:
+        path = folder / name
+        if os.path.lexists(path) and not is_ours(str(path)):
+            raise Refused(f"{path} is not radrm's, and nothing is done; choose another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            _write(folder / name, text)
+    except OSError as error:
+        raise Refused(f"cannot write {error.filename}: {error.strerror}") from None
+    print(f"Wrote {', '.join(NAMES)} to {folder}")
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    if str(folder.resolve()) not in [os.path.realpath(each) for each in folders if each]:
+        print(f"To find them, put it into PATH: export PATH={shlex.quote(str(folder))}:$PATH")
+
+
+def _text(name: str) -> str:
+    python = shlex.quote(sys.executable)
+    return f'#!/bin/sh\n{OURS}\nexec {python} -m radrm.cli.slurm_commands {name} "$@"\n'
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a command, or replace an earlier one, at once."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o755)
+    with open(handle, "w") as file:
+        file.write(text)
+        os.fchmod(file.fileno(), 0o755)
+    os.replace(draft, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from radrm.cli.parameters import WORDS, Parameter
 
-PARAMETERS = (
+SLURM_STEP_PARAMETERS = (
     Parameter(
         *("words", WORDS, "A job file and arguments for it; without one, standard input."),
         "[FILE [ARGUMENT...]]",

@@ -1,4 +1,4 @@
-"""`radrm status`: show a page of jobs, or all facts about one job."""
+"""`radrm status` and `explain`: jobs, one job, and why it waits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from radrm.cli.parameters import (
     CLUSTER,
     FLAG,
     FORMAT,
+    JOB,
     JSON,
     NO_HEADER,
     NUMBER,
@@ -25,7 +26,7 @@ from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from radrm.cli.show.formats.template import Part
+    from radrm.cli.show.formats import Part
     from radrm.client.text import Document
 
 _JOBS = f"{REFERENCES}; all jobs that have not ended by default."
@@ -35,7 +36,7 @@ _FOLLOW = "Show changes until Ctrl-C; of one job its log too."
 _LAST_LINES = 5
 _MOST = 1000
 """Rows that one request can ask for."""
-PARAMETERS = (
+STATUS_PARAMETERS = (
     Parameter("jobs", WORDS, _JOBS, "JOB..."),
     Parameter("every", FLAG, _ALL, flags=("--all",)),
     Parameter("user", TEXT, "Only jobs of this user.", "NAME", ("--user",)),
@@ -65,7 +66,7 @@ def status(
 ) -> None:
     """Show jobs: where they run, why they wait, how they ended. One job is shown in full.
 
-    --follow without a terminal prints a line for each change, until all jobs have ended.
+    --follow prints a line for each change, until all jobs have ended; radrm top is a live view.
 
     \b
     Examples:
@@ -92,14 +93,14 @@ def status(
     first = ((page or 1) - 1) * size
     parts: list[Part] = []
     if layout:
-        from radrm.cli.show.formats.template import read_format
+        from radrm.cli.show.formats import read_format
 
         parts = read_format(layout)
     with Client() as client:
         if follow:
             from radrm.cli.show.follow import follow_jobs
 
-            follow_jobs(client, words, first, size, as_json)
+            follow_jobs(client, words, as_json)
         elif layout:
             _show_rows(client, words, parts, not no_header, (first, size if limit else None))
         elif as_json:
@@ -137,7 +138,7 @@ def _show_rows(
     client: Client, words: Document, parts: list[Part], header: bool, part: tuple[int, int | None]
 ) -> None:
     """Print a line for each row, laid out as the user asks: all rows, or those of a page."""
-    from radrm.cli.show.formats.template import heading, row
+    from radrm.cli.show.formats import heading, row
 
     if header:
         print(heading(parts))
@@ -187,3 +188,32 @@ def _next_page(words: Document, first: int, size: int) -> str:
         command += [f"--{option}", words[option]] if words[option] else []
     command += ["--limit", str(size)] if size != PAGE else []
     return plain(shlex.join([*command, "--page", str(first // size + 2)]))
+
+
+EXPLAIN_PARAMETERS = (JOB, CLUSTER, JSON)
+
+
+def explain(job: str, cluster: bool, as_json: bool) -> None:
+    """Say why a job waits, or where and how it ran.
+
+    For each GPU: the first rule that refuses the job, what the job needs, what is available.
+
+    \b
+    Examples:
+      radrm explain 12
+      radrm explain 12_3 --json
+      radrm explain --cluster 4711
+    """
+    if cluster:
+        from radrm.cli.slurm.cluster import show_explanation  # few look at a cluster
+
+        show_explanation(job, as_json)
+        return
+    with Client() as client:
+        answer = client.ask("explain", jobs=[job])
+    if as_json:
+        print_json(answer)
+        return
+    from radrm.cli.show.card import explanation
+
+    show(*explanation(answer))

@@ -105,7 +105,7 @@ def _wait(client: Client, request: SubmitRequest, results: list[Submission]) -> 
     if not tickets:
         return 0
     if _streams(request, results):
-        from radrm.cli.streaming import outputs, stream_and_leave
+        from radrm.cli.show.log import outputs, stream_and_leave
 
         return stream_and_leave(client, str(results[0]["id"] or tickets[0]), outputs(None))
     from radrm.client.exits import highest, tell_failures, wait_for

@@ -9,7 +9,7 @@ from radrm.client.connection import Client
 from radrm.errors import RadrmError, UsageError
 
 _FILTER = "Only these jobs, as user=ann state=running resnet."
-PARAMETERS = (
+TOP_PARAMETERS = (
     Parameter("words", WORDS, _FILTER, "FILTER..."),
     Parameter("every", FLAG, "Also jobs that have ended (the latest 10000).", flags=("--all",)),
     Parameter("user", TEXT, "Only jobs of this user.", "NAME", ("--user",)),

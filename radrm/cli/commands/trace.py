@@ -12,8 +12,8 @@ import typer
 
 from radrm.cli import simulation_options as options
 from radrm.cli.options import Json, finite
-from radrm.cli.show.experiments.live import gains_table, played_table, unfinished_live
 from radrm.cli.show.experiments.plots import check_plot, plot_run
+from radrm.cli.show.experiments.replay import gains_table, played_table, unfinished_live
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
@@ -22,7 +22,7 @@ from radrm.core.units import parse_seconds, show_seconds
 from radrm.core.words import Collocation
 from radrm.errors import UsageError
 from radrm.experiments.ending import orderly_end
-from radrm.experiments.live.servers import Server, own_server
+from radrm.experiments.live.play import Server, own_server
 from radrm.experiments.live.submissions import Commands, without_commands
 from radrm.experiments.live.trace import (
     Played,
@@ -34,6 +34,7 @@ from radrm.experiments.live.trace import (
 )
 from radrm.experiments.simulations.past import described
 from radrm.experiments.simulations.runs import capacities_mib
+from radrm.experiments.simulations.sources import load_kinds, load_trace, save_trace
 from radrm.experiments.simulations.variants import (
     Choices,
     Variant,
@@ -41,7 +42,6 @@ from radrm.experiments.simulations.variants import (
     configured,
     make_variant,
 )
-from radrm.experiments.traces import load_kinds, load_trace, save_trace
 from radrm.simulated.spec import parse
 from radrm.simulator.scenario import AUTO
 from radrm.simulator.traces.job import TraceJob

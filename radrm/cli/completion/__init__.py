@@ -8,6 +8,5 @@ command is imported. Jobs, GPUs and users come from the daemon, within a second;
 are no candidates, and no message.
 
 The files, in the order in which they may import one another:
-    line    which word of a command line is completed, and by what
-    values  candidates for a value: jobs, GPUs, users, settings
+    line    which word of a command line is completed, and the candidates for it
 """

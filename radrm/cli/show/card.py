@@ -1,15 +1,17 @@
-"""One job with all its facts: state, requests, devices, usage, and the next commands."""
+"""One job: its card with all its facts, and why it waits, device by device."""
 
 from __future__ import annotations
 
-from radrm.cli.show.columns import Field
+from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.jobs import state_text
-from radrm.cli.show.parts.attempts import attempts_table
-from radrm.cli.show.sizes import tasks_table
 from radrm.cli.show.styled import Styled
+from radrm.client.amounts import show_joules, show_smact
+from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label, next_steps
-from radrm.client.words.facts import facts, lasted
+from radrm.client.words.facts import estimated, facts, lasted, memory_cap, sm_share
 from radrm.client.words.jobs import where
+from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
+from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -20,6 +22,100 @@ if TYPE_CHECKING:
     from radrm.client.text import Document
 
     _Line = tuple[str, str | Styled]
+
+MOST_TASKS = 32
+"""Tasks that a card shows; `status --json` has all of them."""
+
+
+def tasks_table(tasks: Sequence[Document], index: Mapping[str, int]) -> Rows:
+    """A row for each of a job's first tasks. `index`: the GPUs' indices."""
+    ended = any(task["exit_code"] is not None for task in tasks)
+    table = Rows(
+        (
+            Column("TASK"),
+            Column("GPU"),
+            Column("CPUS", right=True),
+            Column("CPU TIME", right=True, rank=2),
+            Column("MEMORY", right=True, rank=1),
+            *[Column("EXIT CODE", right=True)] * ended,
+        )
+    )
+    for task in tasks[:MOST_TASKS]:
+        table.add(
+            plain(f"{task['role']} {task['task']}"),
+            ",".join(str(index.get(uuid, plain(uuid[:12]))) for uuid in task["gpus"]) or "-",
+            "-" if task["cpus"] is None else f"{task['cpus']:g}",
+            show_seconds(task["cpu_s"]),
+            show_mib(task["memory_mib"]),
+            *["-" if task["exit_code"] is None else str(task["exit_code"])] * ended,
+        )
+    if len(tasks) > MOST_TASKS:
+        table.add(f"and {len(tasks) - MOST_TASKS} more", *[""] * (len(table.columns) - 1))
+    return table
+
+
+def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
+    """A row for each attempt. A live attempt shows the usage so far."""
+    planners = any(attempt.get("planner") not in (None, "default") for attempt in attempts)
+    table = Rows(
+        (
+            Column("ATTEMPT", right=True),
+            Column("OUTCOME"),
+            Column("GPU"),
+            Column("SHARING", rank=6),
+            Column("TIME", right=True),
+            Column("RESERVED", right=True, rank=4),
+            Column("PEAK", right=True, rank=2),
+            Column("SMACT", right=True, rank=3),
+            Column("ENERGY", right=True, rank=5),
+            *[Column("PLANNER", rank=7)] * planners,
+            Column("WHY", least=20, wrap=True),
+        )
+    )
+    for attempt in attempts:
+        ended = attempt.get("ended_at")
+        if ended is None:
+            attempt = attempt | {key: job[key] for key in _OF_LIVE}
+        outcome = str(attempt.get("outcome") or job["state"].lower())
+        code = attempt.get("exit_code")
+        reason = plain(attempt.get("reason") or _requested(attempt))
+        if not reason and code:
+            reason = f"exit code {code}"
+        table.add(
+            str(attempt["number"]),
+            Styled(plain(outcome), _OUTCOME_STYLE.get(outcome, "")),
+            ",".join(map(str, attempt.get("devices") or [])) or "-",
+            plain(attempt.get("collocation") or "-"),
+            show_seconds(attempt.get("ran_s")),
+            show_mib(attempt.get("reserved_mib")),
+            show_mib(attempt.get("peak_mib")),
+            show_smact(attempt.get("smact")),
+            show_joules(attempt.get("energy_j")),
+            *[plain(attempt.get("planner") or "-")] * planners,
+            reason,
+        )
+    return table
+
+
+def _requested(attempt: Document) -> str:
+    """The last change of a live attempt that a planner or user asked for."""
+    asked = attempt.get("requested") if attempt.get("ended_at") is None else None
+    if not asked:
+        return ""
+    who = asked["user"] if asked.get("user") else f"the planner {asked['planner']}"
+    return f"{who} asked for {asked['kind']}"
+
+
+_OF_LIVE = ("reserved_mib", "peak_mib", "energy_j")
+_OUTCOME_STYLE = {
+    "completed": "green",
+    "failed": "bold red",
+    "oom": "magenta",
+    "timeout": "red",
+    "lost": "bold red",
+    "cancelled": "dim",
+}
+
 
 _PATHS = ("stdout", "stderr")
 
@@ -94,3 +190,67 @@ def _line(job: Document, name: str, text: str) -> _Line:
     state.append(text[len(state.plain) :].removesuffix(held))
     state.append(held, "yellow")
     return name, state
+
+
+def explanation(answer: Document) -> list[Part]:
+    """The parts of the output for one document of `explain`."""
+    job = answer["job"]
+    last = answer["attempts"][-1]["devices"] if answer["attempts"] else []
+    index = dict(zip(job["devices"], last, strict=False))
+    waiting = job["state"] in WAITING
+    parts: list[Part] = [headline(job, index)]
+    parts += map(_indented, sentences(answer))
+    if waiting and shows_devices(answer):
+        parts += [Styled(), _devices(answer["devices"])]
+        parts += [_indented(each["text"]) for each in answer.get("sharing", ())]
+    if answer["attempts"]:
+        parts += [Styled(), attempts_table(job, answer["attempts"])]
+    if job["state"] in FINAL and not answer["attempts"]:
+        parts.append(_indented("It never started."))
+    if job.get("cpu_list") and job["state"] in LIVE:
+        parts.append(_indented(f"it runs on the CPUs near its GPUs: {job['cpu_list']}"))
+    if job.get("not_enforced"):
+        parts.append(_indented(job["not_enforced"]))
+    if sm_share(job):
+        parts.append(_indented(f"SM share: {sm_share(job)}"))
+    if memory_cap(job):
+        parts.append(_indented(f"memory cap: {memory_cap(job)}"))
+    lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]
+    parts += [Styled(), *lines] if lines else []
+    steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]
+    if waiting and expected_start(job, answer["now"]):
+        parts += [Styled(), _indented(expected_start(job, answer["now"]))]
+    if steps:
+        parts += [Styled(), _indented(f"next: {'   '.join(steps)}")]
+    return parts
+
+
+def _indented(text: str) -> Field:
+    return Field("", Styled(plain(text)), indent=2)
+
+
+def _devices(devices: list[Document]) -> Rows:
+    numbers = (Column("NEEDS", right=True), Column("AVAILABLE", right=True))
+    measured = any(device["needed"] is not None for device in devices)
+    table = Rows(
+        (
+            Column("GPU", right=True),
+            Column("NAME", rank=2, most=20),
+            Column("REFUSED BY"),
+            *(numbers if measured else ()),
+            Column("WHY", least=20, wrap=True),
+        )
+    )
+    for device in devices:
+        refused = device["rule"] is not None
+        amounts = [amount(device[key], device["unit"]) for key in ("needed", "available")]
+        table.add(
+            str(device["index"]),
+            plain(device["name"]),
+            plain(device["rule"]) if refused else "-",
+            *(amounts if measured else ()),
+            whose(device) + plain(device["message"] or "")
+            if refused
+            else Styled("it could take the job", "green"),
+        )
+    return table

@@ -1,4 +1,4 @@
-"""`radrm status --follow`: a live picture, a line for each change, or one job with its log."""
+"""`radrm status --follow`: a line for each change, or one job with its log."""
 
 from __future__ import annotations
 
@@ -16,19 +16,15 @@ from radrm.client.text import Document, label, next_steps, warn
 from radrm.errors import Refused, plain
 
 
-def follow_jobs(client: Client, words: Document, first: int, size: int, as_json: bool) -> None:
-    """Follow the jobs that the words of a question select, from row `first` on."""
-    found = client.ask("page", **words, offset=first, limit=2)
+def follow_jobs(client: Client, words: Document, as_json: bool) -> None:
+    """Follow the jobs that the words of a question select."""
+    found = client.ask("page", **words, offset=0, limit=2)
     alone = words["jobs"] and found["total"] == 1 and found["jobs"][0].get("count", 1) == 1
     if as_json:
         for changed in changes(Patient(client, warn), words):
             print(*map(json.dumps, changed), sep="\n", flush=True)
     elif alone:
         _follow_one(client, found)
-    elif sys.stdout.isatty():
-        from radrm.cli.show.live import watch
-
-        watch(client, words, first, size)
     else:
         _follow_lines(client, words)
 
@@ -56,7 +52,7 @@ def _follow_one(client: Client, found: Document) -> None:
 
 
 def _follow_lines(client: Client, words: Document) -> None:
-    """Print a line for each change, for an output that is no terminal."""
+    """Print a line for each change."""
     patient = Patient(client, warn)
     begun = False
     for changed in changes(patient, words):

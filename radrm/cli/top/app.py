@@ -1,4 +1,4 @@
-"""The application: keys, the cursor, and the time between two questions to the daemon.
+"""The question before a command, and the list of keys.
 
 Theory of operation
 -------------------
@@ -20,18 +20,57 @@ from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from radrm.cli.show.jobs import counts_line
 from radrm.cli.show.styled import Styled
-from radrm.cli.top.dialogs import HELP, Dialog
-from radrm.cli.top.history import History
-from radrm.cli.top.picture import card_text, gpu_lines, job_lines, lines_text
+from radrm.cli.top.picture import History, card_text, gpu_lines, job_lines, lines_text
 from radrm.cli.top.source import WINDOW, Answer, Question, Source
 from radrm.client.text import Document, label
 from radrm.client.words.tables import names_of, refused_here, words_of
 from radrm.errors import plain
+
+HELP = """\
+j k, arrows      choose a job          g G     first, last job
+space b, pages   a page down, up       enter   card: why it waits
+l                log                   e       standard error
+c                cancel                R       requeue an ended job
+h                hold                  r       release
++ -              priority up, down     y n     answer a question
+/                filter: user=ann state=running resnet
+a                also ended jobs       esc     close, clear the filter
+J K              scroll the card
+?                this help             q       quit"""
+
+
+class Dialog(ModalScreen[bool]):
+    """Shows a text in a box. Ends with True for `y`, with False for any other key.
+
+    `asks`: only `y`, `n` and Escape end it.
+    """
+
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: ansi_default; }
+    Dialog > Vertical { width: auto; max-width: 95%; height: auto; border: round ansi_default;
+        padding: 0 1; background: ansi_default; color: ansi_default; }
+    Dialog Static { width: auto; height: auto; }
+    """
+
+    def __init__(self, text: str, asks: bool) -> None:
+        super().__init__()
+        self._text, self._asks = text, asks
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(Text(self._text))
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        if event.key == "y" or not self._asks or event.key in ("n", "q", "escape", "enter"):
+            self.dismiss(event.key == "y")
+
 
 ASK_S = 1.0
 _FEWEST_JOBS = 4

@@ -10,7 +10,7 @@ The files, in the order in which they may import one another:
     nodes        why a job cannot have its CPUs and its host memory
     fit          why a device cannot take a job, alone or beside the jobs there
     placement    all shares of a placement together
-    reserve      a planner's reservation for a waiting job or for maintenance
+    reserve      a planner's reservation for a waiting job
     feasibility  why a job can never run on these devices
     proposal     the proposals that a job in its present state allows
     offers       one device as one job would find it, kept while nothing there changes

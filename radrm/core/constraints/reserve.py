@@ -1,4 +1,4 @@
-"""Check a planner's reservation for a waiting job or for maintenance."""
+"""Check a planner's reservation for a waiting job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from radrm.core.constraints.overlap import expected_free_mib
 from radrm.core.proposals import Reserve
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.reserved import peak_mib
 from radrm.core.state.state import State, owner_of
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Unit
@@ -18,13 +17,8 @@ from radrm.core.words import Unit
 MOST_AHEAD_S = 30 * 86400.0
 """A reservation ends within this time, as the longest `bf_window` of Slurm."""
 MOST_OWNERS = 100
-"""A planner can have reservations for this many jobs and maintenances at a time."""
+"""A planner can have reservations for this many jobs at a time."""
 _ROUNDING_S = 0.001
-
-
-def owner_of_reserve(proposal: Reserve) -> str:
-    """Return the owner of the reservations that a proposal makes."""
-    return owner_of(proposal.job_id) if proposal.job_id else f"maintenance {proposal.name}"
 
 
 def check_reserve(state: State, proposal: Reserve) -> Refusal | None:
@@ -43,30 +37,27 @@ def check_reserve(state: State, proposal: Reserve) -> Refusal | None:
         if mib is not None and not 0 < mib <= capacity:
             why = f"{mib} MiB are not a part of the {capacity} MiB of the device"
             return Refusal("capacity", why, uuid, mib, capacity)
-    if proposal.job_id:
-        job, length_s = state.jobs[proposal.job_id], proposal.end_s - proposal.start_s
-        refusal = refuse_for_job(state, job, proposal.devices, length_s)
-        if refusal is not None:
-            return refusal
+    job, length_s = state.jobs[proposal.job_id], proposal.end_s - proposal.start_s
+    refusal = refuse_for_job(state, job, proposal.devices, length_s)
+    if refusal is not None:
+        return refusal
     for uuid, mib in proposal.devices:
-        refusal = _refuse_room(state, proposal, state.ledgers[uuid], mib)
+        refusal = _refuse_room(state, job, proposal, state.ledgers[uuid], mib)
         if refusal is not None:
             return refusal
     return None
 
 
 def _check_owner(state: State, proposal: Reserve) -> Refusal | None:
-    if bool(proposal.job_id) is bool(proposal.name):
-        return Refusal("owner", "a reservation is for a waiting job, or for a named maintenance")
-    if proposal.job_id and proposal.job_id not in state.waiting:
+    if proposal.job_id not in state.waiting:
         return Refusal("job", f"job {proposal.job_id} is not waiting to start")
-    owner, planner = owner_of_reserve(proposal), state.step.planner
+    owner, planner = owner_of(proposal.job_id), state.step.planner
     other = next((r for r in state.planned.of(owner) if r.planner != planner), None)
     if other is not None:
         return Refusal("owner", f"the planner {other.planner} has reserved for it already")
     owners = state.planned.owners_of[planner]
     if owners >= MOST_OWNERS and owner not in state.planned.owners:
-        why = f"it has reserved for {owners} jobs and maintenances already"
+        why = f"it has reserved for {owners} jobs already"
         return Refusal("count", why, None, MOST_OWNERS, owners, unit=Unit.RESERVATIONS)
     return None
 
@@ -114,24 +105,16 @@ def refuse_for_job(
 
 
 def _refuse_room(
-    state: State, proposal: Reserve, ledger: DeviceLedger, mib: int | None
+    state: State, job: Job, proposal: Reserve, ledger: DeviceLedger, mib: int | None
 ) -> Refusal | None:
     """Return why the device has no room in the interval; None if it has.
 
-    For a job, live attempts are expected to end at their time limits. Maintenance only keeps new
-    jobs away, so jobs that run are no obstacle to it.
+    Live attempts are expected to end at their time limits.
     """
-    device, owner = ledger.device, owner_of_reserve(proposal)
-    start_s, end_s = proposal.start_s, proposal.end_s
-    # What was before now is over.
-    start_s = max(start_s, state.step.now.boot_s)
+    device = ledger.device
+    start_s = max(proposal.start_s, state.step.now.boot_s)  # what was before now is over
     wanted = device.capacity_mib if mib is None else mib
-    if proposal.job_id:
-        job = state.jobs[proposal.job_id]
-        room = expected_free_mib(state, ledger, job, start_s, end_s)
-    else:
-        claims = ledger.reserved.planned_claims(device, owner, start_s, end_s)
-        room = device.capacity_mib - peak_mib(claims, start_s, end_s)
+    room = expected_free_mib(state, ledger, job, start_s, proposal.end_s)
     if room is None:
         return Refusal("memory", "its free memory is unknown", device.uuid, wanted)
     if wanted > room:

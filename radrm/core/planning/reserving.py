@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-A planner reserves devices for a waiting job (BACKFILL) or for maintenance (MAINTENANCE) by
-`Reserve`. It says with each call what it still wants: at the beginning of the call its
-reservations are put aside, what it proposes again is put back, and the rest ends with the call. So
+A planner reserves devices for a waiting job (BACKFILL) by `Reserve`. It says with each call what
+it still wants: at the beginning of the call its reservations are put aside, what it proposes again
+is put back, and the rest ends with the call. So
 a planner that plans anew each time needs no second kind of proposal, and cannot forget one. An
 equal reservation is put back as it was, and nothing is saved. A slow planner is called when its
 plan is ready. Until then its reservations stay.
@@ -18,8 +18,8 @@ A reservation also ends as soon as its reason is gone:
     its device              is not listed any more; of a job's reservations all end then
 
 Invariants:
-- Each reservation has a living planner, an end within `MOST_AHEAD_S`, and a job in the queue
-  (BACKFILL). `end_planned` ensures it before planners are called, and at the end of each step.
+- Each reservation has a living planner, an end within `MOST_AHEAD_S`, and a job in the queue.
+  `end_planned` ensures it before planners are called, and at the end of each step.
 - A job's reservation never stands beside the one of its attempt (`occupancy.occupy`).
 
 What may interleave: a live attempt may last longer than expected. Its memory stays its own: the
@@ -35,11 +35,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from radrm.core.constraints.reserve import MOST_AHEAD_S, owner_of_reserve, refuse_for_job
+from radrm.core.constraints.reserve import MOST_AHEAD_S, refuse_for_job
 from radrm.core.proposals import Reserve
 from radrm.core.records import Instant, Reservation
 from radrm.core.state.pauses import SHORTEST_S
-from radrm.core.state.state import State
+from radrm.core.state.state import State, owner_of
 from radrm.core.state.timers import ALL_PLANNERS, RESERVATION_OVER, Timer
 from radrm.core.words import ReservationKind
 
@@ -79,7 +79,7 @@ def put_planned(state: State, proposal: Reserve) -> None:
     It replaces all that the planner has reserved for this owner.
     """
     wanted = {each.key: each for each in _reservations(state, proposal)}
-    for old in state.planned.of(owner_of_reserve(proposal)):
+    for old in state.planned.of(owner_of(proposal.job_id)):
         if old.key not in wanted:
             state.unreserve(old.key)
     for key, reservation in wanted.items():
@@ -91,17 +91,15 @@ def put_planned(state: State, proposal: Reserve) -> None:
 
 
 def _reservations(state: State, proposal: Reserve) -> Iterator[Reservation]:
-    job_id = proposal.job_id or None
-    kind = ReservationKind.BACKFILL if job_id else ReservationKind.MAINTENANCE
     for uuid, mib in proposal.devices:
         yield Reservation(
-            owner=owner_of_reserve(proposal),
-            kind=kind,
+            owner=owner_of(proposal.job_id),
+            kind=ReservationKind.BACKFILL,
             device=uuid,
             mib=mib,
             since=state.step.now.at(proposal.start_s),
             until=state.step.now.at(proposal.end_s),
-            job_id=job_id,
+            job_id=proposal.job_id,
             planner=state.step.planner,
         )
 
@@ -133,12 +131,9 @@ def end_planned(state: State, planners: Collection[str]) -> None:
         return gone or not now_s < each.until.boot_s <= now_s + MOST_AHEAD_S
 
     for mine in state.planned.by_owner():
-        ended = list(filter(is_over, mine))
-        is_job = mine[0].kind is ReservationKind.BACKFILL
-        # A job needs all of its devices, maintenance each one.
-        if is_job and (ended or not _is_needed(state, mine)):
-            ended = list(mine)
-        _end(state, ended)
+        # A job needs all of its devices.
+        if any(map(is_over, mine)) or not _is_needed(state, mine):
+            _end(state, list(mine))
     _wake_for_next_end(state)
 
 

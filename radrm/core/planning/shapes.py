@@ -34,8 +34,6 @@ _MOST_AMOUNT = 2**50
 """Below this, amounts and their sums are exact as floats, too."""
 MOST_WARNING = 300
 """Characters of each part of a warning."""
-MOST_NAME = 100
-"""Characters of a maintenance's name."""
 
 _KINDS = (
     *(Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Reserve),
@@ -72,8 +70,6 @@ def checked_proposal(proposal: object) -> Proposal:
 
 def _wrong_in_reserve(found: Reserve) -> str | None:
     """Return the first field of a `Reserve` with a wrong type; None if all are right."""
-    if type(found.name) is not str or len(found.name) > MOST_NAME or not found.name.isprintable():
-        return "name"
     if type(found.devices) is not tuple or not all(map(_is_reserved_device, found.devices)):
         return "devices"
     return None if _is_finite(found.start_s) and _is_finite(found.end_s) else "interval"

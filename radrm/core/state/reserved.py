@@ -10,9 +10,9 @@ The reservations of one device, and the memory that they take over time.
 Theory of operation
 -------------------
 A reservation of a live attempt (RUNNING) or of a migration's target counts at all times, whatever
-its times say: an attempt has its memory until it really ends. One that a planner made (BACKFILL,
-MAINTENANCE) counts from its start to its end. So a job with a time limit can use what is reserved
-for later. A device that leaves at `Device.available_until` is reserved as a whole from then on.
+its times say: an attempt has its memory until it really ends. One that a planner made (BACKFILL)
+counts from its start to its end. So a job with a time limit can use what is reserved for later. A
+device that leaves at `Device.available_until` is reserved as a whole from then on.
 
 Invariants:
 - The times of planners' reservations are boot-time seconds of this boot

@@ -30,7 +30,7 @@ from radrm.daemon.launches import log_paths
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_REFERENCES, Words, is_text, references
-from radrm.daemon.views.device_documents import device_documents, node_documents
+from radrm.daemon.views.device_documents import device_documents
 from radrm.daemon.views.documents import Document, unknown_gpus
 from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.explanations import learned_documents
@@ -40,7 +40,6 @@ from radrm.errors import Refused, UsageError
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
-from radrm.host.clock import Clock
 from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.options import Options
@@ -238,12 +237,7 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
     """What `radrm doctor` asks: the state of all that can fail, in one answer."""
     return {
         "devices": gpus(loop, words, uid),
-        "nodes": node_documents(loop.scheduler.snapshot),
         "mps": mps(loop, words, uid),
-        "not_capped": _not_capped(loop),
-        "unmanaged": loop.parts.unmanaged.action,
-        "uid": os.getuid(),
-        "clock_moved_s": _clock_moved_s(loop.clock),
         "rules": list(loop.scheduler.errors(loop.clock.now(), refused=True)),
         "sharing": learned_documents(loop.scheduler.learned),
         "unknown_gpus": unknown_gpus(
@@ -269,23 +263,6 @@ def metrics(loop: Loop, words: Words, uid: int) -> Work[Document]:
         "rules_resting": len(loop.scheduler.errors(loop.clock.now())),
         "notices_given_up": loop.store.notices.given_up,
     }
-
-
-def _not_capped(loop: Loop) -> dict[str, str] | None:
-    """Why the driver caps no memory, by GPU. None on simulated GPUs, which have no driver."""
-    caps = loop.parts.site.caps
-    if caps is None:
-        return None
-    return caps.reasons(each.device for each in loop.scheduler.snapshot.devices)
-
-
-def _clock_moved_s(clock: Clock) -> float | None:
-    """By how many seconds the date was set since the daemon started, compared with time since
-    boot. None on a scaled clock."""
-    if clock.scale != 1.0:
-        return None
-    now = clock.now()
-    return (now.wall_s - clock.anchor_wall_s) - (now.boot_s - clock.anchor_boot_s)
 
 
 def mps(loop: Loop, words: Words, uid: int) -> list[Document]:

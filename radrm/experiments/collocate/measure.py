@@ -1,4 +1,9 @@
-"""Measure every number of copies in every mode on one GPU, and write the notes."""
+"""Measure every number of copies in every mode, and what the default policy makes of them.
+
+The default is the goal's policy, `packing`: it adds jobs while the sum of their SM activity alone
+stays below a limit, and time-sliced while each adds enough work. The site's own configuration is
+not looked at, so the line names settings.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,11 @@ from typing import Any
 
 from radrm import __version__
 from radrm.client.text import warn
+from radrm.config import Config
+from radrm.config.goals import resolved
 from radrm.errors import DeviceError, Refused
-from radrm.experiments.collocate.advice import advise
 from radrm.experiments.collocate.mixed import Mixed
 from radrm.experiments.collocate.numbers import Results, Round, coarse
-from radrm.experiments.collocate.pcie import Link
 from radrm.experiments.collocate.place import (
     Manager,
     choose,
@@ -26,9 +31,58 @@ from radrm.experiments.collocate.place import (
     managers,
     note_on,
 )
-from radrm.experiments.collocate.rounds import Bench, Work
+from radrm.experiments.collocate.rounds import Bench, Link, Work
 from radrm.experiments.collocate.server import BenchServer
 from radrm.host.storage.paths import client_paths
+from radrm.interference.model import Demand, activity, speeds
+from radrm.policies.packing import Packing
+
+
+def advise(mode: str, alone: Sequence[float | None]) -> str | None:
+    """Return what to set so that radrm runs these programs together; None where nothing decides.
+
+    `alone`: the SM activity of each program alone; None: unknown.
+    """
+    if mode == "mig":
+        return None
+    policy = Packing(**resolved(Config()).policies["packing"])
+    most, mps = policy.max_demand, mode == "mps"
+    setting = "assumed_smact" if mps else "timeslice_assumed_smact"
+    assumed: float = getattr(policy, setting)
+    demands = [assumed if each is None else each for each in alone]
+    total = sum(demands)
+    same = len(set(demands)) == 1
+    shown = f"{len(demands)} x {demands[0]:.2f}" if same else _sum(demands)
+    if None in alone:
+        shown += f" (unknown: policies.packing.{setting})"
+    with_mps = ", with mps.enabled = true," if mps else ""
+    limit = f"policies.packing.max_demand = {most:g}"
+    start, demand = f"By default (policy packing){with_mps} radrm", f"{shown} = {total:.2f}"
+    *others, last = sorted(demands, reverse=True)
+    if total <= most and not mps and others:
+        added, least = _work(demands) - _work(others), policy.timeslice_min_gain * last
+        if added < least:
+            return (
+                f"{start} does not share so: SM activity {demand}, but the last job would add "
+                f"{added:.2f}, less than {least:.2f}. Lower policies.packing.timeslice_min_gain = "
+                f"{policy.timeslice_min_gain:g} to allow this."
+            )
+    if total <= most:
+        return f"{start} shares so: SM activity {demand}, within {limit}."
+    return (
+        f"{start} does not share so: SM activity {demand} is above {limit}. Raise it to allow this."
+    )
+
+
+def _work(demands: Sequence[float]) -> float:
+    """Return the SM activity of time-sliced jobs."""
+    found = [Demand(smact) for smact in demands]
+    return activity(found, speeds(found, mps=False))
+
+
+def _sum(demands: Sequence[float]) -> str:
+    return " + ".join(f"{each:.2f}" for each in demands)
+
 
 Document = dict[str, Any]
 

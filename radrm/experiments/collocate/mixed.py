@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from radrm.experiments.collocate.numbers import CopyRun, Round, round_document
-from radrm.experiments.collocate.steps import rate
+from radrm.experiments.collocate.numbers import CopyRun, Round, rate, round_document
 
 Document = dict[str, Any]
 

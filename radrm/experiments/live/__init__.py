@@ -2,8 +2,7 @@
 
 The files, in the order in which they may import one another:
     submissions  what is submitted for each job: its command and its declared needs
-    servers      the daemon: the user's own, or a private one on simulated GPUs
     record       readings and attempts as the record of a run
-    play         submit the jobs at their times, and wait for their ends
+    play         the daemon; submit the jobs at their times, and wait for their ends
     trace        the whole: play, and simulate the same beside
 """

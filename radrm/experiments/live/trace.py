@@ -11,17 +11,15 @@ from typing import Any
 
 from radrm.client.text import warn
 from radrm.errors import RadrmError, UsageError
-from radrm.experiments.live.play import Play
+from radrm.experiments.live.play import Play, Server, private_server
 from radrm.experiments.live.record import measured
-from radrm.experiments.live.servers import Server, private_server
 from radrm.experiments.live.submissions import (
     Commands,
     as_declared,
     for_stand_ins,
     submissions,
 )
-from radrm.experiments.simulations.documents import document
-from radrm.experiments.simulations.runs import Result, capacities_mib, results
+from radrm.experiments.simulations.runs import Result, capacities_mib, document, results
 from radrm.experiments.simulations.variants import Variant
 from radrm.simulator.metrics import MEASURED, Metrics
 from radrm.simulator.run import Run

@@ -18,11 +18,11 @@ from radrm.config import Config
 from radrm.core.units import parse_seconds
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadFile, RadrmError, UsageError
-from radrm.experiments.simulations.documents import document
 from radrm.experiments.simulations.runs import (
     Progress,
     Result,
     capacities_mib,
+    document,
     results_of_draws,
 )
 from radrm.experiments.simulations.variants import Variant

@@ -1,4 +1,4 @@
-"""Run every variant with every seed, in several processes if that is faster.
+"""Run each variant with each seed; the results as JSON.
 
 A worker process returns only the metrics of a run, unless the run is drawn.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from typing import Any
 
 from radrm.config import Config
 from radrm.core.rules import is_slow
@@ -20,7 +21,7 @@ from radrm.errors import Refused
 from radrm.experiments.simulations.variants import Variant
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.bounds import Bounds, bounds, drawn, mean_of
-from radrm.simulator.metrics import Metrics, metrics
+from radrm.simulator.metrics import ELASTIC, MEASURED, Metrics, metrics, over_seeds
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario
 from radrm.simulator.servers.dealing import simulate_many
@@ -198,3 +199,37 @@ def _as_done(
 ) -> Iterator[tuple[_Task, _Done]]:
     for future in as_completed(futures):
         yield future.result()
+
+
+def document(result: Result, left_out: int = 0) -> dict[str, Any]:
+    """The document of one variant: means over the seeds, and standard deviations (null for one
+    seed)."""
+    scenario, found = result.variant.scenario, over_seeds(result.runs)
+    limits = result.limits
+    figures: dict[str, Any] = {
+        "yours": result.variant.yours,
+        "policy": result.variant.policy,
+        "order": scenario.config.order,
+        "planner": scenario.config.planners_joined,
+        "estimator": scenario.estimator,
+        "collocation": result.variant.mode,
+        "recovery": scenario.config.recovery,
+        "fidelity": scenario.fidelity,
+        "devices": len(scenario.devices) * result.variant.servers,
+        "servers": result.variant.servers,
+        "dealer": result.variant.dealer,
+        "seeds": len(result.runs),
+        "jobs": result.runs[0].jobs,
+        "left_out": left_out,
+        "unfinished": found["unfinished"].mean,
+    }
+    elastic = [name for name in ELASTIC if found[name].mean is not None]
+    figures |= {name: found[name].mean for name in (*MEASURED, *elastic)}
+    figures |= {f"{name}_sd": found[name].sd for name in (*MEASURED, *elastic)}
+    figures |= {
+        "bound_makespan_s": limits.makespan_s,
+        "bound_mean_jct_s": limits.mean_jct_s,
+        "fluid_makespan_s": limits.fluid_makespan_s,
+        "fluid_mean_jct_s": limits.fluid_mean_jct_s,
+    }
+    return figures

@@ -1,18 +1,237 @@
-"""The jobs of a simulation: from a trace file, or drawn anew for each seed (`mixes`)."""
+"""The jobs of a simulation: read from files, or drawn from the published mix."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
+from math import isfinite
+from typing import TextIO
 
 from radrm.config import Config
-from radrm.experiments.simulations.mixes import KNOWN, LIFE, mix_draws, with_mix
+from radrm.config.shapes import EnergyConfig
+from radrm.errors import BadFile, UsageError, plain
 from radrm.experiments.simulations.runs import Draws, capacities_mib
 from radrm.experiments.simulations.variants import Choices, Variant
-from radrm.experiments.traces import load_trace
-from radrm.simulator.traces.importers.andreas import Mix
+from radrm.host.storage.submission import load
+from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.simulator.scenario import Life
+from radrm.simulator.traces.fill import Fill, read_fill
+from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.importers.andreas import (
+    CURRENCY,
+    FEWEST_NODES,
+    FORM,
+    MOST_LOAD,
+    MOST_NODES,
+    NODE_WATTS,
+    PRICE,
+    PUE,
+    SCENARIOS,
+    Mix,
+    published_mix,
+)
+from radrm.simulator.traces.importers.forms import read_any
+from radrm.simulator.traces.importers.profiles import Alone, joined, read_profile, read_throughputs
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.trace import fitting
+from radrm.simulator.traces.make import Kind, read_kinds
+from radrm.simulator.traces.trace import Trace, fitting, trace_lines
 from radrm.simulator.traces.users import dealt
+
+_LONGEST_JSON = 64 << 20
+_PIECE = 1 << 17
+"""A longer line is read in pieces, each of which is too long for a trace and is refused."""
+
+
+def load_trace(
+    path: str,
+    form: str = "auto",
+    profiles: tuple[str, ...] = (),
+    fill: str | None = None,
+    fill_seed: int = 0,
+) -> Trace:
+    """The trace in a file, `-` for standard input. Raises `RadrmError`."""
+    aids = Aids(
+        profile=joined(_profile(each) for each in profiles),
+        fill=_fill(fill, fill_seed),
+        job_file=_job_files(os.path.dirname(path)),
+        beside=_beside(path),
+    )
+    with _lines(path) as lines:
+        return read_any(lines, _called(path), form, aids)
+
+
+def load_kinds(path: str) -> tuple[Kind, ...]:
+    """The table of kinds of jobs in a file. Raises `BadFile`."""
+    with _lines(path) as lines:
+        return read_kinds(lines, _called(path))
+
+
+def save_trace(path: str, jobs: tuple[TraceJob, ...]) -> None:
+    """Write jobs as radrm's own CSV. Raises `BadFile`."""
+    try:
+        with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
+            file.writelines(trace_lines(jobs))
+    except OSError as error:
+        raise BadFile(f"cannot write {path}: {error.strerror}") from None
+
+
+def _profile(path: str) -> dict[str, Alone]:
+    if path.endswith(".json"):
+        return read_throughputs(_text(path), _called(path))
+    with _lines(path) as lines:
+        return read_profile(lines, _called(path))
+
+
+def _fill(path: str | None, seed: int) -> Fill:
+    if path is None:
+        return Fill(seed=seed)
+    with _lines(path) as lines:
+        return read_fill(lines, _called(path), seed)
+
+
+def _job_files(folder: str) -> Callable[[str], JobFile]:
+    """A function that reads the job files that a script names, in its folder or below."""
+
+    @cache
+    def read(name: str) -> JobFile:
+        beside = os.path.join(folder, os.path.basename(name))
+        path = beside if os.path.exists(beside) else os.path.join(folder, name)
+        return read_job_file(load(path), path, {})
+
+    return read
+
+
+def _beside(path: str) -> Callable[[str], Iterable[str] | None]:
+    """A function that opens other tables in the folder of a trace."""
+
+    def open_table(name: str) -> Iterable[str] | None:
+        other = os.path.join(os.path.dirname(path), name)
+        return _lines_of(other) if path != "-" and os.path.exists(other) else None
+
+    return open_table
+
+
+def _lines_of(path: str) -> Iterator[str]:
+    with _lines(path) as lines:
+        yield from lines
+
+
+def _text(path: str) -> str:
+    pieces, length = [], 0
+    for piece in _lines_of(path):
+        pieces.append(piece)
+        length += len(piece)
+        if length > _LONGEST_JSON:
+            raise BadFile(f"{_called(path)}: longer than {_LONGEST_JSON >> 20} MiB")
+    return "".join(pieces)
+
+
+def _called(path: str) -> str:
+    return "standard input" if path == "-" else plain(os.path.basename(path) or path)
+
+
+@contextmanager
+def _lines(path: str) -> Iterator[Iterator[str]]:
+    try:
+        if path == "-":
+            yield _pieces(sys.stdin)
+            return
+        with open(path, newline="", encoding="utf-8", errors="replace") as file:
+            yield _pieces(file)
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error.strerror}") from None
+
+
+def _pieces(file: TextIO) -> Iterator[str]:
+    while line := file.readline(_PIECE):
+        yield line
+
+
+LIFE = Life(start_up_s=0.0, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0)
+KNOWN = ("duration",)
+"""What is known of each job without `--known`: the paper profiles every job."""
+ORDERS = ("fifo", "due", "weight")
+"""The orders that the paper compares with: FIFO, EDF and PS."""
+SORTING = ("andreas", "deadline")
+"""The planners that sort jobs with due times themselves: all jobs of a mix have one."""
+
+
+def mix_of(
+    trace: str | None,
+    form: str,
+    *,
+    scenario: int | None,
+    nodes: int | None,
+    load: float | None,
+    seed: int | None,
+    gpus: str | None,
+    servers: int,
+) -> Mix | None:
+    """The mix that a command's options ask for; None: they ask for another trace.
+
+    Raises `UsageError`.
+    """
+    given = {"--scenario": scenario, "--nodes": nodes, "--load": load, "--seed": seed}
+    if form != FORM:
+        if only := [name for name, value in given.items() if value is not None]:
+            raise UsageError(f"{only[0]} belongs to --import {FORM}; add that or leave it out")
+        if trace is None:
+            raise UsageError(f"name a trace file, or draw jobs with --import {FORM}")
+        return None
+    if trace is not None:
+        raise UsageError(f"--import {FORM} draws its jobs and reads no file; leave out {trace!r}")
+    if gpus is not None or servers != 1:
+        what = "--gpus" if gpus is not None else "--servers"
+        raise UsageError(f"--import {FORM} sets the servers; use --nodes in place of {what}")
+    usual = Mix()
+    mix = Mix(
+        scenario=usual.scenario if scenario is None else scenario,
+        nodes=usual.nodes if nodes is None else nodes,
+        load=usual.load if load is None else load,
+        seed=usual.seed if seed is None else seed,
+    )
+    if mix.scenario not in SCENARIOS:
+        raise UsageError(
+            f"--scenario {mix.scenario}: there are 1 (nodes of 2 V100 or 1 T4) and 2 (4 or 2)"
+        )
+    if not FEWEST_NODES <= mix.nodes <= MOST_NODES:
+        raise UsageError(
+            f"--nodes {mix.nodes} is not from {FEWEST_NODES} to {MOST_NODES}; write --nodes 10"
+        )
+    if not (isfinite(mix.load) and 0 < mix.load <= MOST_LOAD):
+        raise UsageError(
+            f"--load {mix.load:g} is not above 0 and at most {MOST_LOAD:g}; write --load 0.5"
+        )
+    if mix.seed < 0:
+        raise UsageError(f"--seed {mix.seed} is below 0; write --seed 1")
+    return mix
+
+
+def with_mix(config: Config) -> Config:
+    """The configuration with the published price and power."""
+    energy = EnergyConfig(
+        price=PRICE,
+        pue=PUE,
+        currency=CURRENCY,
+        node_watts=NODE_WATTS,
+        wait_for_cheap=config.energy.wait_for_cheap,
+    )
+    return replace(config, energy=energy)
+
+
+def mix_draws(mix: Mix, config: Config, count: int) -> list[Trace]:
+    """Draw the jobs of `count` seeds. Raises `UsageError`."""
+    cost = config.deadlines.cost_per_hour
+    if not cost > 0:
+        raise UsageError(
+            f"--import {FORM} divides its weights by deadlines.cost_per_hour, which is {cost:g}; "
+            "set it above 0"
+        )
+    return [published_mix(replace(mix, seed=mix.seed + at), cost) for at in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,14 +134,6 @@ class MemoryCaps:
         taken = {gpu.uuid for gpu in gpus if self._offered.get(gpu.uuid)}
         return tuple(replace(e, caps=True) if e.uuid in taken else e for e in devices)
 
-    def reasons(self, devices: Iterable[Device]) -> dict[str, str]:
-        """Return why the driver caps no memory on these GPUs, by UUID; MIG instances have none."""
-        return {
-            each.uuid: self.reason or self.why_not.get(each.uuid) or _HANGS
-            for each in _whole(devices)
-            if not each.caps
-        }
-
     def _try_all(self, gpus: list[Device], done: threading.Event) -> None:
         try:
             for gpu in gpus:

@@ -54,8 +54,7 @@ class Check:
 
 def run_checks(checks: Iterable[Check]) -> Iterator[Finding]:
     """The findings, one by one. A check that fails or hangs gives a warning."""
-    for check in checks:
-        yield _run(check)
+    yield from map(_run, checks)
 
 
 def _run(check: Check) -> Finding:

@@ -1,34 +1,16 @@
-"""How findings name GPUs: one line for a cause, however many GPUs it concerns."""
+"""The running daemon's reports: health of its GPUs, SM activity, MPS, limits of jobs, rules.
+
+The documents are those of `radrm gpus --json` and `radrm mps status --json`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from radrm.core.units import gpus_named, show_booked, show_mib, show_seconds
+from radrm.core.units import gpus_named
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.health.gpus import only_estimated
-
-
-def by_cause(found: Iterable[tuple[int, str, str]]) -> list[str]:
-    """Return `GPU 0-7: cause` for each cause, in the order in which they come.
-
-    Each is a GPU's index, the profile of its MIG instance ("" for a whole GPU), and the cause.
-    """
-    indices: dict[tuple[str, str], list[int]] = {}
-    for index, profile, cause in found:
-        indices.setdefault((profile, cause), []).append(index)
-    return [
-        f"{gpus_named(its)}{profile and ' '}{profile}: {cause}"
-        for (profile, cause), its in indices.items()
-    ]
-
-
-# ------------------------------------------------------------------
-# The running daemon's reports about its GPUs: health, SM activity, MPS, unmanaged processes.
-#
-# The documents are those of `radrm gpus --json` and `radrm mps status --json`.
-
 
 Document = Mapping[str, Any]
 
@@ -36,8 +18,12 @@ _MOST = 4
 """The most things that one line lists; it counts the others."""
 _BROKEN = ("unreadable", "unhealthy")
 _MPS_BROKEN = ("fault", "silent", "down")
-_MOVED_S = 2.0
-"""Seconds by which the clock may be set before it is reported."""
+_INSTALL_DCGM = (
+    "install DCGM: sudo apt-get install datacenter-gpu-manager, then sudo systemctl enable --now "
+    "nvidia-dcgm (docs/dgx.md, step 2)"
+)
+_WORKSTATION = re.compile(r"geforce|rtx|titan|quadro", re.IGNORECASE)
+"""GPUs whose SM activity DCGM does not read."""
 
 
 def health(devices: Sequence[Document]) -> Finding:
@@ -81,7 +67,10 @@ def sm_activity(devices: Sequence[Document]) -> Finding:
         sources.setdefault(str(device["smact_source"] or "none yet"), []).append(device)
     rough = [d for d in whole if d.get("smact_coarse")]
     if rough:
-        return only_estimated(name, f" of {_gpus(rough)}", [str(d.get("name")) for d in rough])
+        few = f"only estimated from utilization of {_gpus(rough)}; two or three jobs share a GPU"
+        if all(_WORKSTATION.search(str(d.get("name"))) for d in rough):
+            return ok(name, f"{few}; GPUs of this type offer no more")
+        return warn(name, few, _INSTALL_DCGM)
     none = [d for d in whole if d["smact_source"] is None]
     if none:
         missing = f"not read of {_gpus(none)}; at most two or three jobs share a GPU without it"
@@ -90,24 +79,6 @@ def sm_activity(devices: Sequence[Document]) -> Finding:
         return ok(name, f"read by {next(iter(sources))}")
     each = "; ".join(f"by {source}: {_gpus(found)}" for source, found in sources.items())
     return ok(name, f"read {each}" if sources else "it is not needed for MIG instances")
-
-
-def memory_caps(devices: Sequence[Document], why_not: Mapping[str, str]) -> Finding | None:
-    """Whether the driver caps the GPU memory of jobs; None where all GPUs are MIG instances.
-
-    `why_not` has the reason for each GPU on which it does not, by UUID.
-    """
-    name = "memory caps"
-    whole = [d for d in devices if d["kind"] == "gpu"]
-    causes = {d["uuid"]: why_not[d["uuid"]] for d in whole if d["uuid"] in why_not}
-    if not whole:
-        return None
-    if not causes:
-        return ok(name, "the driver caps the memory of jobs that share a GPU without MPS")
-    if len(causes) == len(whole) and len(set(causes.values())) == 1:
-        return ok(name, f"the driver caps no GPU memory: {next(iter(causes.values()))}")
-    uncapped = _by_cause((d, causes[d["uuid"]]) for d in whole if d["uuid"] in causes)
-    return ok(name, f"the driver caps the memory of some GPUs only; {_listed(uncapped)}")
 
 
 def mps(rows: Sequence[Document]) -> Finding:
@@ -129,65 +100,7 @@ def mps(rows: Sequence[Document]) -> Finding:
 
 
 def _of_rows(found: Iterable[tuple[Document, str]]) -> list[str]:
-    return by_cause((index, "", cause) for row, cause in found for index in row["gpus"])
-
-
-def unmanaged(devices: Sequence[Document], action: str, root: bool) -> Finding:
-    """The processes that radrm did not start. `action` is `unmanaged.action`; `root`: the daemon
-    runs as root."""
-    name = "unmanaged"
-    if action == "signal" and not root:
-        return warn(
-            name,
-            "unmanaged.action = 'signal', and the daemon is not root: it only warns about them",
-            "run radrm as root (its service), or set unmanaged.action = 'warn'",
-        )
-    # With these actions radrm lists only processes that it has warned about or signalled.
-    has_steps = action in ("warn", "signal")
-    seen = [(d, s) for d in devices for s in d.get("unmanaged") or ()]
-    seen = [(d, s) for d, s in seen if s.get("step") or not has_steps]
-    if not seen:
-        return ok(name, "no unmanaged process to report")
-    found = {s["pid"]: s for _, s in seen}
-    where = _gpus([d for d, _ in seen])
-    users = sorted({s["user"] for s in found.values() if s.get("user")})
-    used_mib = sum(s.get("used_mib") or 0 for _, s in seen)
-    whose = f" of {_listed(users)}" if users else ""
-    many = f"{len(found)} process{'es' if len(found) > 1 else ''}{whose} on {where}"
-    words = f"{many}, with {show_mib(used_mib)}, that radrm did not start"
-    if action == "count":
-        return ok(name, f"{words}; counted, as configured")
-    effect = {
-        "warn": "radrm warns about them, as configured",
-        "drain": "GPUs on which they use much take no new job, as configured",
-        "signal": "they get TERM when their time is over, as configured",
-    }
-    return warn(name, f"{words}; {effect.get(action, action)}", "see whose they are: radrm gpus")
-
-
-def nodes(documents: Sequence[Document]) -> Finding:
-    """The CPUs and the host memory that jobs have booked."""
-    name = "CPUs and memory"
-    over = [d for d in documents if _overbooked(d)]
-    if over:
-        less = f"{_booked(over[0])}; no job that asks for more can start until others have ended"
-        return warn(name, less, "see [node] in docs/configuration.md: jobs may have what it says")
-    return ok(name, "; ".join(map(_booked, documents)) or "unknown, so they limit no job")
-
-
-def _overbooked(node: Document) -> bool:
-    cpus, memory_mib = node["node_cpus"], node["node_memory_mib"]
-    more_cpus = cpus is not None and node["node_cpus_booked"] > cpus
-    return more_cpus or (memory_mib is not None and node["node_memory_booked_mib"] > memory_mib)
-
-
-def _booked(node: Document) -> str:
-    return show_booked(
-        node["node_cpus_booked"],
-        node["node_cpus"],
-        node["node_memory_booked_mib"],
-        node["node_memory_mib"],
-    )
+    return _causes((index, "", cause) for row, cause in found for index in row["gpus"])
 
 
 def rules(errors: Sequence[str]) -> Finding:
@@ -216,26 +129,54 @@ def gpu_order(unknown: Sequence[str]) -> Finding | None:
     )
 
 
-def clock_moved(moved_s: float | None) -> Finding | None:
-    """The finding if the clock was set since the daemon started; None if it was not.
+def limits(not_enforced: str | None) -> Finding:
+    """Whether jobs are limited to the CPUs and host memory that they ask for.
 
-    `moved_s` is by how many seconds it was set, None if unknown.
+    `not_enforced` is the daemon's reason if some are not.
     """
-    if moved_s is None or abs(moved_s) < _MOVED_S:
-        return None
-    far = f"{show_seconds(abs(moved_s))} {'forward' if moved_s > 0 else 'back'}"
-    return warn(
-        "clock",
-        f"it was set {far} since the daemon started; the times of earlier jobs are off by that",
-        "see what sets it: timedatectl; durations of jobs stay right",
-    )
+    name = "limits"
+    if not_enforced is None:
+        return ok(name, "--cpus and --memory limit jobs, and planners can set CPU shares")
+    service = "as a service (systemd/README.md), with systemd 254 or newer"
+    if not_enforced.startswith("CPUs"):
+        not_enforced += "; no planner can set CPU shares"
+    return warn(name, not_enforced, f"run the daemon {service}")
+
+
+def isolation(why_not: str | None, configured: bool, root: bool) -> Finding:
+    """Whether the kernel denies jobs the GPUs that they were not given.
+
+    `why_not` is the reason if it does not. `configured` is `gpus.isolate`; `root`: the daemon has
+    root's rights.
+    """
+    name = "isolation"
+    if why_not is None:
+        return ok(name, "a job can open only the GPUs that it was given")
+    open_to_all = f"a job can open GPUs that it was not given: {why_not}"
+    if not configured or not root:
+        return ok(name, open_to_all)
+    return warn(name, open_to_all, 'see docs/security.md, "GPUs"; jobs run all the same')
 
 
 # ------------------------------------------------------------------ words
 
 
 def _by_cause(found: Iterable[tuple[Document, str]]) -> list[str]:
-    return by_cause((d["index"], d.get("profile") or "", cause) for d, cause in found)
+    return _causes((d["index"], d.get("profile") or "", cause) for d, cause in found)
+
+
+def _causes(found: Iterable[tuple[int, str, str]]) -> list[str]:
+    """Return `GPU 0-7: cause` for each cause, in the order in which they come.
+
+    Each is a GPU's index, the profile of its MIG instance ("" for a whole GPU), and the cause.
+    """
+    indices: dict[tuple[str, str], list[int]] = {}
+    for index, profile, cause in found:
+        indices.setdefault((profile, cause), []).append(index)
+    return [
+        f"{gpus_named(its)}{profile and ' '}{profile}: {cause}"
+        for (profile, cause), its in indices.items()
+    ]
 
 
 def _gpus(devices: Iterable[Document]) -> str:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from radrm.pages.charts.frame import TOP, Frame
-from radrm.pages.charts.kinds import Kind, legend, paint, pattern
-from radrm.pages.charts.scales import Axis, known
-from radrm.pages.charts.text import at, safe
+from radrm.pages.charts.frame import TOP, Axis, Frame, Kind, at, known, legend, paint, pattern, safe
 
 MOST_BINS = 400
 

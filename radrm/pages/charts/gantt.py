@@ -8,10 +8,20 @@ from dataclasses import dataclass
 
 from radrm.client.amounts import local_time
 from radrm.core.units import show_seconds
-from radrm.pages.charts.frame import BOTTOM, SIZE, Frame
-from radrm.pages.charts.kinds import Kind, legend, paint, pattern
-from radrm.pages.charts.scales import clock_ticks, known
-from radrm.pages.charts.text import at, safe, shortened
+from radrm.pages.charts.frame import (
+    BOTTOM,
+    SIZE,
+    Frame,
+    Kind,
+    at,
+    clock_ticks,
+    known,
+    legend,
+    paint,
+    pattern,
+    safe,
+    shortened,
+)
 
 MOST_ROWS = 64
 MOST_BARS = 4000

@@ -13,7 +13,7 @@ from typing import Any
 
 from radrm.client.connection import Client, every_job
 from radrm.errors import Refused, StoreError, Unreachable
-from radrm.host.health.places import network_of
+from radrm.host.health.disk import network_of
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.spool import Envelope, Spool
 

@@ -115,21 +115,6 @@ def test_different_programs_run_alone_and_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.daemon
-@pytest.mark.parametrize(
-    ("gpus", "mode", "said"),
-    [
-        ("sim:1xA100-40GB:7g.40gb", "mps", "is cut into MIG instances: --modes=mig"),
-        ("sim:1xA100-40GB", "mig", "is not cut into MIG instances: --modes=timeslice,mps"),
-    ],
-)
-def test_a_mode_that_the_gpu_cannot_have(tmp_path: Path, gpus: str, mode: str, said: str) -> None:
-    process = collocate(tmp_path, "--gpus", gpus, "--modes", mode, "--", "true")
-    _, errors = finished(process)
-    assert process.returncode == 1
-    assert said in errors
-
-
-@pytest.mark.daemon
 def test_a_command_that_fails_is_told_with_its_own_words(tmp_path: Path) -> None:
     process = collocate(tmp_path, "--", "sh", "-c", "echo no such data >&2; exit 3")
     said, errors = finished(process)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import pty
-import signal
-import subprocess
 
 import pytest
 
-from tests.cli.going_on import RADRM, started
+from tests.cli.going_on import started
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
@@ -136,27 +131,3 @@ def test_a_reader_that_leaves_ends_a_follower_that_has_nothing_to_say(
         assert follower.stdout.readline() == "one\n"
         follower.stdout.close()
         assert follower.wait(60) == 141
-
-
-def test_the_live_picture_on_a_terminal_ends_by_ctrl_c(guest: DaemonHome) -> None:
-    guest.submit("--name=watched", "--", "sleep", "9999")
-    master, slave = pty.openpty()
-    environment = {**guest.environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
-    watcher = subprocess.Popen(
-        [*RADRM, "status", "--follow"], env=environment, stdin=slave, stdout=slave, stderr=slave
-    )
-    os.close(slave)
-    seen = b""
-    try:
-        while b"watched" not in seen:
-            seen += os.read(master, 65536)
-        watcher.send_signal(signal.SIGINT)
-        with contextlib.suppress(OSError):  # how Linux says that the other side has closed
-            while data := os.read(master, 65536):
-                seen += data
-        assert watcher.wait(60) == 0
-    finally:
-        watcher.kill()
-        watcher.wait()
-        os.close(master)
-    assert b"running" in seen and b"A100" in seen and b"Traceback" not in seen

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import radrm.cli.commands.explain
+import radrm.cli.commands.status
 from radrm.cli.app import make_app
-from radrm.cli.show.explanation import explanation
+from radrm.cli.show.card import explanation
 from radrm.client.amounts import local_time
 from radrm.client.words.reasons import amount
 from tests.cli.fakes import ESC, NOW, Script, job, shown
@@ -164,7 +164,7 @@ def test_amounts(value: float | None, unit: str | None, text: str) -> None:
 def test_programs_get_the_daemons_document(monkeypatch: pytest.MonkeyPatch) -> None:
     document = answer(job(5))
     client = Script(explain=[document])
-    monkeypatch.setattr(radrm.cli.commands.explain, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.status, "Client", lambda: client)
     done = CliRunner().invoke(make_app(), ["explain", "sweep", "--json"])
     assert json.loads(done.stdout) == document
     assert client.asked == [("explain", {"jobs": ["sweep"]})]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from radrm.cli.commands.progress import progress
+from radrm.cli.commands.saving import progress
 from radrm.errors import UsageError
 from tests.report.listener import Listener
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from radrm.cli.commands.completion import answer
-from radrm.cli.completion import values
+from radrm.cli.completion import line as values
 from radrm.cli.completion.line import TABLE, glued
 from radrm.cli.listing import ALIASES, COMMANDS
 from radrm.client.connection import Client

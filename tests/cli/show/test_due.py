@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from radrm.cli.show.card import card
-from radrm.cli.show.explanation import explanation
+from radrm.cli.show.card import card, explanation
 from radrm.cli.show.jobs import job_rows
 from radrm.client.amounts import clock, due_text, span, starts_in
 from radrm.client.words.jobs import advance

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-import radrm.cli.commands.history
+import radrm.cli.commands.report
 import radrm.cli.commands.status
-from radrm.cli.commands.history import history
+from radrm.cli.commands.report import history
 from radrm.cli.commands.status import status
-from radrm.cli.show.formats.letters import span
-from radrm.cli.show.formats.template import heading, read_format, row
+from radrm.cli.show.formats import heading, read_format, row, span
 from radrm.core.words import JobState
 from radrm.errors import UsageError
 from tests.cli.fakes import ESC, NOW, Script, job, page
@@ -136,7 +135,7 @@ def test_past_jobs_are_laid_out_in_the_same_way(
 ) -> None:
     answer = {"jobs": [job(5, "FAILED", devices=["GPU-b"])], "devices": INDEX, "total": 1}
     client = Script(ping=[{"now": NOW}], history=[answer])
-    monkeypatch.setattr(radrm.cli.commands.history, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.report, "Client", lambda: client)
     words = dict.fromkeys(("user", "state", "since", "until", "name", "gpu"), "")
     more = {"limit": None, "page": None, "as_json": False}
     history(**words, **more, layout="%i %t %N", no_header=False)  # type: ignore[arg-type]

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from radrm.cli.show.columns import Column, Rows
-from radrm.cli.show.past.history import history_page
-from radrm.cli.show.past.html_page import web_page
-from radrm.cli.show.past.report import report_page
+from radrm.cli.show.html_page import web_page
+from radrm.cli.show.past import history_page, report_page
 from radrm.cli.show.shares import limits_page
 from radrm.cli.show.styled import Styled
 from radrm.config.shapes import LimitsConfig

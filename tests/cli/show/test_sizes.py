@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from radrm.cli.show.card import card
+from radrm.cli.show.card import MOST_TASKS, card, tasks_table
 from radrm.cli.show.jobs import job_rows
-from radrm.cli.show.sizes import MOST_TASKS, tasks_table
 from radrm.client.words.jobs import requested_size, size_text
 from tests.cli.fakes import ESC, NOW, job, shown
 

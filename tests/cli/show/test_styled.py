@@ -14,10 +14,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from radrm.cli.show.card import card
+from radrm.cli.show.card import card, explanation
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.devices import devices_page
-from radrm.cli.show.explanation import explanation
 from radrm.cli.show.jobs import change_line, counts_line, job_rows, no_jobs
 from radrm.cli.show.styled import Styled, cell_width, is_drawn, show
 from radrm.client.states import FINAL, LIVE, WAITING

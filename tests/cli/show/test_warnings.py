@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from radrm.cli.show.card import card
-from radrm.cli.show.explanation import explanation
+from radrm.cli.show.card import card, explanation
 from radrm.cli.show.jobs import job_rows
 from tests.cli.fakes import ESC, NOW, job, shown
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from radrm.cli.commands import top as command
-from radrm.cli.top.history import History, bars
-from radrm.cli.top.picture import card_text, gpu_lines
+from radrm.cli.top.picture import History, bars, card_text, gpu_lines
 from radrm.cli.top.source import Question, Source
 from radrm.client.words.tables import names_of, refused_here, words_of
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError

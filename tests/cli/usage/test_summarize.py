@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from radrm.cli.commands import summarize as command
+from radrm.cli.commands import estimate as command
 from radrm.errors import BadFile
 
 

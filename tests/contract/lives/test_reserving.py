@@ -16,7 +16,7 @@ from radrm.core.records import Device, Job, Refusal
 from radrm.core.rules import Order, Plan
 from radrm.core.state.reserved import FOREVER, Claim, peak_mib
 from radrm.core.view import View
-from radrm.core.words import Collocation, ReservationKind
+from radrm.core.words import Collocation
 from radrm.policies.sharing import Magm
 from tests.contract.lives.life import Life
 from tests.contract.lives.test_fuzz import SERVERS, move, moves, picks
@@ -59,24 +59,15 @@ class ReservingLife(Life):
         super().__init__(server, Magm(margin_mib=0, min_free_mib=0), order, self.wishful)
 
     def wish_well(self, pick: int, first: int, start_s: float, spare_s: float, keeps: bool) -> None:
-        """For a job that waits in the queue, or else for maintenance."""
+        """For a job that waits in the queue."""
         queue = self.world.scheduler.state.waiting
         job = self.pick(pick, lambda j: j.id in queue and 0 < j.spec.gpus <= len(self.server))
-        whole = job is None or job.spec.collocation is Collocation.EXCLUSIVE
-        mib = None if whole or job is None else job.need_mib
-        length_s = spare_s + (job.spec.time_limit_s or 0.0 if job is not None else 0.0)
-        self.wish(
-            pick,
-            [
-                ((first + i) % len(self.server), mib)
-                for i in range(1 if job is None else job.spec.gpus)
-            ],
-            start_s,
-            length_s,
-            keeps,
-            "" if job is not None else "driver",
-            job,
-        )
+        if job is None:
+            return
+        mib = None if job.spec.collocation is Collocation.EXCLUSIVE else job.need_mib
+        devices = [((first + i) % len(self.server), mib) for i in range(job.spec.gpus)]
+        length_s = spare_s + (job.spec.time_limit_s or 0.0)
+        self.wish(pick, devices, start_s, length_s, keeps, job)
 
     def wish(
         self,
@@ -85,15 +76,13 @@ class ReservingLife(Life):
         start_s: float,
         length_s: float,
         keeps: bool,
-        name: str,
         job: Job | None = None,
     ) -> None:
-        if job is None and not name:
+        if job is None:
             job = self.pick(pick, lambda j: j.state.waiting)
         known = (*self.server, GONE)
         wish = Reserve(
             job_id=0 if job is None else job.id,
-            name=name,
             devices=tuple((known[i % len(known)].uuid, mib) for i, mib in devices),
             start_s=self.world.boot_s + start_s,
             end_s=self.world.boot_s + start_s + length_s,
@@ -118,8 +107,7 @@ class ReservingLife(Life):
             assert now_s < mine.until.boot_s <= now_s + MOST_AHEAD_S
             assert wake_at is not None and wake_at <= mine.until.boot_s
             assert mine.device in {d.uuid for d in world.devices}
-            if mine.kind is ReservationKind.BACKFILL:
-                assert mine.job_id in state.waiting, "its job does not wait"
+            assert mine.job_id in state.waiting, "its job does not wait"
         for device in world.devices:
             claims = [
                 Claim(
@@ -148,7 +136,6 @@ wishes = move(
     start_s=st.sampled_from([-10.0, 0.0, 5.0, 60.0, 1e4, -1e300]),
     length_s=st.sampled_from([-1.0, 0.0, 5.0, 100.0, 1e4, 1e7, 1e300]),
     keeps=st.booleans(),
-    name=st.sampled_from(["", "", "driver", "disk"]),
 )
 good_wishes = move(
     ReservingLife.wish_well,

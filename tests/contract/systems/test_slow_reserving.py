@@ -125,12 +125,12 @@ def test_a_stale_plan_ends_what_it_cannot_renew(world: Thinking) -> None:
             at=world.now,
             planner="slow",
             version=version,
-            proposals=(world.wish(), world.wish(job_id=0, name="disk", end_s=2001.0)),
+            proposals=(world.wish(),),
             number=thought.number,
         )
     )
     assert [why.rule for _, why in decision.rejections] == ["stale"]
-    assert [r.owner for r in world.planned()] == ["maintenance disk"]
+    assert not world.planned()
 
 
 def expire(world: Thinking) -> None:
@@ -213,11 +213,12 @@ def test_it_ends_with_its_reason(world: Thinking, end: Callable[[Thinking], None
 
 
 def test_jobs_that_waited_for_its_memory_start_soon(world: Thinking) -> None:
-    for job in world.running:
-        world.end(job)
-    world.hold(world.waiting, False)
-    world.answer(world.wish(job_id=0, name="all", devices=(("GPU-0", None), ("GPU-1", None))))
-    late = world.submit(GIB)
+    world.cancel(world.waiting)
+    pair = world.submit(40 * GIB, gpus=2, time_limit_s=900.0)
+    world.end(world.running[0])
+    both = (("GPU-0", 40 * GIB), ("GPU-1", 40 * GIB))
+    world.answer(world.wish(job_id=pair.id, devices=both))
+    late = world.submit(GIB, priority=9)
     assert world.state(late) is JobState.PENDING
     world.answer()
     assert not world.planned()
@@ -280,11 +281,11 @@ def test_a_reservation_is_named_only_where_it_is_the_reason() -> None:
         refusal = refuse_room(state, job, None, state.ledgers["GPU-0"], gib * GIB)
         return refusal.message if refusal is not None else ""
 
-    reserve("maintenance disk", ReservationKind.MAINTENANCE, 30)
+    reserve("job:7", ReservationKind.BACKFILL, 30)
     assert why(10) == ""
-    assert why(11) == "needs 11.0G, 10.0G free: reserved for maintenance disk for 33m20s more"
+    assert why(11) == "needs 11.0G, 10.0G free: reserved for job:7 for 33m20s more"
     reserve("job:99", ReservationKind.RUNNING, 30)
-    assert why(10) == "needs 10.0G, 0M free: reserved for maintenance disk for 33m20s more"
+    assert why(10) == "needs 10.0G, 0M free: reserved for job:7 for 33m20s more"
     assert why(11) == "needs 11.0G, 0M free"
 
 

@@ -23,10 +23,6 @@ def test_it_says_what_the_daemon_knows(dgx: Dgx) -> None:
     well = said(dgx)
     assert well["GPU health"] == ("ok", "all 6 are read and in order")
     assert well["MPS servers"] == ("ok", "GPU 1: up")
-    assert well["DCGM"] == ("ok", "its host engine answers and knows 4 GPUs")
-    assert well["unmanaged"][0] == "ok"
-    assert well["memory caps"][0] == "ok"
-    assert well["memory caps"][1].startswith("the driver caps no GPU memory: ")
     dgx.dcgm("down")
     dgx.driver.xid(PLAIN, 79)
     client = dgx.client(8000)
@@ -39,5 +35,4 @@ def test_it_says_what_the_daemon_knows(dgx: Dgx) -> None:
     assert ill["GPU health"][0] == "fail" and "GPU 0: Xid 79" in ill["GPU health"][1]
     assert ill["MPS servers"][0] == "fail" and "GPU 1: " in ill["MPS servers"][1]
     assert ill["SM activity"][0] == "warn" and "dcgmi" in ill["SM activity"][1]
-    assert ill["DCGM"][0] == "warn" and "host engine does not answer" in ill["DCGM"][1]
     assert "SM activity: GPU" in dgx.radrm("doctor").stdout

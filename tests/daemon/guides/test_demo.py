@@ -55,20 +55,8 @@ def test_the_demo_succeeds_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
-    demo = start_demo(tmp_path)
-    try:
-        wait_until(lambda: "RUNNING" in (tmp_path / "out").read_text(), "jobs that run")
-        assert left_behind(tmp_path) != []
-        demo.send_signal(signal.SIGTERM)
-        assert demo.wait() == 128 + signal.SIGTERM
-    finally:
-        demo.kill()
-    assert "stopped; the demo ends its jobs and daemons" in (tmp_path / "err").read_text()
-    assert left_behind(tmp_path) == []
-
-
 def test_a_demo_interrupted_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:
+    """While its jobs run, see `test_bench.test_ctrl_c_leaves_nothing_behind`: the same server."""
     demo = start_demo(tmp_path)
     try:
         wait_until(lambda: list(tmp_path.glob("made/*/sharing/daemon.log")), "a daemon's log")
@@ -76,4 +64,5 @@ def test_a_demo_interrupted_while_it_starts_leaves_nothing_behind(tmp_path: Path
         assert demo.wait() == 128 + signal.SIGINT
     finally:
         demo.kill()
+    assert "stopped; the demo ends its jobs and daemons" in (tmp_path / "err").read_text()
     assert left_behind(tmp_path) == []

@@ -42,8 +42,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         return found.code
 
     monkeypatch.setattr(steps.run_all, "__defaults__", (run,))
-    monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 1000)
-    monkeypatch.setattr("radrm.cli.service._lingers", lambda: False)
+    monkeypatch.setattr("radrm.cli.commands.service.os.geteuid", lambda: 1000)
+    monkeypatch.setattr("radrm.cli.commands.service._lingers", lambda: False)
     unit = str(tmp_path / "server.service")
     monkeypatch.setattr("radrm.host.storage.paths.SYSTEM_UNITS", (unit,))
     monkeypatch.setattr("radrm.host.storage.paths._SYSTEM_RUN", str(tmp_path / "run"))
@@ -139,5 +139,5 @@ def test_what_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     os.unlink(Path(os.environ["XDG_RUNTIME_DIR"], "systemd", "private"))
     assert "no systemd runs for you" in desk.error("service", "install", "--user")
-    monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 0)
+    monkeypatch.setattr("radrm.cli.commands.service.os.geteuid", lambda: 0)
     assert "root's daemon serves the whole server" in desk.error("service", "install", "--user")

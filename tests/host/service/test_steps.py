@@ -73,7 +73,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
     ownership = Ownership(ME)
     monkeypatch.setattr(steps.run_all, "__defaults__", (run,))
-    monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 0)
+    monkeypatch.setattr("radrm.cli.commands.service.os.geteuid", lambda: 0)
     for name, what in {
         "Ownership": lambda lasting=False: ownership,
         "code_of": lambda _: code.Code((), ()),
@@ -217,7 +217,7 @@ def test_a_unit_of_a_package_is_told(machine: Machine, folder: str) -> None:
 
 
 def test_only_root_installs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 1000)
+    monkeypatch.setattr("radrm.cli.commands.service.os.geteuid", lambda: 1000)
     monkeypatch.setattr(
         sys, "argv", ["/opt/my radrm/bin/radrm", "service", "install", "--no-start"]
     )

@@ -13,9 +13,15 @@ from radrm.config import Config
 from radrm.config.shapes import DeadlinesConfig
 from radrm.core.records import Profiled
 from radrm.errors import UsageError
-from radrm.experiments.simulations.mixes import SORTING, mix_draws, mix_of, with_mix
 from radrm.experiments.simulations.runs import results_of_draws
-from radrm.experiments.simulations.sources import load_draws, with_mix_settings
+from radrm.experiments.simulations.sources import (
+    SORTING,
+    load_draws,
+    mix_draws,
+    mix_of,
+    with_mix,
+    with_mix_settings,
+)
 from radrm.experiments.simulations.variants import Choices, compared_variants, make_variant
 from radrm.simulated.spec import parse_servers
 from radrm.simulator.traces.importers.andreas import Mix, published_mix

@@ -10,8 +10,7 @@ import pytest
 from radrm.config import Config
 from radrm.core.words import Outcome
 from radrm.errors import BadConfig, BadFile, UsageError
-from radrm.experiments.simulations.documents import document
-from radrm.experiments.simulations.runs import results
+from radrm.experiments.simulations.runs import document, results
 from radrm.experiments.simulations.variants import Choices, Variant, make_variant
 from radrm.simulator.bounds import bounds, drawn, nominal
 from radrm.simulator.engine import simulate

@@ -9,8 +9,7 @@ import pytest
 
 from radrm.config import Config
 from radrm.errors import BadFile, UsageError
-from radrm.experiments.simulations.documents import document
-from radrm.experiments.simulations.runs import results
+from radrm.experiments.simulations.runs import document, results
 from radrm.experiments.simulations.variants import Choices, make_variant
 from radrm.simulated.spec import parse_servers
 from radrm.simulated.training import TaskAt

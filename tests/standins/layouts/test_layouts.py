@@ -69,7 +69,6 @@ def test_doctor_knows_a_recorded_server(model: str) -> None:
     driver = health.look(player, Found(NvmlGpus(player)))
     assert driver.errors == ()
     assert health.devices(driver, hardware=True).finding == f"{seen.gpus} x {seen.name}"
-    assert all(gpu.gpm == seen.counters for gpu in driver.gpus)
 
 
 # ------------------------------------------------------------------ the mock itself

@@ -3,12 +3,9 @@
 The files, in the order in which they may import one another:
     demo         the screen and the table of `radrm demo`
     simulations  tables of `radrm simulate` and `radrm compare`
-    live         a live run beside its simulation
-    replay       tables and sentences of `radrm replay`
+    replay       tables and sentences of `radrm replay`, a live run beside its simulation
     advice       the best settings for some jobs
     plots        plots of simulations
     collocation  the table of `radrm bench collocate`
-    profiling    the table of `radrm profile`
-    estimates    the answers of estimators about one job
-    evaluation   estimators and their accuracy
+    estimates    the answers of estimators about one job, and their accuracy
 """

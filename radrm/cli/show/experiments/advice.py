@@ -8,8 +8,7 @@ from radrm.cli.toml_text import toml_text
 from radrm.config.goals import Combination
 from radrm.core.units import show_seconds
 from radrm.errors import plain
-from radrm.experiments.simulations.advice import Advice
-from radrm.experiments.simulations.candidates import settings_text
+from radrm.experiments.simulations.advice import Advice, settings_text
 from radrm.simulator.metrics import Change, over_seeds
 
 _WORDS = {

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import radrm.cli.commands.history
 import radrm.cli.commands.report
 from radrm.cli.app import make_app
 from tests.cli.fakes import NOW, Script, job
@@ -21,7 +20,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch, command: str, *words: str, **answers: Any
 ) -> tuple[Any, Script]:
     client = Script(ping=[{"now": NOW}], **{op: [answer] for op, answer in answers.items()})
-    monkeypatch.setattr(getattr(radrm.cli.commands, command), "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.report, "Client", lambda: client)
     return CliRunner().invoke(make_app(command), [command, *words]), client
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import radrm.cli.commands.report
 from radrm.cli.app import make_app
-from radrm.cli.show.past.energy import energy_page
+from radrm.cli.show.past import energy_page
 from tests.cli.fakes import ESC, NOW, Script, shown
 
 DAY = 86_400.0

@@ -111,8 +111,6 @@ def test_a_refusal_is_one_line_for_all_gpus(
     with caplog.at_level("INFO", "radrm"):
         assert offered(caps, *map(device, uuids)) == [False, False]
     assert len(caplog.records) == 1 and says in caplog.text
-    told = caps.reasons(map(device, uuids))
-    assert list(told) == uuids and all(says in why for why in told.values())
     assert not [each for each in groups.iterdir() if each.is_dir()]
 
 
@@ -120,16 +118,7 @@ def test_mig_instances_are_never_asked(nvml: Nvml, groups: Path) -> None:
     caps = MemoryCaps(nvml_caps())
     instance = device(capping(nvml), DeviceKind.MIG)
     assert offered(caps, instance) == [False]
-    assert caps.reasons([instance]) == {}
     assert nvml.calls() == []
-
-
-def test_a_gpu_that_takes_caps_has_no_reason(nvml: Nvml, groups: Path) -> None:
-    caps = MemoryCaps(nvml_caps())
-    tried = caps.with_caps((device(capping(nvml)),))
-    assert caps.reasons(tried) == {}
-    never = MemoryCaps(nvml_caps(), "the daemon does not run as root")
-    assert never.reasons([device("g")]) == {"g": "the daemon does not run as root"}
 
 
 def test_a_limit_that_would_hold_for_all_jobs_together_is_not_set(groups: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from radrm.errors import Refused
-from radrm.host.health.slurm import Node, Partition, config_of, nodes_of, partition_of
+from radrm.host.health.slurm.facts import Node, Partition, config_of, nodes_of, partition_of
 from radrm.host.slurm import SlurmRefused
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from radrm.config import SlurmConfig
-from radrm.host.health import slurm as cluster
-from radrm.host.health import slurm as nodes
-from radrm.host.health.slurm import fields_of
+from radrm.host.health.slurm import checks
+from radrm.host.health.slurm.facts import fields_of
 from radrm.host.slurm import FORMAT
 from radrm.slurm.setup import ClusterNode, job_submit_lua, slurm_conf
 from tests.host.health.judging import gpu, judged
@@ -26,11 +24,6 @@ def flags(value: str) -> tuple[str, str]:
     return "AccountingStoreFlags    = (null)", f"AccountingStoreFlags    = {value}"
 
 
-def parameters(value: str) -> tuple[str, str]:
-    recorded = "batch_sched_delay=0,sched_min_interval=0,bf_interval=1"
-    return recorded, value
-
-
 @pytest.mark.parametrize(
     ("check", "changed", "level", "words"),
     [
@@ -38,11 +31,6 @@ def parameters(value: str) -> tuple[str, str]:
         ("controller", (("= 22.05.8", "= 21.08.8-2"),), "warn", ["21.08.8", "22.05"]),
         ("requeue", (), "ok", []),
         ("requeue", (("= 1", "= 0"),), "warn", ["JobRequeue=1"]),
-        ("start_delay", (), "ok", []),
-        ("start_delay", (parameters("bf_interval=1"),), "warn", ["3 s", "default"]),
-        ("start_delay", (parameters("(null)"),), "warn", ["3 s"]),
-        ("start_delay", (parameters("a=1,batch_sched_delay=7"),), "warn", ["7 s"]),
-        ("start_delay", (parameters("my_batch_sched_delay=0"),), "warn", ["3 s"]),
         ("processes", (), "warn", ["proctrack/linuxproc", "proctrack/cgroup"]),
         ("processes", (("proctrack/linuxproc", "proctrack/cgroup"),), "ok", []),
     ],
@@ -51,7 +39,7 @@ def test_settings(
     check: str, changed: tuple[tuple[str, str], ...], level: str, words: list[str]
 ) -> None:
     config, _, _ = facts(*changed)
-    judged(getattr(cluster, check)(config), level, *words)
+    judged(getattr(checks, check)(config), level, *words)
 
 
 LUA = job_submit_lua(SlurmConfig())
@@ -65,8 +53,8 @@ OF_PARTITION = "DefMemPerNode=UNLIMITED"
     ("changed", "counted", "level", "words"),
     [
         ((), "", "warn", ["slurmdbd", "300 sec"]),
-        ((KEPT,), "", "warn", ["not set", "AccountingStoreFlags=job_comment"]),
-        ((KEPT, flags("job_script")), "", "warn", ["=job_script"]),
+        ((KEPT,), "", "warn", ["AccountingStoreFlags=job_comment"]),
+        ((KEPT, flags("job_script")), "", "warn", ["not stored"]),
         ((KEPT, flags("job_comment")), "cpu,mem", "warn", ["has no gres/gpumem", "restart"]),
         ((KEPT, flags("job_script,job_comment")), "cpu,gres/gpumem", "ok", []),
     ],
@@ -75,23 +63,7 @@ def test_accounting(
     changed: tuple[tuple[str, str], ...], counted: str, level: str, words: list[str]
 ) -> None:
     config, _, _ = facts(*changed)
-    judged(
-        cluster.accounting({**config, "AccountingStorageTRES": counted}, "gpumem"), level, *words
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "weights", "level", "words"),
-    [
-        ("priority/basic", "", "ok", ["without it", "priority/basic"]),
-        ("priority/multifactor", "CPU=1.0,GRES/gpumem=0.001", "ok", ["GRES/gpumem=0.001"]),
-        ("priority/multifactor", "(null)", "warn", ["shared", "CPUs only", "TRESBillingWeights"]),
-        ("priority/multifactor", "CPU=1.0,GRES/gpu=2", "warn", ["GRES/gpumem=0.001"]),
-    ],
-)
-def test_fair_share(kind: str, weights: str, level: str, words: list[str]) -> None:
-    _, partition, _ = facts(("State=UP", f"State=UP TRESBillingWeights={weights}"))
-    judged(cluster.fair_share({"PriorityType": kind}, partition, "gpumem"), level, *words)
+    judged(checks.accounting({**config, "AccountingStorageTRES": counted}, "gpumem"), level, *words)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +79,7 @@ def test_fair_share(kind: str, weights: str, level: str, words: list[str]) -> No
 )
 def test_host_memory(changed: tuple[tuple[str, str], ...], level: str, words: list[str]) -> None:
     config, partition, _ = facts(*changed)
-    judged(cluster.host_memory(config, partition), level, *words)
+    judged(checks.host_memory(config, partition), level, *words)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +93,7 @@ def test_host_memory(changed: tuple[tuple[str, str], ...], level: str, words: li
 )
 def test_oversubscription(found: str, level: str, effect: str) -> None:
     _, partition, _ = facts(("OverSubscribe=FORCE:1", f"OverSubscribe={found}"))
-    judged(cluster.oversubscription(partition), level, found, "shared", effect)
+    judged(checks.oversubscription(partition), level, found, "shared", effect)
 
 
 @pytest.mark.parametrize(
@@ -140,19 +112,13 @@ def test_the_script(text: str | None, level: str, words: list[str], tmp_path: Pa
     if text is not None:
         (tmp_path / "job_submit.lua").write_text(text)
     config, _, _ = facts(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
-    judged(cluster.job_submit(config, "shared", "gpumem"), level, *words)
-
-
-def test_a_script_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "job_submit.lua")
-    config, _, _ = facts(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
-    judged(cluster.job_submit(config, "shared", "gpumem"), "ok", "it is not a file")
+    judged(checks.job_submit(config, "shared", "gpumem"), level, *words)
 
 
 def test_no_plugin_for_the_script() -> None:
     config, _, _ = facts(("JobSubmitPlugins        = lua", "JobSubmitPlugins = all_partitions"))
     judged(
-        cluster.job_submit(config, "shared", "gpumem"),
+        checks.job_submit(config, "shared", "gpumem"),
         "warn",
         "sbatch -p shared",
         "JobSubmitPlugins=lua",
@@ -161,47 +127,36 @@ def test_no_plugin_for_the_script() -> None:
 
 def test_the_partition() -> None:
     _, partition, members = facts()
-    judged(nodes.partition_in_use(partition, members), "ok", "3 nodes")
-    judged(nodes.partition_in_use(partition, []), "fail", "shared", "Nodes=")
+    judged(checks.usable(partition, members), "ok", "3 nodes")
+    judged(checks.usable(partition, []), "fail", "shared", "Nodes=")
     _, partition, members = facts(("State=UP", "State=DRAIN"))
-    judged(nodes.partition_in_use(partition, members[:1]), "warn", "1 node,", "DRAIN", "State=UP")
-
-
-def test_versions() -> None:
-    _, _, members = facts()
-    judged(nodes.versions("22.05.2", "22.05.8", members), "ok", "22.05")
-    judged(nodes.versions("23.02.1", "23.02.1", members), "warn", "slurmd of g1 22.05.8", "g3")
-    judged(nodes.versions("22.05.8", "23.02.1", members), "warn", "commands here 23.02.1")
-    _, _, (first, *_) = facts(("Version=22.05.8", "Version=21.08.8"))
-    judged(nodes.versions("22.05.8", "22.05.8", [first]), "warn", "oldest supported is 22.05")
-    _, _, (first, *_) = facts((" Version=22.05.8", ""))
-    judged(nodes.versions("22.05.8", "22.05.8", [first]), "ok")
+    judged(checks.usable(partition, members[:1]), "warn", "1 node,", "DRAIN", "State=UP")
 
 
 def test_the_counted_resource() -> None:
     config, _, members = facts()
-    judged(nodes.counted(config, "gpumem", members), "ok", "80.0G")
-    judged(nodes.counted(config, "memory", members), "fail", "GresTypes", "add memory")
+    judged(checks.counted(config, "gpumem", members), "ok", "80.0G")
+    judged(checks.counted(config, "memory", members), "fail", "GresTypes", "add memory")
     _, _, without = facts(("Gres=gpumem:80K", "Gres=(null)"))
-    judged(nodes.counted(config, "gpumem", without), "fail", "g1, g2, g3 have none")
-    judged(nodes.counted(config, "gpumem", [*members, without[0]]), "fail", "g1 has none")
+    judged(checks.counted(config, "gpumem", without), "fail", "g1, g2, g3 have none")
+    judged(checks.counted(config, "gpumem", [*members, without[0]]), "fail", "g1 has none")
 
 
 def test_gpus_that_slurm_gives_away_too() -> None:
     _, _, members = facts(name="plain")
-    judged(nodes.given_twice("shared", facts()[2]), "ok")
-    judged(nodes.given_twice("shared", members), "warn", "g1 (gpu:2)", "partition whole")
+    judged(checks.given_twice("shared", facts()[2]), "ok")
+    judged(checks.given_twice("shared", members), "warn", "g1 (gpu:2)", "partition whole")
     _, _, members = facts(("gpu:2", "shard:8"), ("shared,whole", "shared"), name="plain")
-    judged(nodes.given_twice("shared", members), "warn", "shard:8", "of partition shared can ask")
+    judged(checks.given_twice("shared", members), "warn", "shard:8", "of partition shared can ask")
     _, _, members = facts(("gpu:2", "gpu:0"), name="plain")
-    judged(nodes.given_twice("shared", members), "ok")
+    judged(checks.given_twice("shared", members), "ok")
 
 
 def test_this_server() -> None:
     node = facts()[2][0]
-    judged(nodes.this_node(None, True, "login", "shared"), "ok", "login is no node", "slurm.node")
-    judged(nodes.this_node(node, True, "server", "shared"), "ok", "node g1")
-    judged(nodes.this_node(node, False, "server", "shared"), "fail", "enabled = true", "restart")
+    judged(checks.this_node(None, True, "login", "shared"), "ok", "login is no node", "slurm.node")
+    judged(checks.this_node(node, True, "server", "shared"), "ok", "node g1")
+    judged(checks.this_node(node, False, "server", "shared"), "fail", "enabled = true", "restart")
 
 
 @pytest.mark.parametrize(
@@ -217,12 +172,12 @@ def test_the_memory_of_this_node(total_mib: int, level: str, words: list[str]) -
     node = facts()[2][0]
     gone = gpu(2, total_mib=40960, state="vanished")
     devices = [gpu(0, total_mib=total_mib), gpu(1, total_mib=total_mib), gone]
-    judged(nodes.memory(node, "gpumem", devices), level, *words)
+    judged(checks.memory(node, "gpumem", devices), level, *words)
 
 
 def test_long_lists_are_cut() -> None:
-    assert nodes.listed(list("abcd")) == "a, b, c, d"
-    assert nodes.listed(list("abcdef")) == "a, b, c, d and 2 more"
+    assert checks.listed(list("abcd")) == "a, b, c, d"
+    assert checks.listed(list("abcdef")) == "a, b, c, d and 2 more"
 
 
 def test_what_setup_prints_has_no_fault() -> None:
@@ -235,12 +190,11 @@ def test_what_setup_prints_has_no_fault() -> None:
         **fields_of(line.removeprefix("#") for line in text.splitlines()),
     }
     for finding in (
-        cluster.host_memory(config, partition),
-        cluster.requeue(config),
-        cluster.start_delay(config),
-        cluster.accounting(config, "gpumem"),
-        cluster.job_submit(config, "shared", "gpumem"),
-        nodes.counted(config, "gpumem", members),
+        checks.host_memory(config, partition),
+        checks.requeue(config),
+        checks.accounting(config, "gpumem"),
+        checks.job_submit(config, "shared", "gpumem"),
+        checks.counted(config, "gpumem", members),
     ):
         judged(finding, "ok")
     assert " OverSubscribe=FORCE:1 " in text

@@ -1,16 +1,17 @@
-"""The checks of `radrm doctor --slurm`: whether a cluster and radrm fit together.
+"""What `radrm doctor --slurm` checks: settings of the cluster, nodes of the partition, this node.
 
-All facts come from Slurm's own commands, one question each, and from the radrm daemon of this node.
+The fields are those of `scontrol show config` and `scontrol show partition`. The findings of some
+checks decide which others follow: without an answer of slurmctld there is nothing to look at, and
+only a node has GPUs to compare.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 from radrm.config import SlurmConfig
@@ -19,137 +20,22 @@ from radrm.errors import RadrmError, Refused
 from radrm.host.health.daemon import ask as ask_daemon
 from radrm.host.health.daemon import ask_daemons, daemon, examined
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
-from radrm.host.slurm import FORMAT, NAME, SlurmRefused, format_of, names_of, record
+from radrm.host.health.slurm.facts import (
+    ASK_S,
+    Ask,
+    Node,
+    Partition,
+    config_of,
+    here,
+    nodes_of,
+    partition_of,
+    value,
+)
+from radrm.host.slurm import FORMAT, NAME, SlurmRefused, format_of, names_of
 from radrm.host.storage.paths import Paths
-
-# ------------------------------------------------------------------
-# What Slurm says of its configuration, a partition and nodes.
-#
-# `scontrol` is the only source. The fields are those of Slurm 22.05.8.
-
-
-ASK_S = 30.0
-"""Real seconds for a question to Slurm; its commands try for some time to reach slurmctld."""
-_NONE = ("(null)", "N/A", "NONE", "none", "")
-_SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
-_COUNT = re.compile(r"(\d{1,15})([KMGTP]?)", re.ASCII)
-
-Ask = Callable[..., str]
-"""`programs.run`, or a function like it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node as slurmctld knows it."""
-
-    name: str
-    host: str
-    """The name of the server, as Slurm compares it with the host's."""
-    gres: Mapping[str, int]
-    """How many it has of each generic resource, by name; types are added up."""
-    partitions: tuple[str, ...]
-    version: str
-    """The version of its slurmd; empty where it has not registered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition as slurmctld knows it."""
-
-    name: str
-    fields: Mapping[str, str]
-
-    @property
-    def nodes(self) -> str:
-        """The names of its nodes as Slurm writes them, as in `g[1-3]`; empty: it has none."""
-        return value(self.fields, "Nodes")
-
-
-def value(fields: Mapping[str, str], key: str) -> str:
-    """Return a field's value; nothing where Slurm has none."""
-    found = fields.get(key, "")
-    return "" if found in _NONE else found
-
-
-def config_of(ask: Ask) -> dict[str, str]:
-    """Return the fields of `scontrol show config`. Raises `Refused`."""
-    fields = fields_of(ask("scontrol", "show", "config", timeout_s=ASK_S).splitlines())
-    if not fields.get("SLURM_VERSION"):
-        raise Refused("scontrol show config names no version of Slurm")
-    return fields
-
-
-def fields_of(lines: Iterable[str]) -> dict[str, str]:
-    """Return the fields of lines `KEY = VALUE`."""
-    split = (line.partition("=") for line in lines)
-    return {key.strip(): text.strip() for key, equals, text in split if equals}
-
-
-def command_version(ask: Ask) -> str:
-    """Return the version of the commands of this machine. Raises `Refused`."""
-    words = ask("scontrol", "--version", timeout_s=ASK_S).split()
-    return words[-1] if words else ""
-
-
-def partition_of(ask: Ask, name: str) -> Partition:
-    """Return a partition. Raises `Refused`, with Slurm's words if there is none."""
-    return Partition(
-        name, record(ask("scontrol", "-o", "show", "partition", name, timeout_s=ASK_S))
-    )
-
-
-def nodes_of(ask: Ask, names: str) -> list[Node]:
-    """Return nodes; `names` as Slurm writes them. Raises `Refused`."""
-    lines = ask("scontrol", "-o", "show", "node", names, timeout_s=ASK_S).splitlines()
-    return [_node(fields) for fields in map(record, lines) if fields.get("NodeName")]
-
-
-def _node(fields: Mapping[str, str]) -> Node:
-    return Node(
-        fields["NodeName"],
-        value(fields, "NodeHostName"),
-        gres_of(value(fields, "Gres")),
-        tuple(filter(None, value(fields, "Partitions").strip().split(","))),
-        value(fields, "Version"),
-    )
-
-
-def gres_of(text: str) -> dict[str, int]:
-    """Return the counts of `gpumem:80K,gpu:a100:2(S:0-1)` by name. K is 1024.
-
-    A resource without a count is one.
-    """
-    counts: dict[str, int] = {}
-    for each in filter(None, re.sub(r"\([^)]*\)", "", text).split(",")):
-        name, *rest = each.strip().split(":")
-        found = _COUNT.fullmatch(rest[-1]) if rest else None
-        number = 1 if found is None else int(found[1]) * _SUFFIXES[found[2]]
-        counts[name] = counts.get(name, 0) + number
-    return counts
-
-
-def here(nodes: Iterable[Node], wanted: str, host: str) -> Node | None:
-    """Return the node that this server is; None: it is none of them, or Slurm has several here.
-
-    `wanted` is its name where that is known, `host` the name of this server.
-    """
-    if wanted:
-        return next((node for node in nodes if node.name == wanted), None)
-    short = host.partition(".")[0]
-    found = [node for node in nodes if node.host.partition(".")[0] == short]
-    return found[0] if len(found) == 1 else None
-
-
-# ------------------------------------------------------------------
-# Whether the settings of the cluster fit jobs that share GPUs.
-#
-# The fields are those of `scontrol show config` and `scontrol show partition`.
-
 
 OLDEST = "22.05"
 """The oldest Slurm that radrm supports."""
-_DEFAULT_DELAY_S = 3
-_MOST_READ = 1 << 20
 _SET = "in slurm.conf set"
 _THEN = "then: scontrol reconfigure"
 _PRINT = f"print it: radrm slurm setup --only {NAME}"
@@ -201,31 +87,10 @@ def host_memory(config: Fields, partition: Partition) -> Finding:
     return warn(name, whole, f"{_SET} DefMemPerCPU for PartitionName={partition.name}, {_THEN}")
 
 
-def requeue(config: Fields) -> Finding:
-    """Whether a job may go back to Slurm when it has waited too long on a node."""
-    if value(config, "JobRequeue") == "0":
-        stays = "it is 0: a job without --requeue fails where it should go to another node"
-        return warn("JobRequeue", stays, f"{_SET} JobRequeue=1, {_THEN}")
-    return ok("JobRequeue", "jobs may go back to Slurm, for another node")
-
-
-def start_delay(config: Fields) -> Finding:
-    """How long slurmctld waits before it looks for a node for a batch job."""
-    name, parameters = "batch_sched_delay", value(config, "SchedulerParameters")
-    found = re.search(r"(?:^|,)\s*batch_sched_delay=(\d{1,9})", parameters, re.ASCII)
-    if found is not None and int(found[1]) == 0:
-        return ok(name, "it is 0: a batch job starts at once where a node is free")
-    late = (
-        f"it is {_DEFAULT_DELAY_S} s, Slurm's default" if found is None else f"it is {found[1]} s"
-    )
-    longer = f"{late}: a batch job may wait so long where a node is free"
-    return warn(name, longer, f"add batch_sched_delay=0 to SchedulerParameters, {_THEN}")
-
-
 def accounting(config: Fields, gres: str) -> Finding:
     """Whether sacct has what a job asked for, and the figures that it leaves in its comment."""
     name = "accounting"
-    if not has_database(config):
+    if not value(config, "AccountingStorageType").endswith("/slurmdbd"):
         forgotten = (
             f"there is no slurmdbd, so Slurm forgets a job's comment with its GPU figures"
             f" {value(config, 'MinJobAge') or 'soon'} after its end"
@@ -233,7 +98,7 @@ def accounting(config: Fields, gres: str) -> Finding:
         step = "to keep them set up slurmdbd with AccountingStoreFlags=job_comment"
         return warn(name, forgotten, step)
     if "job_comment" not in _listed(config, "AccountingStoreFlags"):
-        lost = f"comments are not stored, so sacct has no GPU figures ({_flags(config)})"
+        lost = "comments are not stored, so sacct has no GPU figures"
         return warn(name, lost, f"{_SET} AccountingStoreFlags=job_comment, {_THEN}")
     if f"gres/{gres}" not in _listed(config, "AccountingStorageTRES"):
         lost = f"AccountingStorageTRES has no gres/{gres}: sacct does not know what jobs asked for"
@@ -242,33 +107,16 @@ def accounting(config: Fields, gres: str) -> Finding:
     return ok(name, "sacct has the GPU memory of jobs, and the GPU figures in their comments")
 
 
-def has_database(config: Fields) -> bool:
-    """Return whether slurmdbd keeps the records."""
-    return value(config, "AccountingStorageType").endswith("/slurmdbd")
-
-
-def fair_share(config: Fields, partition: Partition, gres: str) -> Finding:
-    """Whether the GPU memory of jobs counts for the shares of users."""
-    name, kind = "fair share", value(config, "PriorityType")
-    if kind != "priority/multifactor":
-        return ok(name, f"Slurm orders jobs without it: PriorityType is {kind or 'not set'}")
-    weights = value(partition.fields, "TRESBillingWeights")
-    if f"gres/{gres}=" in weights.lower():
-        return ok(name, f"GPU memory counts: TRESBillingWeights is {weights}")
-    free = (
-        f"partition {partition.name} does not weigh GPU memory, so a job is charged for CPUs only"
-    )
-    step = f'{_SET} TRESBillingWeights="CPU=1.0,GRES/{gres}=0.001" there, {_THEN}'
-    return warn(name, free, step)
-
-
 def _listed(config: Fields, key: str) -> list[str]:
     return [word.strip() for word in value(config, key).lower().split(",")]
 
 
-def _flags(config: Fields) -> str:
-    flags = value(config, "AccountingStoreFlags")
-    return f"AccountingStoreFlags={flags}" if flags else "AccountingStoreFlags is not set"
+def requeue(config: Fields) -> Finding:
+    """Whether a job may go back to Slurm when it has waited too long on a node."""
+    if value(config, "JobRequeue") == "0":
+        stays = "it is 0: a job without --requeue fails where it should go to another node"
+        return warn("JobRequeue", stays, f"{_SET} JobRequeue=1, {_THEN}")
+    return ok("JobRequeue", "jobs may go back to Slurm, for another node")
 
 
 def processes(config: Fields) -> Finding:
@@ -294,7 +142,7 @@ def job_submit(config: Fields, partition: str, gres: str) -> Finding:
         return warn(NAME, plain, f"{_PRINT}; set JobSubmitPlugins=lua, {_THEN}")
     place = os.path.join(os.path.dirname(value(config, "SLURM_CONF")), NAME)
     try:
-        text = _read(place)
+        text = Path(place).read_text("utf-8", "replace")
     except OSError as error:
         why = f"{place}: {error.strerror}"
         return ok(NAME, f"JobSubmitPlugins has lua; its file cannot be read here ({why})")
@@ -312,18 +160,6 @@ def job_submit(config: Fields, partition: str, gres: str) -> Finding:
     return ok(NAME, f"{place} has the rules of this radrm")
 
 
-def _read(place: str) -> str:
-    """Return the beginning of a file. Raises OSError, also if it is not a regular file."""
-    with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(0, "it is not a file")
-        return file.read(_MOST_READ).decode("utf-8", "replace")
-
-
-# ------------------------------------------------------------------
-# Whether the nodes of the partition fit: their resources, versions, and the GPUs of this node.
-
-
 _MOST = 4
 """The most nodes that one line names; it counts the others."""
 _OF_GPUS = ("gpu", "shard", "mps")
@@ -332,7 +168,7 @@ _ROUNDED = 0.01
 """The part of its GPUs' memory that a node may leave out."""
 
 
-def partition_in_use(found: Partition, nodes: Sequence[Node]) -> Finding:
+def usable(found: Partition, nodes: Sequence[Node]) -> Finding:
     """Whether the partition has nodes and takes jobs."""
     name, state = "partition", value(found.fields, "State")
     if not nodes:
@@ -342,21 +178,6 @@ def partition_in_use(found: Partition, nodes: Sequence[Node]) -> Finding:
         back = f"to use it again: scontrol update PartitionName={found.name} State=UP"
         return warn(name, f"{many}, and is {state or 'in no known state'}", back)
     return ok(name, many)
-
-
-def versions(controller: str, command: str, nodes: Iterable[Node]) -> Finding:
-    """Whether slurmctld, the slurmd of each node and the commands here are of one release."""
-    name, wanted = "versions", release(controller)
-    others = [(f"slurmd of {node.name}", node.version) for node in nodes if node.version]
-    others.append(("the commands here", command.rpartition(" ")[2]))
-    apart = [(who, version) for who, version in others if release(version) != wanted]
-    if not apart:
-        return ok(name, f"all are of Slurm {'.'.join(controller.split('.')[:2])}")
-    old = [who for who, version in apart if release(version) < release(OLDEST)]
-    said = listed([f"{who} {version or 'unknown'}" for who, version in apart])
-    oldest = f"; the oldest supported is {OLDEST}" if old else ""
-    step = "install one release everywhere, slurmctld first"
-    return warn(name, f"slurmctld is {controller}, {said}{oldest}", step)
 
 
 def counted(config: Mapping[str, str], gres: str, nodes: Sequence[Node]) -> Finding:
@@ -369,7 +190,8 @@ def counted(config: Mapping[str, str], gres: str, nodes: Sequence[Node]) -> Find
         return fail(name, unknown, step)
     without = [node.name for node in nodes if not node.gres.get(gres)]
     if without:
-        none = f"{listed(without)} {_have(without)} none, so no job runs there"
+        have = "has" if len(without) == 1 else "have"
+        none = f"{listed(without)} {have} none, so no job runs there"
         return fail(name, none, "on that node print its lines: radrm slurm setup")
     amounts = sorted({node.gres[gres] for node in nodes})
     ends = " to ".join(show_mib(mib) for mib in dict.fromkeys((amounts[0], amounts[-1])))
@@ -416,7 +238,7 @@ def memory(node: Node, gres: str, devices: Sequence[Mapping[str, Any]]) -> Findi
     `devices`: what the daemon of this node says of its GPUs.
     """
     name, has_mib = "GPU memory", node.gres.get(gres, 0)
-    gpus_mib = gpu_memory_mib(devices)
+    gpus_mib = sum(d["total_mib"] or 0 for d in devices if d["state"] != "vanished")
     if gpus_mib * (1 - _ROUNDED) <= has_mib <= gpus_mib:
         return ok(name, f"{node.name} has {gres}:{has_mib}, and its GPUs have {gpus_mib} MiB")
     more = has_mib > gpus_mib
@@ -425,26 +247,10 @@ def memory(node: Node, gres: str, devices: Sequence[Mapping[str, Any]]) -> Findi
     return warn(name, apart, f"set {gres}:{gpus_mib} in Gres= of slurm.conf and in gres.conf")
 
 
-def gpu_memory_mib(devices: Iterable[Mapping[str, Any]]) -> int:
-    """Return the memory of the GPUs and MIG instances that take jobs."""
-    return sum(d["total_mib"] or 0 for d in devices if d["state"] != "vanished")
-
-
 def listed(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + more
-
-
-def _have(names: Sequence[str]) -> str:
-    return "has" if len(names) == 1 else "have"
-
-
-# ------------------------------------------------------------------
-# The checks of `radrm doctor --slurm`, in their order.
-#
-# The findings of some decide which others follow: without an answer of slurmctld there is nothing
-# to look at, and only a node has GPUs to compare.
 
 
 _DAEMON_LIMIT_S = 20.0
@@ -474,7 +280,11 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
         try:
             settings.append(config_of(asked.ask))
         except Refused as error:
-            return _silent(error)
+            known = isinstance(error, SlurmRefused)
+            step = "see whether slurmctld runs: scontrol ping"
+            return fail(
+                "slurmctld", _one_line(error), step if known else "it works where sinfo works"
+            )
         return controller(settings[0])
 
     def look_at_partition() -> Finding:
@@ -485,7 +295,7 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
             step = f"add the lines of radrm slurm setup, or set slurm.partition (it is {own})"
             return fail("partition", _one_line(error), step)
         found.extend([(partition, members)] if members else [])
-        return partition_in_use(partition, members)
+        return usable(partition, members)
 
     yield Check("slurmctld", look_at_controller, _QUESTION_S)
     if not settings:
@@ -495,14 +305,10 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
     for partition, members in found:
         yield from _of_partition(asked, config, partition, members)
     yield Check("JobRequeue", lambda: requeue(config))
-    yield Check("batch_sched_delay", lambda: start_delay(config))
     yield Check("job_submit.lua", lambda: job_submit(config, own, asked.config.gres))
     yield Check("ProctrackType", lambda: processes(config))
     yield Check("accounting", lambda: accounting(config, asked.config.gres))
-    for partition, members in found:
-        if has_database(config):
-            gres = asked.config.gres
-            yield Check("fair share", partial(fair_share, config, partition, gres))
+    for _, members in found:
         yield from _of_this_server(asked, members)
 
 
@@ -510,8 +316,7 @@ def _of_partition(
     asked: Asked, config: dict[str, str], partition: Partition, members: list[Node]
 ) -> Iterator[Check]:
     """The checks of the partition and its nodes."""
-    version, gres = config["SLURM_VERSION"], asked.config.gres
-    yield Check("versions", lambda: versions(version, command_version(asked.ask), members))
+    gres = asked.config.gres
     yield Check(f"GRES {gres}", lambda: counted(config, gres, members))
     yield Check("GPUs given twice", lambda: given_twice(partition.name, members))
     yield Check("OverSubscribe", lambda: oversubscription(partition))
@@ -545,13 +350,6 @@ def _devices(paths: Paths) -> list[dict[str, Any]]:
     if not isinstance(devices, list):
         raise Refused("the daemon does not report its GPUs")
     return devices
-
-
-def _silent(error: Refused) -> Finding:
-    """That Slurm cannot be asked."""
-    known = isinstance(error, SlurmRefused)
-    step = "see whether slurmctld runs: scontrol ping" if known else "it works where sinfo works"
-    return fail("slurmctld", _one_line(error), step)
 
 
 def _one_line(error: RadrmError) -> str:
