@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.elastic.models import CRITEO_STEPS, MOST_CPUS, QUOTA, Recommender
-from radrm.planners.dlrover.plans import Plan, hot_cpus, plan_from, workers_beside
+from radrm.planners.dlrover import Plan, hot_cpus, plan_from, workers_beside
 from radrm.planners.servers.layout import Layout
 from radrm.simulated.training import Rates, TaskAt
 from radrm.simulated.training_steps import StepModel

@@ -43,11 +43,9 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.deadlines.costs import Costs
-from radrm.planners.capacity.carrying import SOON_S, Carrying
-from radrm.planners.capacity.greedy import construct, without_chance
+from radrm.planners.capacity.carrying import SOON_S, Carrying, settle
 from radrm.planners.capacity.memory import Memory
-from radrm.planners.capacity.problem import Allocation, Problem
-from radrm.planners.capacity.settling import settle
+from radrm.planners.capacity.problem import Allocation, Problem, construct, without_chance
 from radrm.planners.capacity.situation import Assumptions, Situation, digest, read
 from radrm.policies.exclusive import Exclusive
 

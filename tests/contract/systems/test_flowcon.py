@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import HostUse, Job, Node
-from radrm.planners.flowcon import FlowCon
-from radrm.planners.growth import COMPLETING, NEW, WATCHING, Growth
+from radrm.planners.flowcon import COMPLETING, NEW, WATCHING, FlowCon, Growth
 from tests.examples import some
 from tests.world import World, default_planner, gpus
 
