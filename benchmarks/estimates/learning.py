@@ -15,8 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.simulation.published import TRACES, published_trace
-from radrm.estimators.learning.errors_seen import ERRORS_SEEN
-from radrm.estimators.learning.learned import MOST_RUNS, NEAR, Learned
+from radrm.estimators.learning.learned import ERRORS_SEEN, MOST_RUNS, NEAR, Learned
 from tests.paths import SHARED_DATA
 
 ESTIMATORS = ("gpumemnet", "horus")

@@ -8,7 +8,7 @@ import typer
 
 from radrm.errors import UsageError
 from radrm.experiments.simulations.variants import MOST_ERROR
-from radrm.simulator.traces.users import MOST_USERS
+from radrm.simulator.traces.draw import MOST_USERS
 
 MOST_SEEDS = 1000
 MOST_SERVERS = 1024
@@ -189,8 +189,7 @@ Form = Annotated[
     typer.Option(
         "--import",
         metavar="FORM",
-        help="Format of the trace: auto, trace, published, prototype, philly, slurm, "
-        "alibaba2020, alibaba2023, gavel.",
+        help="Format of the trace: auto, trace, published, prototype, philly, slurm.",
     ),
 ]
 MixForm = Annotated[
@@ -198,8 +197,8 @@ MixForm = Annotated[
     typer.Option(
         "--import",
         metavar="FORM",
-        help="Format of the trace: auto, trace, published, prototype, philly, slurm, "
-        "alibaba2020, alibaba2023, gavel; or andreas: jobs drawn as published, without a file.",
+        help="Format of the trace: auto, trace, published, prototype, philly, slurm; "
+        "or andreas: jobs drawn as published, without a file.",
     ),
 ]
 Profile = Annotated[
@@ -207,7 +206,7 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         metavar="FILE",
-        help="Jobs measured alone: CSV of name,duration_s,smact,steady_mib, or Gavel's JSON.",
+        help="Jobs measured alone: CSV of name,duration_s,smact,steady_mib.",
     ),
 ]
 FillTable = Annotated[

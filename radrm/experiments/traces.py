@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TextIO
@@ -12,20 +12,12 @@ from typing import TextIO
 from radrm.errors import BadFile, plain
 from radrm.host.storage.submission import load
 from radrm.jobfile.radfile import JobFile, read_job_file
-from radrm.simulator.traces.fill import Fill, read_fill
-from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.draw import Fill, Kind, read_fill, read_kinds
+from radrm.simulator.traces.importers.aids import Aids, Alone, joined, read_profile
 from radrm.simulator.traces.importers.forms import read_any
-from radrm.simulator.traces.importers.profiles import (
-    Alone,
-    joined,
-    read_profile,
-    read_throughputs,
-)
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.make import Kind, read_kinds
 from radrm.simulator.traces.trace import Trace, trace_lines
 
-_LONGEST_JSON = 64 << 20
 _PIECE = 1 << 17
 """A longer line is read in pieces, each of which is too long for a trace and is refused."""
 
@@ -42,7 +34,6 @@ def load_trace(
         profile=joined(_profile(each) for each in profiles),
         fill=_fill(fill, fill_seed),
         job_file=_job_files(os.path.dirname(path)),
-        beside=_beside(path),
     )
     with _lines(path) as lines:
         return read_any(lines, _called(path), form, aids)
@@ -64,8 +55,6 @@ def save_trace(path: str, jobs: tuple[TraceJob, ...]) -> None:
 
 
 def _profile(path: str) -> dict[str, Alone]:
-    if path.endswith(".json"):
-        return read_throughputs(_text(path), _called(path))
     with _lines(path) as lines:
         return read_profile(lines, _called(path))
 
@@ -87,31 +76,6 @@ def _job_files(folder: str) -> Callable[[str], JobFile]:
         return read_job_file(load(path), path, {})
 
     return read
-
-
-def _beside(path: str) -> Callable[[str], Iterable[str] | None]:
-    """A function that opens other tables in the folder of a trace."""
-
-    def open_table(name: str) -> Iterable[str] | None:
-        other = os.path.join(os.path.dirname(path), name)
-        return _lines_of(other) if path != "-" and os.path.exists(other) else None
-
-    return open_table
-
-
-def _lines_of(path: str) -> Iterator[str]:
-    with _lines(path) as lines:
-        yield from lines
-
-
-def _text(path: str) -> str:
-    pieces, length = [], 0
-    for piece in _lines_of(path):
-        pieces.append(piece)
-        length += len(piece)
-        if length > _LONGEST_JSON:
-            raise BadFile(f"{_called(path)}: longer than {_LONGEST_JSON >> 20} MiB")
-    return "".join(pieces)
 
 
 def _called(path: str) -> str:

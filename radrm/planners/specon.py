@@ -16,7 +16,7 @@ Zheng's thesis, section 5.2, with a device as the worker. Every `interval_s`:
 A job is moved at most once by Algorithm 4 and once by Algorithm 5. It must be able to save its
 work, and have one GPU that it shares.
 
-`measure = "paper"` is that. By default a move must also be worth it (`time_won`): the job itself does
+`measure = "paper"` is that. By default a move must also be worth it (`time_won`): the job does
 not end later, and the jobs of both devices win together `min_gain` times what the move costs. Only
 GPUs of the job's type count, because no speed on another type is known, and only those that the
 lists of GPUs put no lower. While a job waits for a GPU, no job moves to an idle one. And jobs that

@@ -25,7 +25,7 @@ from benchmarks.elastic.page import gpus, page, table
 from benchmarks.elastic.search import Nearchus, Seen, best_fixed, blind, rates
 from benchmarks.elastic.shared import BUDGETS, WAYS, alone, forty, steps, trace
 from radrm.planners.servers.layout import Layout
-from radrm.simulator.traces.steps import step_times
+from radrm.simulator.traces.job import step_times
 
 
 def test_the_plans_are_those_of_table_1() -> None:

@@ -8,9 +8,20 @@ from hypothesis import strategies as st
 
 from radrm.errors import UsageError
 from radrm.jobfile.parsing import typed_whole
-from radrm.jobfile.slurm.amounts import parse_memory, parse_time
-from radrm.jobfile.slurm.translation import _IGNORED, _MEANINGS, _REFUSED, Slurm, translate
-from radrm.jobfile.slurm.words import _FLAGS, _LONG, _MAYBE, directives, read
+from radrm.jobfile.slurm import (
+    _FLAGS,
+    _IGNORED,
+    _LONG,
+    _MAYBE,
+    _MEANINGS,
+    _REFUSED,
+    Slurm,
+    directives,
+    parse_memory,
+    parse_time,
+    read,
+    translate,
+)
 
 
 def sbatch(*words: str) -> Slurm:

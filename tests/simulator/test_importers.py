@@ -10,16 +10,9 @@ from hypothesis import strategies as st
 
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.radfile import JobFile, read_job_file
-from radrm.simulator.traces.fill import TYPICAL, Fill, read_fill
-from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.draw import TYPICAL, Fill, read_fill
+from radrm.simulator.traces.importers.aids import Aids, Alone, joined, moment, read_profile
 from radrm.simulator.traces.importers.forms import read_any
-from radrm.simulator.traces.importers.moments import moment
-from radrm.simulator.traces.importers.profiles import (
-    Alone,
-    joined,
-    read_profile,
-    read_throughputs,
-)
 from radrm.simulator.traces.importers.slurm import gpus_of
 from radrm.simulator.traces.trace import Trace
 from tests.paths import REPOSITORY, SHARED_DATA
@@ -199,138 +192,6 @@ def test_moments() -> None:
             moment(bad)
 
 
-# ------------------------------------------------------------------ alibaba
-
-TASKS = """\
-a,worker,2.0,Terminated,1000.0,4000.0,600.0,30.0,50.0,MISC
-a,evaluator,1.0,Terminated,3000.0,4600.0,600.0,30.0,100.0,MISC
-a,ps,1.0,Terminated,1000.0,4000.0,600.0,30.0,,
-b,worker,4.0,Failed,500.0,800.0,600.0,30.0,100.0,V100
-c,worker,1.0,Running,500.0,,600.0,30.0,100.0,V100
-d,worker,,Terminated,500.0,700.0,600.0,30.0,100.0,V100
-"""
-NAMES = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type"
-BESIDE = {
-    "pai_job_table.csv": "a,1,ada,Terminated,900.0,4600.0\nz,1,bob,Terminated,,\n",
-    "pai_sensor_table.csv": (
-        "a,worker,w0,1,m,/dev/nvidia0,140,30.0,1,1,2,4.0,1,1,1,1\n"
-        "a,worker,w1,1,m,/dev/nvidia0,140,,1,1,2,3.0,1,1,1,1\n"
-        "z,worker,w2,1,m,/dev/nvidia0,140,90,1,1,2,9.0,1,1,1,1\n"
-    ),
-}
-
-
-def test_the_jobs_of_alibaba_2020_with_the_tables_beside() -> None:
-    beside = {name: text.splitlines(keepends=True) for name, text in BESIDE.items()}
-    found = read(TASKS, "alibaba2020", Aids(beside=beside.get))
-    b, a = found.jobs
-    assert (b.name, b.gpus, b.duration_s, b.submit_s, b.user) == ("b", 4, 300, 0, "user")
-    assert (a.name, a.gpus, a.duration_s, a.submit_s, a.user) == ("a", 2, 3600, 400, "ada")
-    # Three instances of 4 GiB and 30 % each use two GPUs.
-    assert a.memory_mib == 4096 * 3 / 2 and a.smact == pytest.approx(0.45)
-    assert "1 tasks without a GPU and 2 whose" in found.notes[0] and "1 of 2 jobs" in found.notes[1]
-
-
-def test_alibaba_2020_alone_with_and_without_names() -> None:
-    named, bare = read(f"{NAMES}\n{TASKS}"), read(TASKS, "alibaba2020")
-    assert [job.submit_s for job in bare.jobs] == [0, 500]
-    assert [job.line for job in named.jobs] == [job.line + 1 for job in bare.jobs]
-    assert "all jobs" in bare.notes[1]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (BESIDE["pai_job_table.csv"], "t line 1: 6 values, and this table has 10: job_name, "),
-        ("job_name,inst_id,user,status,start_time,end_time\n", "name pai_task_table.csv"),
-        (TASKS.replace("4000.0", "soon", 1), "t line 1: end_time 'soon' is not a number"),
-        (TASKS + "e,worker\n", "t line 7: has 2 values for the 10 columns"),
-    ],
-)
-def test_what_alibaba_2020_cannot_use(text: str, said: str) -> None:
-    with pytest.raises(BadFile, match=said):
-        read(text, "alibaba2020")
-
-
-PODS = """\
-name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,\
-scheduled_time
-p1,6000,12288,1,460,,LS,Running,100,900,150
-p2,6000,12288,8,1000,V100M16|V100M32,BE,Succeeded,90,700,100
-p3,6000,12288,0,0,,LS,Running,0,900,10
-p4,6000,12288,1,1000,,BE,Pending,0,900,
-"""
-
-
-def test_the_pods_of_alibaba_2023() -> None:
-    fill = read_fill(["memory_mib,smact\n", "5000,0.9\n"], "f")
-    p2, p1 = (found := read(PODS, aids=Aids(fill=fill))).jobs
-    assert (p2.name, p2.gpus, p2.duration_s, p2.smact, p2.user) == ("p2", 8, 600, 0.9, "BE")
-    # `memory_mib` is the host's; a requested part of a GPU limits the SM activity.
-    assert (p1.submit_s, p1.duration_s, p1.memory_mib, p1.smact) == (10, 750, 5000, 0.46)
-    assert "1 pods without a GPU and 1 that never ran" in found.notes[1]
-    with pytest.raises(BadFile, match=r"t line 2: num_gpu '1\.5' is not a whole number"):
-        read(PODS.replace("12288,1,460", "12288,1.5,460"))
-
-
-# ------------------------------------------------------------------ gavel
-
-STEPS = """{"k80": {"('net (batch size 64)', 1)": {"null": 1.0}},
-    "v100": {"('net (batch size 64)', 1)": {"null": 2.0, "('net (batch size 64)', 1)": [1, 1]},
-             "('net (batch size 64)', 2)": {"null": 4}, "('slow', 1)": {"null": -1},
-             "('A3C', 1)": {"null": 0.5}, "('odd', 1)": []}}"""
-GAVEL = (
-    "net (batch size 64)\trun %s\tfolder\t-n\t1\t1000\t2\t1\t-1.0\t7\n"
-    "A3C\trun\trl\t-n\t0\t100\t1\t1\t-1.0\t5.5\n"
-    "slow\trun\trl\t-n\t0\t100\t1\t1\t-1.0\t5.5\n\n"
-    "A3C\trun\trl\t-n\t0\t0\t1\t1\t-1.0\t6\n"
-)
-
-
-def test_the_jobs_of_gavel() -> None:
-    profile = joined([read_throughputs(STEPS, "s"), {"A3C": Alone(smact=0.125)}])
-    a3c, net = (found := read(GAVEL, aids=Aids(profile=profile))).jobs
-    assert (a3c.name, a3c.submit_s, a3c.duration_s, a3c.smact) == ("A3C", 0, 200, 0.125)
-    assert (net.submit_s, net.duration_s, net.gpus, net.batch_size) == (1.5, 250, 2, 64)
-    assert "1 jobs without a step" in found.notes[1] and "first: ('slow', 1)" in found.notes[2]
-
-
-def test_earlier_versions_of_gavel() -> None:
-    aids = Aids(profile=read_throughputs(STEPS, "s"))
-    text = "A3C\trun\t-n\t100\t0\t1\nnet (batch size 64)\trun\t-n\t1\t100\t30.0\t2\n"
-    assert [(j.submit_s, j.duration_s, j.gpus) for j in read(text, aids=aids).jobs] == [
-        (0, 200, 1),
-        (30, 25, 2),
-    ]
-
-
-def test_one_type_of_job_has_one_kind_of_drawn_values() -> None:
-    rows = [f"{name}\trun\t-n\t100\t{at}\t1" for at, name in enumerate("abcabcabc")]
-    profile = {f"('{name}', 1)": Alone(steps_per_s=1.0) for name in "abc"}
-    found = {(j.name, j.memory_mib) for j in read("\n".join(rows), aids=Aids(profile)).jobs}
-    assert len(found) == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (GAVEL, "the steps a second of .'net .batch size 64.', 2. are unknown, as of all"),
-        ("a\tb\tc\td\te\tf\tg\th\ti\tj\tk\tl\tm\n", "t line 1: has 13 values between tabs"),
-        ("A3C\trun\t-n\tmany\t0\t1\n", "t line 1: total_steps 'many' is not a number"),
-        ("x" * 70_000, "t line 1: longer than 65536"),
-    ],
-)
-def test_what_gavel_cannot_use(text: str, said: str) -> None:
-    with pytest.raises(BadFile, match=said):
-        read(text, "gavel")
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"v100": 3}', "[" * 100_000])
-def test_throughputs_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(BadFile, match="s: not "):
-        read_throughputs(text, "s")
-
-
 # ------------------------------------------------------------------ any
 
 
@@ -342,7 +203,7 @@ def test_an_unknown_form() -> None:
 HEADS = st.sampled_from(
     [
         *("JobID|Submit|ElapsedRaw|State|AllocTRES", "timestamp,duration,num_gpus", "sleep 1"),
-        *("name", NAMES, PODS.partition("\n")[0], GAVEL.partition("\n")[0]),
+        *("name", PUBLISHED.partition("\n")[0]),
     ]
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from radrm.estimators.summaries.read import read_summary
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.traces import Traced
 from tests.documents import errors_of
 from tests.paths import REPOSITORY
 

@@ -33,7 +33,7 @@ from radrm.experiments.simulations.variants import (
 )
 from radrm.experiments.traces import save_trace
 from radrm.simulator.scenario import ORACLE
-from radrm.simulator.servers.dealing import HASH
+from radrm.simulator.servers import HASH
 
 TraceFile = Annotated[
     str | None, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")

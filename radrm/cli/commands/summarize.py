@@ -14,8 +14,8 @@ from radrm.client.text import print_json, warn
 from radrm.config import load_config
 from radrm.core.units import show_mib
 from radrm.errors import BadFile, UsageError, plain
-from radrm.estimators.memory.overheads import context_mib
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.memory import context_mib
+from radrm.estimators.traces import Traced
 from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
 from radrm.host.storage.paths import system_mode
 from radrm.jobfile.parsing import parse_words, typed

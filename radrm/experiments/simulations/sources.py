@@ -9,10 +9,10 @@ from radrm.experiments.simulations.mixes import KNOWN, LIFE, mix_draws, with_mix
 from radrm.experiments.simulations.runs import Draws, capacities_mib
 from radrm.experiments.simulations.variants import Choices, Variant
 from radrm.experiments.traces import load_trace
+from radrm.simulator.traces.draw import dealt
 from radrm.simulator.traces.importers.andreas import Mix
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.trace import fitting
-from radrm.simulator.traces.users import dealt
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,9 @@ from itertools import chain
 
 from radrm.errors import UsageError
 from radrm.simulator.traces.importers.aids import Aids
-from radrm.simulator.traces.importers.alibaba import alibaba2020, alibaba2023
-from radrm.simulator.traces.importers.gavel import FEWEST_COLUMNS, gavel
 from radrm.simulator.traces.importers.philly import DURATION, GPUS, philly
-from radrm.simulator.traces.importers.prototype import prototype
-from radrm.simulator.traces.importers.published import published
 from radrm.simulator.traces.importers.slurm import slurm
+from radrm.simulator.traces.importers.thesis import prototype, published
 from radrm.simulator.traces.trace import Trace, read_trace
 
 
@@ -27,9 +24,6 @@ FORMS: Mapping[str, Callable[[Iterable[str], str, Aids], Trace]] = {
     "prototype": prototype,
     "philly": philly,
     "slurm": slurm,
-    "alibaba2020": alibaba2020,
-    "alibaba2023": alibaba2023,
-    "gavel": gavel,
 }
 
 
@@ -53,12 +47,6 @@ def _form_of(first: str) -> str:
         return "slurm"
     if "exclusive_duration_s" in words:
         return "published"
-    if {"gpu_milli", "num_gpu"} <= words:
-        return "alibaba2023"
-    if {"plan_gpu", "inst_num"} <= words:
-        return "alibaba2020"
-    if first.count("\t") + 1 >= FEWEST_COLUMNS:
-        return "gavel"
     if words & set(GPUS[1:]) and words & set(DURATION):
         return "philly"
     if re.match(r"\s*(#!|sleep\s|python\s)", first):

@@ -1,41 +1,126 @@
-"""A queue above equal servers, as Slurm's above radrm's ([cluster.md](cluster.md)).
-
-Theory of operation. Each job asks for GPU memory: its need and the policy's margin, for each of its
-GPUs, and `slurm.default_gpumem` if nothing is known. The queue is first in, first out. Its head
-goes to the first server whose memory, less what all its jobs ask for, suffices; whether they run
-there or wait. So do Slurm's partitions without priorities and weights; its backfill is left out.
-On the server radrm's own loop decides. A job that has not begun there after `slurm.local_wait_s`
-goes to the end of the queue, and to another server if there is one, at most three times.
-
-The loops of the servers advance in turn, always the one whose next event comes first. So what a
-server does depends only on what came to it before.
-
-Source: Slurm's documentation of select/cons_tres (nodes are filled in their order, unless
-CR_LLN is set) and of sched/builtin.
-"""
+"""A run on many equal servers, to which jobs are dealt (`--dealer`)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import ceil
+from zlib import crc32
 
 from radrm.core import events as ev
 from radrm.core.units import parse_mib, show_mib, show_seconds
 from radrm.core.words import Quantity
 from radrm.errors import UsageError
-from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.courses import Task
-from radrm.simulator.engine import needs_reports, tasks_of
+from radrm.simulator.engine import needs_reports, simulate, tasks_of
+from radrm.simulator.estimates import AutoEstimates
 from radrm.simulator.history import History
-from radrm.simulator.run import JobRun, Run
+from radrm.simulator.run import AttemptRun, JobRun, Run
 from radrm.simulator.scenario import AUTO, Scenario
 from radrm.simulator.scheduling import OwnLoop
-from radrm.simulator.servers.joined import joined, with_devices_from
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import make_rules, make_settings
+
+# ------------------------------------------------------------------
+# The runs of several servers as one. The devices of one server are adjacent.
+
+
+def joined(jobs: tuple[JobRun, ...], runs: Sequence[Run]) -> Run:
+    """Return one run of these jobs, whose attempts have the devices of all servers."""
+    placed = [(a.started_s, at, a.devices) for at, job in enumerate(jobs) for a in job.attempts]
+    return Run(
+        jobs=jobs,
+        devices=tuple(
+            replace(device, node=f"{number} {device.node}")
+            for number, run in enumerate(runs)
+            for device in run.devices
+        ),
+        ended_s=max(run.ended_s for run in runs),
+        oom_count=sum(run.oom_count for run in runs),
+        decisions=tuple((at, devices) for _, at, devices in sorted(placed)),
+    )
+
+
+def with_devices_from(first: int, attempt: AttemptRun) -> AttemptRun:
+    """Return the attempt with its devices counted from `first`."""
+
+    def moved(devices: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(first + at for at in devices)
+
+    sizes = tuple((from_s, moved(devices)) for from_s, devices in attempt.sizes)
+    return replace(attempt, devices=moved(attempt.devices), sizes=sizes)
+
+
+# ------------------------------------------------------------------
+# Simulate many equal servers. A hash sends each job to one server, where it stays.
+#
+# Each server has its own resource manager, and no decision is made above the servers, as on
+# a site that assigns its users to machines.
+
+
+Lot = tuple[Sequence[TraceJob], Scenario]
+"""The jobs of one server, and its scenario."""
+
+
+def simulate_lot(lot: Lot) -> Run:
+    return simulate(*lot)
+
+
+def in_turn(do: Callable[[Lot], Run], lots: Sequence[Lot]) -> Iterable[Run]:
+    return map(do, lots)
+
+
+def simulate_servers(
+    jobs: Sequence[TraceJob],
+    scenario: Scenario,
+    servers: int,
+    each: Callable[[Callable[[Lot], Run], Sequence[Lot]], Iterable[Run]] = in_turn,
+) -> Run:
+    """Simulate `jobs` on one or more servers of `scenario`; return everything as one run.
+
+    The devices of one server are adjacent in `Run.devices`. `each` may run the servers in
+    parallel (the `map` of a pool of processes, say); it must keep their order. Raises what
+    `simulate` raises.
+    """
+    lots: list[list[int]] = [[] for _ in range(servers)]
+    for position in range(len(jobs)):
+        lots[crc32(b"%d" % position) % servers].append(position)
+    work: list[Lot] = [
+        ([jobs[at] for at in lot], replace(scenario, seed=scenario.seed * servers + number))
+        for number, lot in enumerate(lots)
+    ]
+    runs = list(each(simulate_lot, work))
+    if servers == 1:
+        return runs[0]
+    done: list[JobRun | None] = [None] * len(jobs)
+    for number, (lot, run) in enumerate(zip(lots, runs, strict=True)):
+        first = number * len(scenario.devices)
+        for at, job in zip(lot, run.jobs, strict=True):
+            attempts = tuple(with_devices_from(first, attempt) for attempt in job.attempts)
+            done[at] = replace(job, attempts=attempts)
+    found = tuple(job for job in done if job is not None)
+    return joined(found, runs)
+
+
+# ------------------------------------------------------------------
+# A queue above equal servers, as Slurm's above radrm's ([cluster.md](cluster.md)).
+#
+# Theory of operation. Each job asks for GPU memory: its need and the policy's margin, for each of
+# its GPUs, and `slurm.default_gpumem` if nothing is known. The queue is first in, first out. Its
+# head goes to the first server whose memory, less what all its jobs ask for, suffices; whether they
+# run there or wait. So do Slurm's partitions without priorities and weights; its backfill is left
+# out. On the server radrm's own loop decides. A job that has not begun there after
+# `slurm.local_wait_s` goes to the end of the queue, and to another server if there is one, at most
+# three times.
+#
+# The loops of the servers advance in turn, always the one whose next event comes first. So what a
+# server does depends only on what came to it before.
+#
+# Source: Slurm's documentation of select/cons_tres (nodes are filled in their order, unless
+# CR_LLN is set) and of sched/builtin.
+
 
 MARGIN_MIB = 2048
 """What a job asks for beyond its need, on each GPU, as `radrm submit --cluster` does."""
@@ -273,3 +358,25 @@ def _asked(task: Task, default_mib: int, most_mib: int) -> int:
         return task.job.gpus * default_mib
     need = ceil(max(found.upper, found.value))
     return task.job.gpus * min(need + MARGIN_MIB, max(most_mib, task.declared_mib or 0))
+
+
+HASH, GPUMEM = "hash", "gpumem"
+DEALERS = (HASH, GPUMEM)
+
+
+def simulate_many(
+    jobs: Sequence[TraceJob],
+    scenario: Scenario,
+    servers: int,
+    dealer: str = HASH,
+    each: Callable[[Callable[[Lot], Run], Sequence[Lot]], Iterable[Run]] = in_turn,
+) -> Run:
+    """Simulate `jobs` on servers, to which this dealer deals them. `each` as in `simulate_servers`.
+
+    Raises what they raise, and `UsageError` for an unknown dealer.
+    """
+    if dealer not in DEALERS:
+        raise UsageError(f"--dealer={dealer[:40]}: choose {' or '.join(DEALERS)}")
+    if dealer == GPUMEM:
+        return simulate_dealt(jobs, scenario, servers)
+    return simulate_servers(jobs, scenario, servers, each)
