@@ -75,7 +75,7 @@ NEAR = 0.5
 """How fast the weight of a run falls with the distance of its estimate: the standard deviation
 of the logarithms. An estimate 1.5 times as large has 0.7 of the weight, one twice as large 0.4,
 one five times as large none. For the published jobs all values from 0.25 to 0.7 work
-(`python -m benchmarks.estimates.learning`). Without weights Horus's bound misses 9 % of mix90's
+(measured once). Without weights Horus's bound misses 9 % of mix90's
 needs instead of 2 %, and is far wider."""
 
 _LEAST = 0.125

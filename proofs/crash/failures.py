@@ -12,12 +12,13 @@ import copy
 import os
 import shutil
 
+from proofs.crash import KILLED
 from proofs.crash.account import Account, account_of
 from proofs.crash.jobs import Submitted
 from proofs.crash.matrix import Matrix, Tally
 from proofs.crash.place import Failed, Place
-from proofs.crash.power.synced import COPIES, TOLD
-from proofs.crash.watcher import ERRORS, KILLED, POWER, append
+from proofs.crash.synced import COPIES, TOLD
+from proofs.crash.watcher import ERRORS, POWER, append
 from tests.waiting import wait_until
 
 MODELS = ("all", "synced")

@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 
-from proofs.crash.watcher import KILLED, SHADOW
+from proofs.crash import KILLED, SHADOW
 
 COPIES, TOLD = "copies", "told"
 _OWN_SYNC = ("store", "checkpoints")
