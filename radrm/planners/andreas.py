@@ -14,8 +14,7 @@ What the paper does not have:
   grows, and it starts in the end. While heavier jobs come, that is when it is as many times later
   than they are as they are heavier: nothing else bounds its wait.
 - Priorities come before pressure, and jobs of the recovery queue before all others.
-- `profile`: no node is set apart to measure run times. The runs themselves show them
-  (`Job.profile`), and kinds that are not known yet are tried first.
+- No node is set apart to measure run times. The runs themselves show them (`Job.profile`).
 - GPUs that a job avoids, or does not prefer, come after the others, whatever they cost.
 
 `method` has the baselines of section V, as the authors' program has them: jobs in the order of
@@ -104,9 +103,6 @@ class Andreas:
     """The power of a GPU in use, where `energy.node_watts` does not have its type."""
     unknown_duration_s: float = fixed(3600.0)
     """The run time to assume for a job of which nothing is known."""
-    profile: bool = fixed(False)
-    """Prefer the kinds of GPU on which a job's program has not run yet, until its reports show how
-    fast it is there."""
     default_due_s: float = fixed(604_800.0)
     """A job without a due time counts as due this long after its submission."""
     name: str = "andreas"
@@ -153,7 +149,6 @@ class Andreas:
             default_due_s=self.default_due_s,
             rho=self.rho,
             moves=self.method not in _BASELINES,
-            profile=self.profile,
         )
 
     def _plan(self, situation: Situation, calls: int) -> Allocation:

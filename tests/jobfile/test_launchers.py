@@ -60,14 +60,13 @@ NO = [
 ]
 
 
-@pytest.mark.parametrize("text", YES)
-def test_a_script_that_runs_radrun(text: str) -> None:
-    assert runs_radrun(text + "\n", ("/usr/bin/env", "bash"), ())
+def test_a_script_that_runs_radrun() -> None:
+    shell = ("/usr/bin/env", "bash")
+    assert [text for text in YES if not runs_radrun(text + "\n", shell, ())] == []
 
 
-@pytest.mark.parametrize("text", NO)
-def test_a_script_that_only_names_it(text: str) -> None:
-    assert not runs_radrun(text + "\n", ("/bin/bash",), ())
+def test_a_script_that_only_names_it() -> None:
+    assert [text for text in NO if runs_radrun(text + "\n", ("/bin/bash",), ())] == []
 
 
 @pytest.mark.parametrize(
