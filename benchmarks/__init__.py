@@ -17,7 +17,6 @@ run          all of them, as a table
 andreas      one call of the optimizer, at 10 and 100 nodes (a folder)
 simulation   the simulator's speed, and the published tables beside its own (a folder)
 checkpoint   seconds to save and to resume four small models; needs PyTorch (a folder)
-gpu_shares   the speed of a GPU job by its CPU share, on a real GPU; run by hand
 serving      pages for fifty terminals; by hand: the web page, and, as root, attacks (a folder)
 
 The accuracy of estimates on measured jobs:

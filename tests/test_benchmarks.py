@@ -18,7 +18,6 @@ from rich.console import Console
 from benchmarks import (
     bulk,
     commands,
-    gpu_shares,
     idle,
     launch,
     long_queue,
@@ -34,10 +33,9 @@ from benchmarks.flowcon import steering
 from benchmarks.past import overview
 from benchmarks.retention import sweep
 from benchmarks.serving import pages, redraw, scrapes
-from benchmarks.simulation import simulator, users, waiting
+from benchmarks.simulation import simulator, users
 from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms
-from radrm.wiring import make_rules
 from tests.paths import REPOSITORY
 
 SMALL: dict[str, Callable[[], list[Row]]] = {
@@ -90,16 +88,6 @@ def test_the_table_shows_every_row_and_what_is_over() -> None:
     assert "over" in lines["slow"]
 
 
-def test_without_a_gpu_no_figure_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # Not asked: the answer imports PyTorch.
-    monkeypatch.setattr(gpu_shares, "why_not", lambda _: "PyTorch finds no GPU")
-    assert gpu_shares.main(1.0) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("nothing is measured: PyTorch finds no GPU")
-
-
 def test_medians_and_percentiles() -> None:
     assert median_ms([0.001, 0.003, 0.002]) == 2.0
     assert p95_ms([i / 1000 for i in range(1, 101)]) == 96.0
@@ -110,16 +98,6 @@ def test_each_way_of_several_users_has_a_line() -> None:
     head, *lines = users.measure(seeds=1, users=2, count=4)
     assert "mean completion" in head
     assert [line.split("  ")[0] for line in lines] == [way.what for way in users.WAYS]
-
-
-@pytest.mark.parametrize("part", waiting.PARTS, ids=lambda part: part.what)
-def test_the_parts_that_shorten_waits_are_rules_and_settings(part: waiting.Part) -> None:
-    make_rules(part.config())
-
-
-def test_a_figure_has_its_95_percent_interval() -> None:
-    assert waiting.shown([10.0]) == "10"
-    assert waiting.shown([9.0, 10.0, 11.0]) == "10.0±2.5"
 
 
 def test_without_pytorch_no_checkpoint_is_measured(

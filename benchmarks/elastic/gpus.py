@@ -18,8 +18,7 @@ from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import metrics
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Life, Scenario
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.steps import step_times
+from radrm.simulator.traces.job import TraceJob, step_times
 from radrm.simulator.traces.trace import read_trace
 from tests.paths import REPOSITORY
 

@@ -12,8 +12,7 @@ from types import MappingProxyType
 
 from benchmarks.elastic.training_cluster import ClusterModel
 from radrm.planners.servers.layout import Layout
-from radrm.simulated.training import TaskAt
-from radrm.simulated.training_steps import StepModel
+from radrm.simulated.training import StepModel, TaskAt
 
 CRITEO_STEPS = 45_840_617 * 0.9 * 5 / 512
 """Criteo's samples, 90 % of them, five epochs, batches of 512 (DLRover 6.1)."""

@@ -10,7 +10,7 @@ from benchmarks.elastic.rows import Row, missed
 
 INTRO = """\
 Made by `make bench-elastic`: Wang et al., *DLRover* (VLDB), and Tariq et al., *NEARCHUS*, beside
-models of their jobs and clusters (`radrm/simulated/training_steps.py`,
+models of their jobs and clusters (`radrm/simulated/training.py`,
 `benchmarks/elastic/training_cluster.py`). No
 GPU, no cluster and no training ran for these tables. The plans are those of the planners
 [`dlrover` and `nearchus`](../policies.md): the same functions, and further below the planners.

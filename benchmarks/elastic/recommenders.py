@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.elastic.models import CRITEO_STEPS, MOST_CPUS, QUOTA, Recommender
-from radrm.planners.dlrover.plans import Plan, hot_cpus, plan_from, workers_beside
+from radrm.planners.dlrover import Plan, hot_cpus, plan_from, workers_beside
 from radrm.planners.servers.layout import Layout
-from radrm.simulated.training import Rates, TaskAt
-from radrm.simulated.training_steps import StepModel
+from radrm.simulated.training import Rates, StepModel, TaskAt
 
 START_S, SAMPLE_S, REPARTITION_S = 120.0, 60.0, 30.0
 INTERVAL_S = 60.0

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from benchmarks.elastic.models import Cluster, even, without_network
 from benchmarks.elastic.training_cluster import ClusterModel
-from radrm.planners.nearchus import plans
+from radrm.planners import nearchus
 from radrm.planners.servers.layout import Layout
 from radrm.simulated.training import Rates
 
@@ -72,12 +72,12 @@ class Nearchus:
     """When the layout that has been judged last was made."""
 
     def start(self, budget: float) -> Layout:
-        return plans.first_layout(min(START_CPUS, budget))
+        return nearchus.first_layout(min(START_CPUS, budget))
 
     def change(self, seen: Seen) -> Layout | None:
         if self.without_gain >= FRUITLESS:
             return None
-        if not (plans.is_stable(seen.speeds) and plans.is_stable(seen.uses)):
+        if not (nearchus.is_stable(seen.speeds) and nearchus.is_stable(seen.uses)):
             return None
         if self.judged_s != seen.changed_s:
             self.judged_s = seen.changed_s
@@ -98,14 +98,14 @@ class Nearchus:
         given = (*layout.servers, *layout.workers)
         used = (*seen.used.servers, *seen.used.workers)
         room = min(seen.free, seen.budget - layout.total)
-        adjusted = plans.reassigned(layout, seen.used)
+        adjusted = nearchus.reassigned(layout, seen.used)
         if adjusted.differs(layout, 0.02):
             return adjusted
-        if plans.efficiency(used, given) >= 0.95:
-            return plans.scaled_up(layout, 0.5, room) if room > 0.01 else None
-        if any(plans.is_network_bound(each) for each in seen.networks):
-            return plans.with_server(layout)
-        return plans.with_worker(layout)
+        if nearchus.efficiency(used, given) >= 0.95:
+            return nearchus.scaled_up(layout, 0.5, room) if room > 0.01 else None
+        if any(nearchus.is_network_bound(each) for each in seen.networks):
+            return nearchus.with_server(layout)
+        return nearchus.with_worker(layout)
 
 
 @dataclass(slots=True)

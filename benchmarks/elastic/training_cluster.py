@@ -21,8 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from radrm.simulated.training import Rates, TaskAt
-from radrm.simulated.training_steps import divided
+from radrm.simulated.training import Rates, TaskAt, divided
 
 BEND = 16.0
 """The exponent of soft minima: sharp, as a job that uses 95 % of its CPUs is NEARCHUS' aim."""

@@ -4,6 +4,4 @@ trace_accuracy    compare `trace` and `faketensor` with measured memory
 timm_tables       torchsummary tables of TIMM models (needs PyTorch)
 summary_accuracy  compare `summary` with measured memory
 errors_seen       the errors that ship with radrm, and how good upper bounds are
-learning          how similar a past run must be to predict a new one
-context           the effect of a measured CUDA context on estimates
 """

@@ -5,7 +5,7 @@
 
 Prints, for each estimator, the accuracy and how good its upper bound is when its errors
 are learned on one half of the models and tried on the other, then the ratios (measured over
-estimated) as `radrm/estimators/learning/errors_seen.py` has them. Halves are by model, so that no
+estimated) as `radrm/estimators/learning/learned.py` has them. Halves are by model, so that no
 model is in both. `--tables` holds what `benchmarks.estimates.timm_tables` wrote, `--documents` what
 `benchmarks/estimates/trace_accuracy.py --keep` did; without them those cases are left out.
 """
@@ -26,7 +26,7 @@ from radrm.estimators.gpumemnet.estimator import GPUMemNet
 from radrm.estimators.horus import Horus
 from radrm.estimators.interface import Description, Estimator
 from radrm.estimators.learning.learned import learned
-from radrm.estimators.memory.overheads import context_mib
+from radrm.estimators.memory import context_mib
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
 from radrm.experiments.evaluation import Case, accuracy

@@ -23,8 +23,8 @@ from radrm.config import Config
 from radrm.core.records import Estimate, JobSpec
 from radrm.core.words import Quantity
 from radrm.simulated.spec import parse
-from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.engine import simulate
+from radrm.simulator.estimates import AutoEstimates
 from radrm.simulator.scenario import Life, Scenario
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import table_of

@@ -8,7 +8,7 @@
 first form reads published job files, one for each model and batch size; the second a CSV of
 timm models (model, batch_size, actual_mib, faketensor_mib, valid). `--keep DIR` keeps the
 tracer's documents and uses those that are there. Rows are named fitted or held out:
-`radrm/estimators/memory/workspaces.py` and `overheads.py` have figures fitted on the former.
+`radrm/estimators/memory.py` and `overheads.py` have figures fitted on the former.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radrm.errors import RadrmError
-from radrm.estimators.memory.overheads import context_mib
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.memory import context_mib
+from radrm.estimators.traces import Traced
 from radrm.jobfile.radfile import read_job_file
 from tests.paths import REPOSITORY
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from radrm.estimators.gpumemnet.features import Family, Features, features_of
-from radrm.estimators.memory.overheads import context_mib
+from radrm.estimators.memory import context_mib
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
 
 HERE = Path(__file__).parent

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from benchmarks.gpumemnet.data import Row
-from radrm.estimators.gpumemnet.ensemble import Shapes
+from radrm.estimators.gpumemnet.estimator import Shapes
 
 WIDTHS = (40, 36, 32, 28, 24, 24, 20)
 HIDDEN = tuple(WIDTHS[:depth] for depth in range(1, 8)) + tuple(

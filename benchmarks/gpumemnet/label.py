@@ -34,8 +34,8 @@ from benchmarks.gpumemnet import nets
 from benchmarks.gpumemnet.data import MODELLED, as_words, modelled
 from benchmarks.gpumemnet.summaries import summary_of
 from radrm.estimators.gpumemnet.features import Family, Features, features_of
-from radrm.estimators.memory.overheads import context_mib
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.memory import context_mib
+from radrm.estimators.traces import Traced
 
 TRACER = Path(__file__).parents[2] / "radrm" / "tracer"
 T = TypeVar("T")

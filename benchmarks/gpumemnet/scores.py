@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from benchmarks.gpumemnet.data import SHARED, Row
 from benchmarks.gpumemnet.fit import bucket_of
-from radrm.estimators.gpumemnet.ensemble import Ensemble
+from radrm.estimators.gpumemnet.estimator import Ensemble
 from radrm.estimators.gpumemnet.features import Family, features_of
 from radrm.estimators.summaries.read import read_summary
 from radrm.jobfile.radfile import read_job_file

@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.gpumemnet import data, fit, scores
 from benchmarks.gpumemnet.data import Row
-from radrm.estimators.gpumemnet.ensemble import Ensemble
+from radrm.estimators.gpumemnet.estimator import Ensemble
 from radrm.estimators.gpumemnet.features import Family
 
 REPOSITORY = Path(__file__).parents[2]

@@ -5,12 +5,10 @@ power             the fit of the power curve
 calibration       fits the constants of interference and power to the published runs
 claims            the thesis' sentences as comparisons of rows
 reproduction      writes docs/lab/reproduction.md
-rate              events per second, beside another commit in the same run
 pictures          writes docs/lab/reproduction.svg
 shipped           what a lab gets as installed, beside oracles; writes docs/lab/shipped.md
 labs              its traces: published ones, dealt to users
 lucid             its baseline: at most two jobs share a GPU
-waiting           what orders, backfill and packing bring, part by part
 simulator         the time of a simulation, and how it grows
 simulator_daemon  twenty jobs through the daemon and through the simulator
 """

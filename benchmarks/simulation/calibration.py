@@ -1,4 +1,4 @@
-"""Fit the constants of `radrm.interference.model` and `radrm.simulated.power` again.
+"""Fit the constants of `radrm.interference.model` and `radrm.simulated.spec` again.
 
     python -m benchmarks.simulation.calibration [--data FOLDER]
 
@@ -30,8 +30,7 @@ from benchmarks.simulation.published import SERVER, published_trace
 from radrm.core.words import Collocation
 from radrm.interference import model
 from radrm.interference.model import Demand, Load, running_speeds, share_weight
-from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W, watts
-from radrm.simulated.spec import parse
+from radrm.simulated.spec import A100_IDLE_W, A100_PEAK_W, parse, watts
 from radrm.simulator.courses import Course
 from radrm.simulator.metrics import step_durations
 from radrm.simulator.scenario import Life

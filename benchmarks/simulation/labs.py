@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.simulation.published import published_trace
-from radrm.simulator.traces.fill import TYPICAL, fraction
+from radrm.simulator.traces.draw import TYPICAL, dealt, fraction
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.users import dealt
 
 SHORT_S = 1200.0
 """A job of at most 20 minutes is short."""

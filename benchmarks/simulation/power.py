@@ -1,4 +1,4 @@
-"""The fit of the power curve of `radrm.simulated.power` to the published exclusive run."""
+"""The fit of the power curve of `radrm.simulated.spec` to the published exclusive run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import sqrt
 from pathlib import Path
 
 from benchmarks.simulation.published import published_trace
-from radrm.simulated.power import A100_IDLE_W
+from radrm.simulated.spec import A100_IDLE_W
 from tests.paths import SHARED_DATA
 
 Point = tuple[float, float, float]

@@ -23,7 +23,7 @@ from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import metrics
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.traces.fill import TYPICAL
+from radrm.simulator.traces.draw import TYPICAL
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.past import RECORDED, replayed
 from tests.simulator.pasts import BEGIN, as_past

@@ -26,7 +26,7 @@ from benchmarks.table import Row
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.servers.hashed import simulate_servers
+from radrm.simulator.servers import simulate_servers
 from radrm.simulator.traces.job import TraceJob
 from tests.paths import REPOSITORY, SHARED_DATA
 

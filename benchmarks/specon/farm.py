@@ -24,7 +24,7 @@ from radrm.policies.sharing import Lug, Magm, Sharing
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import tasks_of
 from radrm.simulator.history import History
-from radrm.simulator.reporting.loop import ReportingLoop
+from radrm.simulator.reporting import ReportingLoop
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Life, Scenario
 from radrm.simulator.traces.job import TraceJob

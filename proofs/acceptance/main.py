@@ -91,7 +91,7 @@ def run_part(
 def _run_step(step: Any, out: Path, environment: dict[str, str], limit_s: float) -> dict[str, Any]:
     file = out / "results" / f"{step.name}.json"
     file.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "proofs.acceptance.step", step.name, str(out)]
+    command = [sys.executable, "-m", "proofs.acceptance.plan", step.name, str(out)]
     ended = children.run(command, limit_s, out / "logs" / f"{step.name}.log", environment)
     result = json.loads(file.read_text()) if file.exists() else {}
     passes, line = bool(result.get("passes")), result.get("line", "it wrote no result; see its log")

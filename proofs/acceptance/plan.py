@@ -1,12 +1,19 @@
-"""The steps: name, part, limit, and what each settles. docs/lab/acceptance.md explains."""
+"""The steps: name, part, limit, and what each settles. docs/lab/acceptance.md explains.
+
+    python -m proofs.acceptance.plan NAME FOLDER
+
+runs one step in this process.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from proofs.acceptance import daemon, first, guards, hardware, sharing, thesis
-from proofs.acceptance.step import Step
+from proofs.acceptance.step import Step, perform
 from proofs.acceptance.suites import pytest_step
 
 PART_LIMIT_S = 570.0
@@ -91,3 +98,13 @@ PLAN = (
     Planned("containers", 4, 50, "a container as an MPS client", hardware.containers),
 )
 """`clean` follows the steps of each part: main does it."""
+
+
+def main(name: str, folder: str) -> None:
+    """Run one step, and leave this process."""
+    (planned,) = [each for each in PLAN if each.name == name]
+    sys.exit(0 if perform(name, planned.run, Path(folder)) else 1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

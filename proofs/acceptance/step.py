@@ -1,9 +1,4 @@
-"""One step in its own process: what it records, what it checks.
-
-    python -m proofs.acceptance.step NAME FOLDER
-
-FOLDER/results/NAME.json has the result, FOLDER/raw/ what the step keeps. Its output is its log.
-"""
+"""One step in its own process: what it records, what it checks."""
 
 from __future__ import annotations
 
@@ -146,17 +141,3 @@ def perform(name: str, function: Callable[[Step], str], folder: Path) -> bool:
     (folder / "results").mkdir(exist_ok=True)
     (folder / "results" / f"{name}.json").write_text(json.dumps(result, indent=1, default=str))
     return passes
-
-
-def main(name: str, folder: str) -> None:
-    from proofs.acceptance.plan import PLAN
-
-    (planned,) = [each for each in PLAN if each.name == name]
-    sys.exit(0 if perform(name, planned.run, Path(folder)) else 1)
-
-
-if __name__ == "__main__":
-    # The module by its name, whose `Failed` the steps raise.
-    from proofs.acceptance import step
-
-    step.main(*sys.argv[1:3])

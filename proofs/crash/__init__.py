@@ -10,9 +10,13 @@ The files:
     requests  commands that come while jobs run
     leading   what leads to a fault point
     matrix    kills at one point after the other, until a home has had enough
-    power     power failures: what is synced, and what comes of it (a folder)
+    synced    what a power failure leaves of a home
+    failures  cuts the power at fault points, and starts daemons from what is left
     defects   what the matrix must find
     account   what is lost, doubled, orphaned or untrue at the end
     points    all fault points of the source, and those that no daemon on simulated GPUs reaches
     report    what a run found, in a few lines
 """
+
+KILLED, SHADOW = "killed", "shadow"
+"""Names below the folder of a home: who was killed; what was synced."""

@@ -18,9 +18,9 @@ import traceback
 from collections.abc import Iterator
 
 from proofs.crash.defects import DEFECTS
+from proofs.crash.failures import PowerFailures
 from proofs.crash.matrix import Matrix, Tally
 from proofs.crash.points import RECORD, all_points, never_reached
-from proofs.crash.power.failures import PowerFailures
 from proofs.crash.report import as_json, from_json, report
 from radrm.errors import RadrmError
 

@@ -21,16 +21,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proofs.crash import runner
+from proofs.crash import KILLED, runner
 from proofs.crash.defects import put_in
-from proofs.crash.power.synced import TOLD, keep_shadow
+from proofs.crash.synced import TOLD, keep_shadow
 from proofs.crash.watcher import (
     BOOT,
     DAEMON,
     DEFECT,
     FIRED,
     GROUPS,
-    KILLED,
     MARK,
     REACHED,
     SHOT,

@@ -8,7 +8,8 @@ import sys
 if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2)))
 
-from proofs.crash.watcher import DEFECT, SHADOW, Watcher, note_groups, set_boot
+from proofs.crash import SHADOW
+from proofs.crash.watcher import DEFECT, Watcher, note_groups, set_boot
 from radrm.host import crossings
 from radrm.host.attempts import start_runner
 
@@ -20,7 +21,7 @@ def main(folder: str, group: str | None) -> int:
     note_groups(place)
     set_boot(place)
     if os.path.isdir(os.path.join(place, SHADOW)):
-        from proofs.crash.power.synced import keep_shadow
+        from proofs.crash.synced import keep_shadow
 
         keep_shadow(place)
     if os.path.exists(os.path.join(place, DEFECT)):

@@ -17,7 +17,7 @@ from proofs.crash.account import account_of
 from proofs.crash.jobs import Submitted
 from proofs.crash.place import Place
 from proofs.crash.points import RECORD, all_points, never_reached, points_of
-from proofs.crash.power.synced import copy_all, keep_shadow
+from proofs.crash.synced import copy_all, keep_shadow
 from radrm.host import crossings
 from radrm.host.storage.files import fsync_folder, write_durably
 from tests.paths import REPOSITORY

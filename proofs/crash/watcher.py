@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 
+from proofs.crash import KILLED
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import send_signal
 
@@ -23,8 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SHOT, FIRED, REACHED, KILLED, DAEMON = "shot", "fired", "reached", "killed", "daemon.pid"
-BOOT, POWER, SHADOW = "boot", "power", "shadow"
+SHOT, FIRED, REACHED, DAEMON = "shot", "fired", "reached", "daemon.pid"
+BOOT, POWER = "boot", "power"
 PAUSE, _PAUSE_S = "pause", 0.4
 """A process that stands still for so many seconds at a point, instead of being killed."""
 DEFECT, ERRORS = "defect", "errors"
@@ -84,7 +85,7 @@ class Watcher:
 
     def _copy(self) -> None:
         """Copy the home as a power failure would leave it now."""
-        from proofs.crash.power import synced  # here, for few processes need it
+        from proofs.crash import synced  # here, for few processes need it
 
         stopped = stop_all(self._folder)
         try:

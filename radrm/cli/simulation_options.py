@@ -8,7 +8,7 @@ import typer
 
 from radrm.errors import UsageError
 from radrm.experiments.simulations.variants import MOST_ERROR
-from radrm.simulator.traces.users import MOST_USERS
+from radrm.simulator.traces.draw import MOST_USERS
 
 MOST_SEEDS = 1000
 MOST_SERVERS = 1024

@@ -37,7 +37,7 @@ from radrm.host.processes.affinity import NONE, listed, near
 from radrm.host.processes.identity import Identity
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
-from radrm.jobfile.slurm.mark import MARK
+from radrm.jobfile.slurm import MARK
 
 # These describe the submitter's shell, not the job.
 _DEVICE_VARIABLES = frozenset(

@@ -46,3 +46,17 @@ def _about(job: Description, estimate: Estimate) -> Estimate:
         return replace(estimate, chip=chip)
     why = f"SM activity: not scaled, because the SMs of a {job.smact_type} are unknown"
     return replace(estimate, guesses=(why,))
+
+
+# ------------------------------------------------------------------
+# No estimate: the policy reserves its `floor_mib`, and recovery reruns jobs that need more.
+
+
+@dataclass(frozen=True, slots=True)
+class NoEstimate:
+    """The variant of RAD-RM's thesis, section 6.4.2, that relies on recovery alone."""
+
+    name: str = "none"
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        return ()

@@ -66,7 +66,7 @@ class Description:
     - `summary`: the text of the model's summary at submission.
     - `batch_size`: per GPU (with DataParallel, of all GPUs together). `sequence_length`: in
       tokens. `input_shape`: of one sample.
-    - `trace`: the text of a trace of its training step (`radrm.estimators.traces.traced`).
+    - `trace`: the text of a trace of its training step (`radrm.estimators.traces`).
     - `device_kind`: the name of the GPUs that it will run on, such as
       `NVIDIA A100-SXM4-40GB`. None: there are several kinds, or it is unknown.
     - `driver`: the GPU driver's version here. `contexts`: the measured size of a CUDA

@@ -9,13 +9,12 @@ from radrm.core.settings import fixed
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
-from radrm.estimators.memory.overheads import CUDNN_MIB, Overheads, overheads
+from radrm.estimators.memory import CUDNN_MIB, Overheads, overheads
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.symbolic import tables, trees
-from radrm.estimators.symbolic.kinds import Role, role_of
-from radrm.estimators.symbolic.operations import Network
+from radrm.estimators.symbolic.operations import Network, Role, role_of
 from radrm.estimators.symbolic.replay import replay
 from radrm.estimators.symbolic.settings import Precision, optimizer, precision
 from radrm.jobfile.values import shown

@@ -10,10 +10,9 @@ The files, in the order in which they may import one another:
     parsing       from words to options, from options to typed values
     command_line  the arguments of `radrm submit` and `radrm edit`
     option_help   the table of options as help and documentation
-    launchers     whether a job is started by `radrun`
-    sizes         ranges and roles: the tasks of a job
+    sizes         ranges and roles: the tasks of a job, and whether `radrun` starts them
     radfile       job files
     sweeps        one element of an array for each combination of values
     confirmation  sizes and times of a submission, as they were understood
-    slurm         options of sbatch, translated (a folder)
+    slurm         options of sbatch, translated
 """

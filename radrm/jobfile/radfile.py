@@ -120,7 +120,7 @@ class JobFile(Record):
         `places`: where an option was given, if not just `where`.
         """
         if self.options.of_tasks:
-            from radrm.jobfile.sizes import problem  # few submissions have any
+            from radrm.jobfile.sizes import problem
 
             found = problem(
                 self.options, self.raw, self.script, self.interpreter_words(), self.argv

@@ -6,8 +6,6 @@ The files, in the order in which they may import one another:
     backfill       the same as `order_policy`, but jobs behind a waiting head may pass it
     ahead          when the jobs of the line are expected to start
     convergence    whether a job still improves, by the losses that it reports
-    moving         what a move to another device wins, and what it costs
-    growth         how fast a job's loss falls for the CPU time that it uses
     flowcon        the CPUs of a server follow the growth of its jobs
     specon         jobs that hardly improve any more move to devices with less to do
     capacity       which jobs run now, on which servers, with how many GPUs
@@ -20,8 +18,8 @@ The files, in the order in which they may import one another:
     elasticity     how fast a job runs at each size, what it gains, and who gives back (a folder)
     elastic        jobs with a range of GPUs use what is idle, and give it back
     servers        what the planners of jobs with parameter servers have in common (a folder)
-    dlrover        sizes follow from what one worker and its servers use (a folder)
-    nearchus       jobs grow as long as they use what they have (a folder)
+    dlrover        sizes follow from what one worker and its servers use
+    nearchus       jobs grow as long as they use what they have
 """
 
 # `slots` and `idle` are not listed: `added` adds them where their tables ask for it.
@@ -33,6 +31,6 @@ PLANNERS = {
     "specon": "radrm.planners.specon:SpeCon",
     "elastic": "radrm.planners.elastic:Elastic",
     "andreas": "radrm.planners.andreas:Andreas",
-    "dlrover": "radrm.planners.dlrover.rule:DLRover",
-    "nearchus": "radrm.planners.nearchus.rule:Nearchus",
+    "dlrover": "radrm.planners.dlrover:DLRover",
+    "nearchus": "radrm.planners.nearchus:Nearchus",
 }

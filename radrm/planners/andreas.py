@@ -14,8 +14,7 @@ What the paper does not have:
   grows, and it starts in the end. While heavier jobs come, that is when it is as many times later
   than they are as they are heavier: nothing else bounds its wait.
 - Priorities come before pressure, and jobs of the recovery queue before all others.
-- `profile`: no node is set apart to measure run times. The runs themselves show them
-  (`Job.profile`), and kinds that are not known yet are tried first.
+- No node is set apart to measure run times. The runs themselves show them (`Job.profile`).
 - GPUs that a job avoids, or does not prefer, come after the others, whatever they cost.
 
 `method` has the baselines of section V, as the authors' program has them: jobs in the order of
@@ -43,11 +42,9 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.deadlines.costs import Costs
-from radrm.planners.capacity.carrying import SOON_S, Carrying
-from radrm.planners.capacity.greedy import construct, without_chance
+from radrm.planners.capacity.carrying import SOON_S, Carrying, settle
 from radrm.planners.capacity.memory import Memory
-from radrm.planners.capacity.problem import Allocation, Problem
-from radrm.planners.capacity.settling import settle
+from radrm.planners.capacity.problem import Allocation, Problem, construct, without_chance
 from radrm.planners.capacity.situation import Assumptions, Situation, digest, read
 from radrm.policies.exclusive import Exclusive
 
@@ -106,9 +103,6 @@ class Andreas:
     """The power of a GPU in use, where `energy.node_watts` does not have its type."""
     unknown_duration_s: float = fixed(3600.0)
     """The run time to assume for a job of which nothing is known."""
-    profile: bool = fixed(False)
-    """Prefer the kinds of GPU on which a job's program has not run yet, until its reports show how
-    fast it is there."""
     default_due_s: float = fixed(604_800.0)
     """A job without a due time counts as due this long after its submission."""
     name: str = "andreas"
@@ -155,7 +149,6 @@ class Andreas:
             default_due_s=self.default_due_s,
             rho=self.rho,
             moves=self.method not in _BASELINES,
-            profile=self.profile,
         )
 
     def _plan(self, situation: Situation, calls: int) -> Allocation:

@@ -64,10 +64,8 @@ from radrm.core.words import Collocation
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import Ranking, old_from_s
 from radrm.planners.forecast import Forecast
-from radrm.planners.lateness.candidates import any_due, candidates, undue_head
-from radrm.planners.lateness.later import Later
-from radrm.planners.lateness.seen import Seen
-from radrm.planners.lateness.servers import servers, wide
+from radrm.planners.lateness.candidates import Seen, any_due, candidates, undue_head
+from radrm.planners.lateness.later import Later, servers, wide
 from radrm.planners.lateness.stopping import Limits, Stops
 from radrm.planners.lateness.tardiness import Hold, Notes, Terms, served_first
 from radrm.planners.order_policy import OrderPolicy

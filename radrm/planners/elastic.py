@@ -5,7 +5,7 @@ Theory of operation
 Our own rule. It changes running jobs only; another planner starts jobs, at their smallest size.
 
 - **Measure.** A job's reports give the seconds of a step at each size that it had (`notes`). To
-  these `step = io + compute / n + sync * (n - 1)` is fitted (`scaling`).
+  these `step = io + compute / n + sync * (n - 1)` is fitted (`notes`).
 - **Grow.** Every `interval_s`, if no job waits, what is idle goes to the job that gains most
   (`growing`). A job that waits for data gets more CPUs first.
 - **Prove.** A job is faster at its new size by `least_gain` of what was added, or it goes back to
@@ -40,11 +40,17 @@ from radrm.core.rules import Plan, Planner, Policy
 from radrm.core.settings import fixed
 from radrm.core.view import View
 from radrm.core.words import JobState, Resizing
-from radrm.planners.elasticity.cpus import cpus_free, more_cpus
 from radrm.planners.elasticity.giving import Giver, cpus_back, extra_cpus, gpus_back, waiting_jobs
-from radrm.planners.elasticity.growing import Grower, deal, grower
-from radrm.planners.elasticity.notes import CPUS, GPUS, Note, can_change, elastic_role, setting_of
-from radrm.planners.elasticity.scaling import fit
+from radrm.planners.elasticity.growing import Grower, cpus_free, deal, grower, more_cpus
+from radrm.planners.elasticity.notes import (
+    CPUS,
+    GPUS,
+    Note,
+    can_change,
+    elastic_role,
+    fit,
+    setting_of,
+)
 from radrm.planners.order_policy import OCCASIONS
 
 _MOST_INTERVAL_S = 3600.0

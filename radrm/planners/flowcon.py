@@ -18,7 +18,6 @@ the interval is reset and Algorithm 1 runs at once. The thesis does not give bet
   growth is known; one whose growth stays unknown gets 1 / n.
 - They are weights, so that no CPU idles. `limit = "cap"` makes them caps; then a job that asked
   for CPUs keeps its own.
-- `goal = "completion"` gives all the floor, and the rest to the job with the least CPU work left.
 
 Invariants:
 - Shares are set only if one changes by more than `_MATTERS`, or a job is below its floor; then all
@@ -34,7 +33,8 @@ counts from. After a reboot everything begins anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from radrm.core import events as ev
@@ -44,25 +44,137 @@ from radrm.core.rules import Plan, Planner
 from radrm.core.settings import fixed
 from radrm.core.view import View
 from radrm.core.words import ActionKind, JobState
-from radrm.planners.growth import (
-    COMPLETING,
-    NEW,
-    WATCHING,
-    Growth,
-    count_cpus,
-    grow,
-    grow_as_published,
-    list_after,
-    work_left_s,
-)
+
+# ------------------------------------------------------------------
+# The growth of a job: how fast its loss falls for the CPU time that it uses.
+#
+# Theory of operation
+# -------------------
+# Zheng's thesis, section 4.1.3: P = |E(t) - E(t-1)| / seconds (4.1) is the progress of a job whose
+# loss is E, and G = P / R (4.2) its growth, where R is the mean part of the CPUs that it has used.
+# The thesis defines G for memory, block and network I/O as well; only CPUs are steered here.
+#
+# `grow_as_published` takes the loss as it is, at each run. `grow` differs in this:
+#
+# - The loss is smoothed, and divided by its largest fall so far: losses of different kinds cannot
+#   be added. G is smoothed, too.
+# - Without a new report there is no judgement, and P counts the seconds between two reports. So a
+#   job that reports once per epoch does not look converged.
+#
+# What a restart sees: the notes, in the planner's state. Times are seconds since boot: no attempt
+# outlives its boot, so a planner forgets the notes of another one.
+
+
+NEW, WATCHING, COMPLETING = "new", "watching", "completing"
+
+_SMOOTHING = 0.5
+"""The weight of a new report in the smoothed loss and growth."""
+_LEAST_PART = 0.001
+"""A job that used less of the CPUs counts as if it had used this part."""
+
+
+@dataclass(slots=True)
+class Growth:
+    """What is known of the growth of one attempt, in fields that plain JSON can hold.
+
+    `which` is its list, `limit` the part of the CPUs (0..1) that it was last given, `growth` its
+    last G (None before the first), `runs` the runs that saw it. `at_s` is the time of the last
+    report. `high` is the highest smoothed loss, `fall` the largest fall from there. `used_s` are
+    CPU seconds at `used_at_s`, and `part` the mean part of the CPUs before that.
+    """
+
+    serial: int
+    which: str = NEW
+    limit: float = 1.0
+    growth: float | None = None
+    runs: int = 0
+    loss: float | None = None
+    high: float = 0.0
+    fall: float = 0.0
+    at_s: float | None = None
+    used_s: float | None = None
+    used_at_s: float | None = None
+    part: float | None = None
+
+    def plain(self) -> list[object]:
+        """Return its fields in their order: `Growth(*plain)` is the same. A state is copied at each
+        call of its planner, so it has no names of fields."""
+        return list(_values(self))
+
+
+_values = attrgetter(*(each.name for each in fields(Growth)))
+
+
+def list_after(which: str, growth: float, alpha: float) -> str:
+    """Return a job's list after a run of Algorithm 1 (section 5.1.2, lines 3 to 13)."""
+    if growth >= alpha:
+        return NEW
+    return WATCHING if which == NEW else COMPLETING
+
+
+def count_cpus(note: Growth, attempt: Attempt, cpus: float) -> None:
+    """Note the mean part of `cpus` that an attempt has used since the last count."""
+    use = attempt.host_use
+    if use is None or use.cpu_s is None:
+        return
+    # It began at its start, with no CPU time.
+    began = attempt.started or attempt.launched
+    since_s = began.boot_s if note.used_at_s is None else note.used_at_s
+    passed_s, used_s = use.at.boot_s - since_s, use.cpu_s - (note.used_s or 0.0)
+    if passed_s > 0 and used_s >= 0:
+        note.part = used_s / passed_s / cpus
+    note.used_s, note.used_at_s = use.cpu_s, use.at.boot_s
+
+
+def grow_as_published(note: Growth, job: Job, now: Instant) -> bool:
+    """Compute G from the last loss, also if that is the one before. Returns whether it is known."""
+    progress = job.progress
+    if progress is None or progress.loss is None:
+        return False
+    passed_s = None if note.at_s is None else now.boot_s - note.at_s
+    before, note.loss, note.at_s = note.loss, progress.loss, now.boot_s
+    if before is None or passed_s is None or passed_s <= 0:
+        return False
+    note.growth = abs(progress.loss - before) / passed_s / _part(note)
+    return True
+
+
+def grow(note: Growth, job: Job) -> bool:
+    """Compute G from a new report. Returns whether there is one that tells it."""
+    progress = job.progress
+    if progress is None or progress.loss is None:
+        return False
+    passed_s = None if note.at_s is None else progress.at.boot_s - note.at_s
+    if passed_s == 0:
+        return False
+    note.at_s = progress.at.boot_s
+    if note.loss is None or passed_s is None or passed_s < 0:
+        note.loss = progress.loss
+        note.high = max(note.high, progress.loss) if note.fall else progress.loss
+        return False
+    before, note.loss = note.loss, note.loss + _SMOOTHING * (progress.loss - note.loss)
+    note.high = max(note.high, note.loss)
+    note.fall = max(note.fall, note.high - note.loss)
+    if not note.fall:
+        note.growth = 0.0 if note.growth is None else note.growth * (1 - _SMOOTHING)
+        return True
+    found = abs(note.loss - before) / note.fall / passed_s / _part(note)
+    was = found if note.growth is None else note.growth
+    note.growth = was + _SMOOTHING * (found - was)
+    return True
+
+
+def _part(note: Growth) -> float:
+    return max(_LEAST_PART, 1.0 if note.part is None else note.part)
+
+
+# ------------------------------------------------------------------ the planner
 
 _MOST_INTERVAL_S, _MOST_ALPHA = 3600.0, 1000.0
 _MATTERS, _TRIFLE = 0.1, 0.005
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.01, 100.0
 _NEW_RUNS = 3
 """A job counts as new for so many runs without a known growth."""
-_SOON = 0.25
-"""The part of an interval after which a job of unknown work is looked at again."""
 
 Running = tuple[Job, Attempt, Growth]
 
@@ -86,8 +198,6 @@ class FlowCon(Planner):
     A site that wants to leave slow jobs more CPUs than the paper."""
     limit: str = fixed("weight")
     """`weight`: jobs share what the others leave; `cap`: no job uses more than its part."""
-    goal: str = fixed("growth")
-    """`growth`, or `completion`: the job with the least CPU work left is first."""
     measure: str = fixed("relative")
     """`relative`, or `paper`: the published algorithms, with losses as they are."""
     name: str = "flowcon"
@@ -120,7 +230,7 @@ class FlowCon(Planner):
         changed = known != {attempt.serial for _, attempt, _ in running}
         if changed:
             interval_s = self.interval_s  # Algorithm 2
-        elif (wait_s := _left_s(now, kept.get("last_s"), _next_s(interval_s, running, self))) > 0:
+        elif (wait_s := _left_s(now, kept.get("last_s"), interval_s)) > 0:
             return Plan(state=state, wake_at=now.boot_s + wait_s)
         if not running:
             return Plan(state=None)
@@ -133,7 +243,7 @@ class FlowCon(Planner):
             "jobs": {str(job.id): note.plain() for job, _, note in running},
             "remarks": {str(job.id): note.which for job, _, note in running},
         }
-        wake_at = now.boot_s + _next_s(interval_s, running, self)
+        wake_at = now.boot_s + interval_s
         return Plan(self._changes(view, running, cpus), kept, wake_at)
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
@@ -152,15 +262,13 @@ class FlowCon(Planner):
             if grow_as_published(note, job, now) if published else grow(note, job):
                 assert note.growth is not None
                 note.which = list_after(note.which, note.growth, self.alpha)
-        if self.goal == "completion":
-            self._limit(running, self._by_work_left(running), cpus)
-        elif all(note.which == COMPLETING for _, _, note in running):
+        if all(note.which == COMPLETING for _, _, note in running):
             self._limit(running, [1.0] * len(running), cpus)
             if published:
                 for _, _, note in running:
                     note.limit = 1.0
             return min(2 * interval_s, _MOST_INTERVAL_S)
-        elif published:
+        if published:
             self._limit_as_published(running)
         else:
             self._limit(running, self._by_growth(running), cpus)
@@ -192,16 +300,6 @@ class FlowCon(Planner):
             if note.which == WATCHING
             else note.growth / total
             for note in notes
-        ]
-
-    def _by_work_left(self, running: Sequence[Running]) -> list[float]:
-        """Return 1 for the job with the least work left, and for new jobs of unknown work."""
-        left = [work_left_s(note, job, attempt) for job, attempt, note in running]
-        least = min((each for each in left if each is not None), default=None)
-        first = None if least is None else left.index(least)
-        return [
-            float(at == first or (left[at] is None and (least is None or note.runs <= _NEW_RUNS)))
-            for at, (_, _, note) in enumerate(running)
         ]
 
     def _limit(self, running: Sequence[Running], wanted: Sequence[float], cpus: float) -> None:
@@ -264,15 +362,6 @@ class FlowCon(Planner):
 
 def _is_unmeasured(note: Growth) -> bool:
     return note.growth is None and note.runs <= _NEW_RUNS
-
-
-def _next_s(interval_s: float, running: Sequence[Running], rule: FlowCon) -> float:
-    """Return the seconds until the next run: fewer while the work of a new job is not known."""
-    if rule.goal == "completion" and any(
-        note.runs <= _NEW_RUNS and note.first_work is None for _, _, note in running
-    ):
-        return max(1.0, _SOON * interval_s)
-    return interval_s
 
 
 def _left_s(now: Instant, last_s: float | None, interval_s: float) -> float:

@@ -3,9 +3,7 @@
 Pure: callers pass the time in; nothing here uses a socket, a process or a file.
 
 The files, in the order in which they may import one another:
-    power    the power that a GPU draws
-    spec     parses `--gpus sim:...`
-    model    the simulated driver's state: contexts, memory, work, activity, energy
-    training  the speed and the use of a distributed training's tasks
-    training_steps    DLRover's model of a step
+    spec      parses `--gpus sim:...`; the power that a GPU draws
+    model     the simulated driver's state: contexts, memory, work, activity, energy
+    training  the speed and the use of a distributed training's tasks; DLRover's model of a step
 """

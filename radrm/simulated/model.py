@@ -18,8 +18,7 @@ from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.interference.model import Demand, Load, activity, running_speeds, share_weight
 from radrm.interference.utilization import utilization_at
-from radrm.simulated.power import watts
-from radrm.simulated.spec import SimulatedDevice
+from radrm.simulated.spec import SimulatedDevice, watts
 
 
 class ModelError(Exception):

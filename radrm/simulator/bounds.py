@@ -28,8 +28,7 @@ from statistics import fmean
 from radrm.core.words import Outcome
 from radrm.interference.model import delivered
 from radrm.simulator.run import Run
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.steps import best_of
+from radrm.simulator.traces.job import TraceJob, best_of
 
 _MUCH = 1e6
 _LITTLE = 1e-9

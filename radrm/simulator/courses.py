@@ -16,8 +16,7 @@ from radrm.core.records import (
 )
 from radrm.errors import RadrmError
 from radrm.interference.model import Demand, share_weight
-from radrm.simulator.traces.durations import seconds_on
-from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.job import TraceJob, seconds_on
 
 _SHORTEST_S = 1e-6
 

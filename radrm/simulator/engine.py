@@ -16,12 +16,12 @@ from radrm.core.scheduler import Rules
 from radrm.core.words import Condition
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
-from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.courses import Course, Task, course_of
 from radrm.simulator.elastic.loop import ElasticLoop
-from radrm.simulator.elastic.traced import simulate_parameter_servers
+from radrm.simulator.elastic.training import simulate_parameter_servers
 from radrm.simulator.estimates import (
     AS_DECLARED,
+    AutoEstimates,
     as_records,
     declared_of,
     errors_of,
@@ -31,12 +31,11 @@ from radrm.simulator.estimates import (
 )
 from radrm.simulator.history import History
 from radrm.simulator.published import PublishedLoop
-from radrm.simulator.reporting.loop import ReportingLoop
+from radrm.simulator.reporting import ReportingLoop
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import AUTO, FIDELITIES, Life, Scenario
 from radrm.simulator.scheduling import OwnLoop
-from radrm.simulator.traces.durations import most_of_each, profile_there
-from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.job import TraceJob, most_of_each, profile_there
 from radrm.wiring import make_rules, make_settings
 
 _OBJECTS_PER_COLLECTION = 100_000

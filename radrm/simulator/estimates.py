@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil, exp, inf
 from random import Random
+from typing import Any
 
-from radrm.core.records import DECLARED, Estimate, Profiled
+from radrm.config import Config
+from radrm.core.decision import Decision
+from radrm.core.records import DECLARED, Attempt, Estimate, Job, JobSpec, Profiled
 from radrm.core.units import WHOLE_DEVICE_MIB
-from radrm.core.words import Quantity
+from radrm.core.words import Outcome, Quantity
 from radrm.errors import UsageError
-from radrm.estimators.learning.errors_seen import ERRORS_SEEN
+from radrm.estimators.history import LATEST, History
+from radrm.estimators.interface import Description, Estimator, PastRun
+from radrm.estimators.learning.contention import alone
+from radrm.estimators.learning.learned import ERRORS_SEEN, MOST_RUNS
+from radrm.estimators.learning.ratios import told_of, trusted
+from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.scenario import AUTO, Known
 from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import AUTO_CHAIN, make_auto
 
 AS_DECLARED = ("oracle", DECLARED)
 NONE = "none"
@@ -105,3 +115,104 @@ def told_profile(
     told = next((each for each in known if each.quantity is Quantity.DURATION), None)
     ratio = 1.0 if told is None else told.value / job.duration_s
     return tuple(replace(each, duration_s=each.duration_s * ratio) for each in profile)
+
+
+# ------------------------------------------------------------------
+# The daemon's own estimator `auto` in the simulator.
+#
+# Only its input is simulated: its routes are the trace's columns, if it has any, and its past runs
+# those of the simulated run. A job's `name` stands for its program and arguments: runs of the same
+# user and name are runs of the same job, as those of one fingerprint are to the daemon.
+
+
+_ROUTES = tuple(name for name in AUTO_CHAIN if name not in ("declared", "history"))
+_LEAST_ALONE = 1
+"""Readings that show a job alone: each simulated one holds until something changes."""
+
+
+class AutoEstimates:
+    """The estimator `auto` for one run. It corrects estimates by the runs that have ended.
+
+    Without columns all that it knows is this history.
+    """
+
+    def __init__(
+        self, config: Config, devices: Sequence[SimulatedDevice], jobs: Sequence[TraceJob]
+    ) -> None:
+        known = {name for job in jobs for name in job.estimates}
+        routes = [name for name in _ROUTES if name in known]
+        chain: list[Any] = [History(), *map(_Column, routes)]
+        self._auto: Estimator = make_auto(config, chain)
+        self._kinds = {each.device.uuid: each.device.name for each in devices}
+        self._runs: deque[PastRun] = deque(maxlen=MOST_RUNS)
+        self._own: dict[str, deque[PastRun]] = {}
+        self._same: dict[tuple[str, str], deque[PastRun]] = {}
+
+    def estimate(
+        self, job: TraceJob, spec: JobSpec, known: tuple[Estimate, ...]
+    ) -> tuple[Estimate, ...]:
+        """Return the estimates of a job that is submitted now, the best first.
+
+        `known` are those of the scenario: they are better than learned.
+        """
+        kinds = set(self._kinds.values())
+        found = self._auto.estimate(
+            Description(
+                spec=spec,
+                published=_figures(job),
+                device_kind=kinds.pop() if len(kinds) == 1 else None,
+                same_runs=tuple(self._same.get((job.user, job.name), ())),
+                recent_runs=tuple(self._runs),
+                own_runs=tuple(self._own.get(job.user, ())),
+            )
+        )
+        given = {e.quantity for e in known}
+        return tuple(e for e in found if e.quantity not in given) + known
+
+    def add_run(self, job: TraceJob, attempt: Attempt, decision: Decision, peak_mib: float) -> bool:
+        """Learn from an attempt that this decision has ended, if it completed. Returns whether.
+
+        Attempts on several kinds of GPU do not count: their peak belongs to no single kind.
+        """
+        kinds = {self._kinds[uuid] for uuid in attempt.placement.devices}
+        if len(kinds) != 1 or attempt.outcome is not Outcome.COMPLETED:
+            return False
+        ended = (r for r in decision.changed if isinstance(r, Job) and r.id == attempt.job_id)
+        estimates = next(each.estimates for each in ended)
+        told_smact = told_of(estimates, Quantity.SMACT)
+        found = alone(attempt, trusted(told_smact), _LEAST_ALONE)
+        run = PastRun(
+            ceil(peak_mib),
+            kinds.pop(),
+            smact=found.smact,
+            smact_most=found.smact_most,
+            smact_alone=found.measured,
+            alone=not any(usage.shared for usage in attempt.used.values()),
+            duration_s=found.seconds,
+            duration_most_s=found.seconds_most,
+            told=told_of(estimates, Quantity.MEMORY) | _figures(job),
+            told_smact=told_smact,
+            told_duration=told_of(estimates, Quantity.DURATION),
+            gpus=max(1, len(attempt.used)),
+        )
+        self._runs.appendleft(run)
+        self._own.setdefault(job.user, deque(maxlen=MOST_RUNS)).appendleft(run)
+        same = self._same.setdefault((job.user, job.name), deque(maxlen=LATEST))
+        same.appendleft(run)
+        return True
+
+
+def _figures(job: TraceJob) -> dict[str, float]:
+    figures = {name: figure_mib(job, name) for name in job.estimates}
+    return {name: mib for name, mib in figures.items() if mib is not None}
+
+
+@dataclass(slots=True)
+class _Column:
+    """An estimator whose figures are a column of the trace."""
+
+    name: str
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        mib = job.published.get(self.name)
+        return () if mib is None else (Estimate(Quantity.MEMORY, mib, ceil(mib), self.name),)

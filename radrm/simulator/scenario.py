@@ -80,7 +80,7 @@ class Scenario:
       `mps.multiuser`; without it jobs that share a GPU are time-sliced.
     - `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
       `estimates`, or `auto` (the daemon's own, over all of these). For a name with known
-      errors (`radrm.estimators.learning.errors_seen`) the seed draws a ratio.
+      errors (`radrm.estimators.learning.learned`) the seed draws a ratio.
     - `known`: what else is known of each job.
     - `loss`: how much time-slicing costs in the simulated world, from 0 (nearly as in the pairs
       that Lucid measured) to 1 (pessimistic, after the thesis); None: as radrm's rules believe.

@@ -20,8 +20,7 @@ from heapq import heappop, heappush
 
 from radrm.core.words import Collocation
 from radrm.interference.model import activity, joint_speed, mixed_speeds
-from radrm.simulated.power import watts
-from radrm.simulated.spec import SimulatedDevice
+from radrm.simulated.spec import SimulatedDevice, watts
 from radrm.simulator.courses import Course
 from radrm.simulator.run import DeviceRun, DeviceStep
 

@@ -1,14 +1,12 @@
 """Layer 7: radrm under Slurm ([cluster.md]). All of it runs as a user, and asks by `client/`.
 
 The files, in the order in which they may import one another:
-    settings  which configuration holds for commands of a cluster
     comment   what the step writes into the comment of its Slurm job, and reads there
-    wrapped   batch scripts that run through the step
     outer     the Slurm job in which this process runs
     jobs      what Slurm says of the jobs of the partition
     accounts  what the ended jobs of the partition have used
-    setup     lines for Slurm's own configuration
-    submitting  from a job file to the words of sbatch
+    setup     which configuration holds for commands of a cluster; lines for Slurm's own
+    submitting  from a job file to the words of sbatch; scripts that run through the step
     step      the batch step of a job: submits it, waits, runs its attempts (a folder)
     pilot     a daemon of one user in an ordinary Slurm job (a folder)
 """

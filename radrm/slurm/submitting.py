@@ -3,13 +3,14 @@
 Theory of operation. No daemon is needed: the job is estimated here, and asks Slurm for the upper
 bound of its GPU memory, with the policy's margin, as the counted GRES `gpumem`. Options that say
 when or whether a job may start, and how much of the node it needs, become options of sbatch; the
-options of the command line, which override the script's, travel in the script (`wrapped`), so the
+options of the command line, which override the script's, travel in the script, so the
 daemon of the node reads them too. What only one daemon could know is refused here.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import time
 from collections.abc import Sequence
@@ -19,17 +20,79 @@ from radrm.config import Config, SlurmConfig
 from radrm.core.records import DECLARED_MARGIN, Estimate
 from radrm.core.units import parse_mib
 from radrm.core.words import Quantity
-from radrm.errors import RadrmError, Refused, UsageError
+from radrm.errors import BadFile, RadrmError, Refused, UsageError
 from radrm.experiments.estimates import answer, names_of, read
 from radrm.host.slurm import run
 from radrm.host.storage.submission import here, load
-from radrm.jobfile.command_line import STDIN, SubmitRequest
+from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.jobfile.relations import AfterOption
 from radrm.slurm.jobs import nodes_of
-from radrm.slurm.settings import MARGIN_MIB
-from radrm.slurm.wrapped import unwrap, wrap
+from radrm.slurm.setup import MARGIN_MIB
+
+# ------------------------------------------------------------------
+# Batch scripts that run through `radrm slurm-step`.
+#
+#     #!/usr/bin/env -S radrm slurm-step
+#     #RAD-GPUMEM
+#     #RAD-OPTION --time=7200
+#     #!/bin/bash
+#     python train.py
+#
+# The first line makes Slurm start the step with the script. `#RAD-GPUMEM` says that radrm has
+# chosen the job's `gpumem`, by an estimate or as the default: without it, that is what the user has
+# asked for. Lines of `#RAD-OPTION` have options that were typed, and override those of the script.
+# The rest is the script as it was, which the step submits. `job_submit.lua` makes the same lines.
+
+
+FIRST = "#!/usr/bin/env -S radrm slurm-step"
+GPUMEM = "#RAD-GPUMEM"
+OPTION = "#RAD-OPTION "
+_IS_FIRST = re.compile(r"#!\s*\S.*\bradrm\s+slurm-step\s*$")
+_MOST_OPTIONS = 200
+
+
+def is_wrapped(script: str) -> bool:
+    """Return whether Slurm runs this script through the step."""
+    return _IS_FIRST.match(script.partition("\n")[0]) is not None
+
+
+def is_gpumem_asked(script: str) -> bool:
+    """Return whether its user has chosen the GPU memory that its job has asked of Slurm."""
+    return not (is_wrapped(script) and script.split("\n", 2)[1:2] == [GPUMEM])
+
+
+def wrap(script: str, options: Sequence[str] = ()) -> str:
+    """Return the script that runs this one through the step, with options that override its own,
+    one word each. radrm chooses its GPU memory."""
+    lines = [FIRST, GPUMEM, *(OPTION + shlex.quote(word) for word in options)]
+    return "\n".join(lines) + "\n" + unwrap(script)[0]
+
+
+def unwrap(script: str) -> tuple[str, RawOptions]:
+    """Return the script as it was, and the options that override its own.
+
+    Raises `BadFile` for lines of options that cannot be read, and `UsageError` for wrong options.
+    """
+    if not is_wrapped(script):
+        return script, {}
+    words: list[str] = []
+    rest = script.partition("\n")[2]
+    if not is_gpumem_asked(script):
+        rest = rest.partition("\n")[2]
+    while rest.startswith(OPTION) and len(words) < _MOST_OPTIONS:
+        line, _, rest = rest.partition("\n")
+        try:
+            words += shlex.split(line.removeprefix(OPTION))
+        except ValueError as error:
+            raise BadFile(f"job script: {line[:60]!r}: {error}") from None
+    if not words:
+        return rest, {}
+    if any(not word.startswith("--") for word in words):
+        raise BadFile("job script: a line of #RAD-OPTION has a word that is no option, as --gpus=2")
+    return rest, parse_submit([*words, STDIN]).raw_options
+
 
 _SBATCH_S = 60.0
 

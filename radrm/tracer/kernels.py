@@ -232,7 +232,7 @@ def _geometry(func: Any, args: Any) -> tuple[Any, bool, int]:
 def _shape(
     inputs: Any, weight: Any, output: Any, stride: Any, transposed: bool, groups: int
 ) -> Any:
-    """Return the figures of a convolution for `radrm.estimators.memory.workspaces`.
+    """Return the figures of a convolution for `radrm.estimators.memory`.
 
     A transposed one has input and output exchanged. None: it does not run on the GPU.
     """

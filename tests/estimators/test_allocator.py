@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.estimators.memory.allocator import (
+from radrm.estimators.memory import (
     LARGE_SEGMENT,
     SMALL_SEGMENT,
     CachingAllocator,

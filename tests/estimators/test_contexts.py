@@ -15,7 +15,7 @@ from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.contexts import LARGEST_MIB, SMALLEST_MIB, correction
 from radrm.estimators.summary import Summary
 from radrm.estimators.trace import Trace
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.traces import Traced
 from tests.estimators.strategies import errors_seen
 
 A100 = "NVIDIA A100-SXM4-40GB"

@@ -16,8 +16,13 @@ from benchmarks.gpumemnet import data
 from radrm.core.records import Estimate, JobSpec, Needs, Role
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
-from radrm.estimators.gpumemnet.ensemble import Ensemble, Shapes
-from radrm.estimators.gpumemnet.estimator import WEIGHTS, GPUMemNet, bucket_edge_mib
+from radrm.estimators.gpumemnet.estimator import (
+    WEIGHTS,
+    Ensemble,
+    GPUMemNet,
+    Shapes,
+    bucket_edge_mib,
+)
 from radrm.estimators.gpumemnet.features import GROWING, Family, Features, features_of
 from radrm.estimators.interface import Description
 from radrm.estimators.summaries.read import read_summary

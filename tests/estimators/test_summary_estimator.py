@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from radrm.core.records import JobSpec, Needs, Role
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.estimators.interface import Description
-from radrm.estimators.memory.allocator import LARGE_SEGMENT
-from radrm.estimators.memory.overheads import overheads
+from radrm.estimators.memory import LARGE_SEGMENT, overheads
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import CONTEXT_MIB, CUDNN_MIB, Summary, network_for
 from radrm.estimators.symbolic.kernels import convolution_fit
-from radrm.estimators.symbolic.kinds import Role as LayerRole
-from radrm.estimators.symbolic.kinds import role_of
-from radrm.estimators.symbolic.operations import Network, Operation
+from radrm.estimators.symbolic.operations import Network, Operation, role_of
+from radrm.estimators.symbolic.operations import Role as LayerRole
 from radrm.estimators.symbolic.replay import replay
 from radrm.estimators.symbolic.settings import Optimizer, optimizer, precision
 from radrm.jobfile.radfile import read_job_file

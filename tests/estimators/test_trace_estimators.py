@@ -9,11 +9,10 @@ import pytest
 from radrm.core.records import JobSpec, Needs, Role
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
-from radrm.estimators.faketensor import FakeTensor
 from radrm.estimators.interface import Description
-from radrm.estimators.memory.overheads import context_mib
-from radrm.estimators.trace import FURTHEST_SCALING, Trace
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.memory import context_mib
+from radrm.estimators.trace import FURTHEST_SCALING, FakeTensor, Trace
+from radrm.estimators.traces import Traced
 from radrm.jobfile.radfile import read_job_file
 from radrm.wiring import describe
 from tests.paths import SHARED_DATA

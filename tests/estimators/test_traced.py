@@ -10,10 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import BadFile
-from radrm.estimators.memory.overheads import GROWTH, context_mib, overheads
-from radrm.estimators.memory.workspaces import Convolution, Pass, workspace_bytes
-from radrm.estimators.traces.replay import replayed
-from radrm.estimators.traces.traced import HEADING, Traced
+from radrm.estimators.memory import (
+    GROWTH,
+    Convolution,
+    Pass,
+    context_mib,
+    overheads,
+    workspace_bytes,
+)
+from radrm.estimators.traces import HEADING, Traced, replayed
 
 MIB = 1 << 20
 

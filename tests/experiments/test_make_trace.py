@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from radrm.cli.app import make_app
 from radrm.errors import BadFile, RadrmError, UsageError
+from radrm.simulator.traces.draw import Kind, arrivals, make_trace, parse_mix, read_kinds
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.make import Kind, arrivals, make_trace, parse_mix, read_kinds
 from radrm.simulator.traces.trace import read_trace
 from tests.paths import REPOSITORY
 

@@ -25,7 +25,7 @@ from benchmarks.simulation.calibration import (
 )
 from benchmarks.simulation.power import error_of, fitted_power, points_of, through, two_lines
 from radrm.interference.model import Demand, delivered, joint_speed
-from radrm.simulated.power import watts
+from radrm.simulated.spec import watts
 from tests.paths import SHARED_DATA
 from tests.simulator.traces import job
 

@@ -20,7 +20,7 @@ from radrm.interference.model import (
     total_activity,
 )
 from radrm.interference.utilization import smact_from_utilization
-from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W, watts
+from radrm.simulated.spec import A100_IDLE_W, A100_PEAK_W, watts
 
 CEILING = 0.944
 

@@ -10,8 +10,7 @@ import pytest
 
 from radrm.interference import solo
 from radrm.interference.model import Demand
-from radrm.interference.periods import Periods, Run, cut, part_activities
-from radrm.interference.solo import Seen, SoloFit, Told
+from radrm.interference.solo import Periods, Run, Seen, SoloFit, Told, cut, part_activities
 
 LONG_S = 100_000.0
 

@@ -14,7 +14,7 @@ from radrm.core.words import JobState, Quantity, ReservationKind
 from radrm.deadlines.costs import Costs, Zone
 from radrm.deadlines.ranking import Ranking
 from radrm.orders import SmallestWork
-from radrm.planners.lateness.seen import Seen
+from radrm.planners.lateness.candidates import Seen
 from radrm.policies.packing import Packing
 from tests.planners.due import CAN_SAVE, Due, deadline, end_and_read, running
 from tests.world import EPOCH_S, GIB, gpus

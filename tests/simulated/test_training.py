@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.elastic.training_cluster import ClusterModel, soft_minimum
-from radrm.simulated.training import Rates, TaskAt, Training
-from radrm.simulated.training_steps import StepModel, divided, finite_source
+from radrm.simulated.training import Rates, StepModel, TaskAt, Training, divided, finite_source
 
 STEPS = StepModel(
     io_s=0.05, compute_s=0.03, update_s=0.02, worker_cpus=4.0, update_cpu_s=0.2, tensors=(0.3,)

@@ -20,7 +20,7 @@ from radrm.core.records import (
 from radrm.core.words import Collocation, JobState, Outcome, Quantity
 from radrm.simulator.metrics import step_durations
 from radrm.simulator.run import AttemptRun, DeviceRun, Run
-from radrm.simulator.traces.alone import Past
+from radrm.simulator.traces.past import Past
 
 BEGIN = 1_700_000_000.0
 _WARM_S = 60.0

@@ -13,9 +13,8 @@ from radrm.simulator.bounds import Bounds, bounds, drawn, nominal
 from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import metrics
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.importers.aids import Aids, read_profile
 from radrm.simulator.traces.importers.forms import read_any
-from radrm.simulator.traces.importers.profiles import read_profile
 from radrm.simulator.traces.job import TraceJob
 from tests.examples import some
 from tests.paths import SHARED_DATA

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.radfile import JobFile, read_job_file
-from radrm.simulator.traces.fill import TYPICAL, Fill, read_fill
-from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.draw import TYPICAL, Fill, read_fill
+from radrm.simulator.traces.importers.aids import Aids, Alone, joined, moment, read_profile
 from radrm.simulator.traces.importers.forms import read_any
-from radrm.simulator.traces.importers.moments import moment
-from radrm.simulator.traces.importers.profiles import (
-    Alone,
-    joined,
-    read_profile,
-    read_throughputs,
-)
+from radrm.simulator.traces.importers.gavel import read_throughputs
 from radrm.simulator.traces.importers.slurm import gpus_of
 from radrm.simulator.traces.trace import Trace
 from tests.paths import REPOSITORY, SHARED_DATA

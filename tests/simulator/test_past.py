@@ -20,9 +20,8 @@ from radrm.core.words import Condition, JobState, Outcome, Quantity
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate, tasks_of
 from radrm.simulator.scenario import Known, Life, Scenario
-from radrm.simulator.traces.alone import Past
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.past import RECORDED, replayed
+from radrm.simulator.traces.past import RECORDED, Past, replayed
 from tests.simulator.pasts import BEGIN, as_past, at, attempt, past, used
 from tests.simulator.traces import scenario
 

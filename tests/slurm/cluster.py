@@ -122,10 +122,6 @@ class Cluster:
     def stop_slurmctld(self) -> None:
         self._kill("slurmctld", signal.SIGTERM)
 
-    def kill_slurmctld(self) -> None:
-        """End it at once. It forgets what it has not saved: about the last five seconds."""
-        self._kill("slurmctld")
-
     def start_slurmd(self, node: str) -> None:
         self._start("slurmd", "-D", "-N", node, name=node, SLURMD_NODENAME=node)
 

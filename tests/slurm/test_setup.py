@@ -18,7 +18,7 @@ from radrm.config import SlurmConfig
 from radrm.core.units import parse_seconds
 from radrm.host.slurm import FORMAT, format_of
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
-from radrm.slurm.wrapped import FIRST, is_gpumem_asked, unwrap
+from radrm.slurm.submitting import FIRST, is_gpumem_asked, unwrap
 
 CONFIG = SlurmConfig(partition="gpus", gres="vram", default_gpumem="5G", local_wait_s=600)
 NODES = [ClusterNode("g[1-2]", 81920), ClusterNode("h1", 40960)]

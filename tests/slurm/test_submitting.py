@@ -11,8 +11,7 @@ from radrm.errors import RadrmError
 from radrm.jobfile.command_line import parse_submit
 from radrm.jobfile.options import OPTIONS
 from radrm.slurm import submitting
-from radrm.slurm.submitting import MARGIN_MIB, REFUSED, TO_SLURM, ClusterJob, prepare
-from radrm.slurm.wrapped import unwrap
+from radrm.slurm.submitting import MARGIN_MIB, REFUSED, TO_SLURM, ClusterJob, prepare, unwrap
 
 CONFIG = Config(slurm=SlurmConfig(partition="gpus", default_gpumem="5G", local_wait_s=600))
 ALWAYS = ("--parsable", "--requeue", "--partition=gpus")

@@ -189,16 +189,9 @@ class Nvml:
         """An Xid happens: event sets that are registered by now are told, each once."""
         self.write(f"xid {uuid} {number}")
 
-    def event(self, uuid: str, event_type: int, data: int) -> None:
-        self.write(f"event {uuid} {event_type} {data}")
-
     def fail(self, function: str, error: int, uuid: str | None = None) -> None:
         """Calls of `function` (a shell pattern) give this error number; 0: no more."""
         self._trouble("fail", function, error, uuid)
-
-    def delay(self, function: str, seconds: float, uuid: str | None = None) -> None:
-        """Calls answer that much later."""
-        self._trouble("delay", function, seconds, uuid)
 
     def hang(self, function: str, uuid: str | None = None) -> None:
         """Calls do not answer until `release` (or for ten minutes)."""

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from radrm.estimators.summaries.read import read_summary
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.traces import Traced
 from tests.documents import errors_of
 from tests.paths import REPOSITORY
 
 PYTHON = os.environ.get("RADRM_TEST_TORCH_PYTHON") or sys.executable
 NETS = """
-import os
 import torch
 
 def make(batch_size):
@@ -28,9 +27,6 @@ def make(batch_size):
         torch.nn.Flatten(),
         torch.nn.Linear(16 * 32 * 32, 10),
     )
-
-def leaves():
-    os._exit(7)
 """
 SAYS = """
 import json, os, sys
@@ -81,14 +77,12 @@ def one_line(done: subprocess.CompletedProcess[str], folder: Path) -> str:
     return line
 
 
-def test_a_factory_that_ends_its_process_is_told_in_one_line(tmp_path: Path) -> None:
-    assert "exit code 7" in one_line(summarize(tmp_path, "nets:leaves"), tmp_path)
-
-
-def test_what_the_tracer_says_is_told_in_one_line(tmp_path: Path) -> None:
-    """Without PyTorch: test_tracer has what it says."""
+@pytest.mark.parametrize(
+    ("program", "why"), [(SAYS, "no data folder"), ("raise SystemExit(7)", "exit code 7")]
+)
+def test_how_the_tracer_fails_is_told_in_one_line(tmp_path: Path, program: str, why: str) -> None:
+    """Without PyTorch: test_tracer has what the tracer says, and a factory that ends it."""
     python = tmp_path / "python"
-    python.write_text(f"#!{sys.executable}\n{SAYS}")
+    python.write_text(f"#!{sys.executable}\n{program}")
     python.chmod(0o755)
-    said = one_line(summarize(tmp_path, "nets:make", python=str(python)), tmp_path)
-    assert "no data folder" in said
+    assert why in one_line(summarize(tmp_path, "nets:make", python=str(python)), tmp_path)

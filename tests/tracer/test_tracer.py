@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from radrm.estimators.traces.replay import replayed
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.traces import Traced, replayed
 
 HERE = Path(__file__).parent
 TRACER = HERE.parents[1] / "radrm" / "tracer"

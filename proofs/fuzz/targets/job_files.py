@@ -16,15 +16,14 @@ from radrm.host.storage.database import encoded
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import parse_envelope
 from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_submit
-from radrm.jobfile.launchers import runs_radrun
 from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.parsing import dated, typed, typed_whole
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.jobfile.relations import MAX_ARRAY
-from radrm.jobfile.slurm.translation import translate
-from radrm.jobfile.slurm.words import directives
-from radrm.jobfile.slurm.words import read as read_sbatch
+from radrm.jobfile.sizes import runs_radrun
+from radrm.jobfile.slurm import directives, translate
+from radrm.jobfile.slurm import read as read_sbatch
 from radrm.jobfile.sweeps import sweep_of, with_table, with_values
 from radrm.jobfile.targets import target_of
 from radrm.jobfile.values import job_name

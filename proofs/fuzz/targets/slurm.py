@@ -19,10 +19,9 @@ from radrm.host.storage.spool import Envelope
 from radrm.slurm import accounts, comment
 from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import moment
-from radrm.slurm.pilot.gpus import given
-from radrm.slurm.pilot.remains import rest_of
-from radrm.slurm.pilot.shared import Shared
-from radrm.slurm.wrapped import FIRST, is_gpumem_asked, unwrap
+from radrm.slurm.pilot.main import given
+from radrm.slurm.pilot.shared import Shared, rest_of
+from radrm.slurm.submitting import FIRST, is_gpumem_asked, unwrap
 
 _CONFIG = SlurmConfig()
 _SHOWN = (

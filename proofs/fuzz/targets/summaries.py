@@ -12,7 +12,7 @@ from radrm.estimators.interface import Description
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summary import Summary
 from radrm.estimators.trace import Trace
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.traces import Traced
 from tests.estimators.summary_texts import BERT
 
 _TORCHSUMMARY = """----------------------------------------------------------------

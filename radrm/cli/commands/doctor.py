@@ -23,7 +23,7 @@ from radrm.host.health.finding import Check, Finding, Level, run_checks
 from radrm.host.health.slurm.checks import Asked, slurm_checks
 from radrm.host.slurm import run
 from radrm.host.storage.paths import Paths
-from radrm.slurm.settings import cluster_config, daemon_paths
+from radrm.slurm.setup import cluster_config, daemon_paths
 
 _INDENT, _STEP = 6, "-> "
 _STYLE = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}

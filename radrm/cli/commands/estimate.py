@@ -16,8 +16,8 @@ from radrm.client.text import Document, print_json, warn
 from radrm.config import load_config
 from radrm.core.units import show_mib
 from radrm.errors import BadFile, RadrmError, UsageError, plain
-from radrm.estimators.memory.overheads import context_mib
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.memory import context_mib
+from radrm.estimators.traces import Traced
 from radrm.experiments.datasets import read_dataset
 from radrm.experiments.estimates import (
     TRACED,

@@ -73,7 +73,7 @@ def _only_slurm_is_here() -> bool:
     """Return whether this is a login node: no daemon was ever here, and radrm is under Slurm."""
     if any(os.path.exists(paths.state) for paths in client_paths(os.environ, os.getuid())):
         return False
-    from radrm.slurm.settings import cluster_config  # only without a daemon
+    from radrm.slurm.setup import cluster_config
 
     with suppress(RadrmError):
         return cluster_config(os.environ).slurm.enabled

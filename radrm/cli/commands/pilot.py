@@ -97,7 +97,7 @@ def _start(
     more: list[str],
 ) -> int:
     """Submit the Slurm job of a pilot. Returns the exit code."""
-    from radrm.slurm.pilot import starting
+    from radrm.slurm.pilot import main
     from radrm.slurm.pilot.shared import Shared, shared_root
 
     if time is None or (gpus is None) == (simulate is None):
@@ -106,10 +106,10 @@ def _start(
         raise UsageError(f"--gpus {gpus} is not a number from 1 to {_MOST_GPUS}")
     time_s = _seconds(time, "--time")
     shared = Shared(shared_root(os.environ))
-    words = starting.words_of(shared, gpus, time_s, partition, more)
+    words = main.words_of(shared, gpus, time_s, partition, more)
     options = ["--idle", idle, *(["--simulate", simulate] if simulate is not None else [])]
     shared.make()
-    job = starting.submit(words, starting.script_of(options))
+    job = main.submit(words, main.script_of(options))
     what = f"{gpus} GPU(s)" if gpus is not None else f"simulated GPUs ({simulate})"
     print(plain(f"Submitted Slurm job {job}: a pilot with {what} for {show_seconds(time_s)}"))
     return 0

@@ -53,7 +53,7 @@ from radrm.experiments.simulations.variants import (
 )
 from radrm.policies import POLICIES
 from radrm.simulator.scenario import ORACLE
-from radrm.simulator.servers.dealing import HASH
+from radrm.simulator.servers import HASH
 from radrm.simulator.traces.importers.andreas import Mix
 
 TraceFile = Annotated[

@@ -17,8 +17,7 @@ from radrm.client.text import warn
 from radrm.core.units import parse_mib
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.slurm import OURS, is_ours
-from radrm.slurm.settings import cluster_config
-from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
+from radrm.slurm.setup import ClusterNode, cluster_config, gres_conf, job_submit_lua, slurm_conf
 
 slurm = typer.Typer(
     name="slurm",

@@ -23,6 +23,6 @@ def slurm_step(words: list[str]) -> int:
     Examples:
       sbatch -p shared --gres=gpumem:12000 --wrap 'radrm slurm-step train.rad'
     """
-    from radrm.slurm.step.main import main  # few commands need it
+    from radrm.slurm.step.main import main
 
     return main(words[0] if words else "-", words[1:])

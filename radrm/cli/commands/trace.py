@@ -44,8 +44,8 @@ from radrm.experiments.simulations.variants import (
 )
 from radrm.simulated.spec import parse
 from radrm.simulator.scenario import AUTO
+from radrm.simulator.traces.draw import arrivals, make_trace, parse_mix
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.make import arrivals, make_trace, parse_mix
 from radrm.simulator.traces.trace import fitting, trace_lines
 
 trace = typer.Typer(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 
 from radrm.errors import UsageError
-from radrm.jobfile.slurm.translation import translate
-from radrm.jobfile.slurm.words import read
+from radrm.jobfile.slurm import read, translate
 from radrm.jobfile.values import shown
 
 TYPE_CHECKING = False

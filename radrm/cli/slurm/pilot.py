@@ -18,8 +18,8 @@ from radrm.host.storage.tickets import is_ticket
 from radrm.host.wall import wall_s
 from radrm.jobfile.command_line import STDIN, SubmitRequest
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.slurm.pilot.main import NAME, own_jobs
 from radrm.slurm.pilot.shared import Row, Shared, shared_root
-from radrm.slurm.pilot.starting import NAME, own_jobs
 
 REFUSED = {
     "param": "a sweep is one job for each value; make it an array, with --array",
@@ -190,7 +190,7 @@ def _job(
 
 
 def _name_of(envelope: Envelope) -> str:
-    from radrm.slurm.pilot.remains import job_file_of
+    from radrm.slurm.pilot.shared import job_file_of
 
     try:
         return job_file_of(envelope).name

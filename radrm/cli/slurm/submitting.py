@@ -10,8 +10,7 @@ from radrm.errors import UsageError
 from radrm.host.storage.submission import load
 from radrm.jobfile.command_line import SUBMIT_FLAGS
 from radrm.jobfile.radfile import MAX_BYTES, name_from
-from radrm.jobfile.slurm.translation import Slurm, translate
-from radrm.jobfile.slurm.words import Given, directives, read
+from radrm.jobfile.slurm import Given, Slurm, directives, read, translate
 
 _WHERE = "command line"
 

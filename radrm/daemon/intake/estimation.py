@@ -32,7 +32,7 @@ from radrm.estimators.learning.fingerprint import (
 )
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.traces import Traced
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.service import EstimationService, Wanted
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments

@@ -2,8 +2,7 @@
 
 The files, in the order in which they may import one another:
     features   the input of the networks: a few figures of a model
-    ensemble   the networks: figures in, a bucket of memory out
-    estimator  the estimator
+    estimator  the networks (figures in, a bucket of memory out), and the estimator
 
 `weights/` is data: the trained networks, written by `python -m benchmarks.gpumemnet.train`.
 """

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from radrm.estimators.memory.overheads import Overheads
+from radrm.estimators.memory import Overheads
 
 Shape = tuple[int, ...]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from radrm.estimators.memory.allocator import CachingAllocator, rounded
-from radrm.estimators.memory.overheads import Overheads
+from radrm.estimators.memory import CachingAllocator, Overheads, rounded
 from radrm.estimators.symbolic.operations import Network, Operation
 from radrm.estimators.symbolic.settings import Optimizer
 

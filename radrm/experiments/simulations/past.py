@@ -30,9 +30,8 @@ from radrm.host.storage.history import read_past
 from radrm.host.storage.paths import client_paths
 from radrm.host.wall import wall_s
 from radrm.simulator.metrics import Change, over_seeds, range_of_gain
-from radrm.simulator.traces.alone import Past
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.past import RECORDED, Replayed, replayed
+from radrm.simulator.traces.past import RECORDED, Past, Replayed, replayed
 from radrm.simulator.traces.trace import fitting
 
 _WIDER = 1.25

@@ -24,7 +24,7 @@ from radrm.simulator.bounds import Bounds, bounds, drawn, mean_of
 from radrm.simulator.metrics import ELASTIC, MEASURED, Metrics, metrics, over_seeds
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.servers.dealing import simulate_many
+from radrm.simulator.servers import simulate_many
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import find_rule, make_costs
 

@@ -19,8 +19,8 @@ from radrm.experiments.simulations.variants import Choices, Variant
 from radrm.host.storage.submission import load
 from radrm.jobfile.radfile import JobFile, read_job_file
 from radrm.simulator.scenario import Life
-from radrm.simulator.traces.fill import Fill, read_fill
-from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.draw import Fill, Kind, dealt, read_fill, read_kinds
+from radrm.simulator.traces.importers.aids import Aids, Alone, joined, read_profile
 from radrm.simulator.traces.importers.andreas import (
     CURRENCY,
     FEWEST_NODES,
@@ -35,11 +35,9 @@ from radrm.simulator.traces.importers.andreas import (
     published_mix,
 )
 from radrm.simulator.traces.importers.forms import read_any
-from radrm.simulator.traces.importers.profiles import Alone, joined, read_profile, read_throughputs
+from radrm.simulator.traces.importers.gavel import read_throughputs
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.make import Kind, read_kinds
 from radrm.simulator.traces.trace import Trace, fitting, trace_lines
-from radrm.simulator.traces.users import dealt
 
 _LONGEST_JSON = 64 << 20
 _PIECE = 1 << 17

@@ -20,7 +20,7 @@ from radrm.planners import PLANNERS
 from radrm.simulated.spec import parse_servers
 from radrm.simulator.estimates import NONE
 from radrm.simulator.scenario import AUTO, FIDELITIES, ORACLE, Fidelity, Known, Life, Scenario
-from radrm.simulator.servers.dealing import HASH
+from radrm.simulator.servers import HASH
 from radrm.wiring import find_rule, make_rules, make_settings, settings_of, table_of
 
 ALONE = "exclusive"

@@ -15,7 +15,7 @@ from radrm.core.units import WHOLE_DEVICE_MIB, show_mib
 from radrm.core.words import Quantity
 from radrm.errors import RadrmError, plain
 from radrm.estimators.interface import Description, Estimator
-from radrm.estimators.traces.traced import Traced
+from radrm.estimators.traces import Traced
 from radrm.wiring import Estimating, make_estimating
 
 MAX_NOTE = 300

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 All constructions go through the places of the queue together: at each place every construction has
 its own job, which takes the first of its configurations that fits. Arrays have a construction in
-each column. The rest is as in `greedy`: servers of one kind with the same number of free GPUs are a
+each column. As in `problem`, servers of one kind with the same number of free GPUs are a
 stack (a *row*), so a step costs the same for any number of servers.
 
 Chance. Neighbours in the queue are swapped from the front to the back, so that one job can be put

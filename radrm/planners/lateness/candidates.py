@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 
+from radrm.core.planning.assembly import Found
 from radrm.core.records import Job
 from radrm.core.view import View
+from radrm.core.words import Quantity
 from radrm.deadlines.ranking import OLD, OTHER, Key, Ranking, old_from_s, prefix
 
 
@@ -59,3 +63,108 @@ def _key(job: Job, now_s: float, max_wait_s: float) -> Key:
 def any_due(view: View) -> bool:
     """Return whether a running job has a due time."""
     return any(job.spec.due_s is not None for job, _ in view.running())
+
+
+# ------------------------------------------------------------------
+# What a call of the planner can take over from the one before, so that an event costs little.
+#
+# Nothing of it is saved: it can be made again from the view at any time.
+
+
+_SOON_S, _READ_S, _CHECK_S = 1.0, 10.0, 60.0
+"""Stops and moves are weighed at most so often, because of readings, and at least so often."""
+_PASSING = frozenset({"turn", "reading"})
+"""Refusals that may end although no device changes."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen at the last call: no device takes a job of a kind that has `failed`."""
+
+    ranking: Ranking = field(default_factory=lambda: Ranking(None, 0.0, 0.0))
+    failed: set[Hashable] = field(default_factory=set)
+    look: tuple[object, ...] | None = None
+    """The devices then, as `View.look`; None: look again."""
+    wake_s: float | None = None
+    _kinds: dict[int, Hashable] = field(default_factory=dict)
+    _undue: Job | None = None
+    _quiet: bool = False
+    _weighed_s: float = -inf
+
+    @classmethod
+    def of(cls, view: View, planner: str) -> Seen:
+        """Return what a planner has seen."""
+        found = view.memo.get(planner)
+        if found is None:
+            found = view.memo[planner] = cls()
+        assert isinstance(found, cls)
+        return found
+
+    def classify(self, view: View, jobs: Mapping[int, Job | None]) -> None:
+        """Note the kinds of jobs that came or changed. `None`: the job has left."""
+        for job_id, job in jobs.items():
+            if job is None:
+                self._kinds.pop(job_id, None)
+            else:
+                self._kinds[job_id] = _kind(view, job)
+
+    def same(self, view: View, touched: Iterable[int]) -> bool:
+        """Return whether nothing can start, as at the last call: only such jobs have come."""
+        now_s = view.now.boot_s
+        if not self._quiet or now_s >= self._weighed_s + _READ_S or now_s < self._weighed_s:
+            return False
+        if undue_head(view) is not self._undue or view.look() != self.look:
+            return False
+        kinds = self._kinds
+        return self.failed.issuperset([kinds[each] for each in touched if each in kinds])
+
+    def weighs(self, now_s: float, reading: bool) -> bool:
+        """Return whether stops and moves are weighed now."""
+        if 0 <= now_s - self._weighed_s < (_READ_S if reading else _SOON_S):
+            return False
+        self._weighed_s = now_s
+        return True
+
+    def begin(self, view: View) -> None:
+        """Forget what failed, if a device has changed since."""
+        if self.look is None or view.look() != self.look:
+            self.failed.clear()
+            self._undue = None
+
+    def fails(self, job: Job) -> bool:
+        """Return whether it is known that no device takes a job."""
+        return job is self._undue or self._kinds.get(job.id) in self.failed
+
+    def note_failure(self, view: View, job: Job, found: Found) -> bool:
+        """Note that no device takes a job, and return whether that lasts while none changes."""
+        if not found.too_few or any(each.rule in _PASSING for each in found.refusals):
+            return False
+        if job.spec.due_s is None:
+            self._undue = job
+            return True
+        kind = self._kinds.get(job.id)
+        if kind is None:
+            return False
+        self.failed.add(kind)
+        return True
+
+    def end(self, view: View, quiet: bool, wake_s: float) -> None:
+        """Note how a call ended: `quiet`, if nothing could start. It is called again by then."""
+        self._quiet, self.look = quiet, view.look()
+        self.wake_s = min(wake_s, (view.now.boot_s // _CHECK_S + 1) * _CHECK_S)
+
+
+def _kind(view: View, job: Job) -> Hashable:
+    """Return what jobs have in common that core and policy treat alike; None: unknown."""
+    alike = view.alike(job)
+    if alike is None or job.target is not None or view.prefers(job):
+        return None
+    smact = job.estimate(Quantity.SMACT)
+    return (
+        alike,
+        job.spec.uid,
+        job.spec.max_slowdown,
+        job.need_mib,
+        job.memory_floor_mib,
+        None if smact is None else (smact.value, smact.chip),
+    )

@@ -10,7 +10,7 @@ from radrm.core.view import View
 from radrm.core.words import ActionKind, CheckpointKind, JobState
 from radrm.deadlines.ranking import prefix
 from radrm.planners.forecast import Forecast
-from radrm.planners.lateness.servers import Option, options, servers
+from radrm.planners.lateness.later import Option, options, servers
 from radrm.planners.lateness.tardiness import Notes, Terms
 
 

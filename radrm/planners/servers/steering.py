@@ -38,10 +38,8 @@ from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import JobState
 from radrm.planners.order_policy import OCCASIONS, OrderPolicy
-from radrm.planners.servers.layout import Layout
-from radrm.planners.servers.metering import Meter
-from radrm.planners.servers.notes import Memory, Note, as_lists, is_busy
-from radrm.planners.servers.placing import (
+from radrm.planners.servers.layout import (
+    Layout,
     Span,
     Wish,
     free_cpus,
@@ -55,6 +53,17 @@ from radrm.planners.servers.placing import (
     span_of,
     spread,
 )
+from radrm.planners.servers.notes import Memory, Meter, Note, as_lists, is_busy
+
+# ------------------------------------------------------------------ the ranges of settings
+
+
+def check_range(rule: object, setting: str, least: float, most: float) -> None:
+    """Raise ValueError unless a setting of a rule is from `least` to `most`."""
+    value = getattr(rule, setting)
+    if not least <= value <= most:
+        raise ValueError(f"{setting} = {value:g} is not from {least:g} to {most:g}")
+
 
 FIXED = "has no load hook"
 """`radrun` says so when a program cannot re-partition its parameters."""

@@ -81,20 +81,13 @@ class Table:
         return [at for at in places if at is not None]
 
 
-def read_table(
-    lines: Iterable[str],
-    source: str,
-    delimiter: str = ",",
-    columns: Sequence[str] = (),
-    most: int | None = None,
-) -> Table:
+def read_table(lines: Iterable[str], source: str, delimiter: str = ",") -> Table:
     """Read the table in these lines. Raises `BadFile` if there is none.
 
-    Spaces around the names of columns do not count. Each name may appear once. `columns`: the
-    names of the columns, if the table has no line with them. `most`: the limit of rows.
+    Spaces around the names of columns do not count. Each name may appear once.
     """
     reader = csv.reader(_bounded(lines, source), delimiter=delimiter)
-    header = (0, list(columns)) if columns else next(_records(reader, source), None)
+    header = next(_records(reader, source), None)
     if header is None:
         raise BadFile(f"{source}: empty; its first line must name the columns")
     names = [cell.strip() for cell in header[1]]
@@ -104,7 +97,7 @@ def read_table(
         if name in names[:at]:
             raise BadFile(f"{source} line 1: there are two columns {shown(name)}; rename one")
     errors = LineErrors(source)
-    rows = _rows(reader, source, len(names), errors, most or MAX_ROWS)
+    rows = _rows(reader, source, len(names), errors)
     return Table(source, tuple(names), errors, rows)
 
 
@@ -115,11 +108,11 @@ def shown(text: str) -> str:
 
 
 def _rows(
-    reader: Iterator[list[str]], source: str, width: int, errors: LineErrors, most: int
+    reader: Iterator[list[str]], source: str, width: int, errors: LineErrors
 ) -> Iterator[tuple[int, list[str]]]:
     for count, (line, cells) in enumerate(_records(reader, source), 1):
-        if count > most:
-            raise BadFile(f"{source} line {line}: more than {most:,} rows; split the file")
+        if count > MAX_ROWS:
+            raise BadFile(f"{source} line {line}: more than {MAX_ROWS:,} rows; split the file")
         if len(cells) == width + 1 and not cells[-1].strip():
             cells.pop()
         if len(cells) == width:

@@ -4,8 +4,8 @@
     NAME_mib                                             the estimate of the estimator NAME
     user,priority,due_s,weight,batch_size,family,steady_mib,command
     cpus,loss_k,report_s,saves,checkpoint_s              optional
-    gpus_max,cpus_max,io_s,compute_s,sync_s              optional, see `steps`
-    duration_s@KIND, duration_s@2xKIND                   optional, see `durations`
+    gpus_max,cpus_max,io_s,compute_s,sync_s              optional, see `job`
+    duration_s@KIND, duration_s@2xKIND                   optional, see `job`
     any other column                                     ignored
 
 An empty cell of an optional column means unknown. Times are seconds on one clock; the first
@@ -24,9 +24,7 @@ from sys import intern
 from radrm.core.records import Profiled
 from radrm.errors import BadFile
 from radrm.interference.model import FAMILIES
-from radrm.simulator.traces.durations import column_of, duration_columns
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.steps import ELASTIC, with_sizes
+from radrm.simulator.traces.job import ELASTIC, TraceJob, column_of, duration_columns, with_sizes
 from radrm.simulator.traces.table import Table, read_table, shown
 
 NEEDED = ("submit_s", "name", "gpus", "duration_s", "memory_mib", "smact")

@@ -2,10 +2,7 @@
 
 The files, in the order in which they may import one another:
     shared    the folder that all pilots of a user share: what waits, and what each has claimed
-    remains   what goes back to that folder
-    gpus      which GPUs Slurm has given
     server    the daemon of a pilot
-    starting  the Slurm job of a pilot
     running   the pilot: claims jobs, watches them, gives back what has not started
-    main      the batch process of a pilot
+    main      the Slurm job and the batch process of a pilot
 """

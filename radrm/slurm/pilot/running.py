@@ -32,9 +32,16 @@ from radrm.core.units import show_seconds
 from radrm.errors import RadrmError, Refused, Unreachable, plain
 from radrm.host.storage.spool import Envelope
 from radrm.host.wall import wall_s
-from radrm.slurm.pilot.remains import job_file_of, may_run_again, rest_of
 from radrm.slurm.pilot.server import Server
-from radrm.slurm.pilot.shared import MOST_KEPT, Row, Shared, take_over
+from radrm.slurm.pilot.shared import (
+    MOST_KEPT,
+    Row,
+    Shared,
+    job_file_of,
+    may_run_again,
+    rest_of,
+    take_over,
+)
 
 VERSION = 1
 _TURN_S = 1.0

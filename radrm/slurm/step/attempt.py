@@ -4,19 +4,57 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from radrm.errors import Refused
+from radrm.core.units import show_seconds
+from radrm.errors import RadrmError, Refused
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import waiting
+from radrm.host.attempts.waiting import WAKE
 from radrm.host.processes.procfs import TOKEN_VARIABLE
+from radrm.host.slurm import is_up, run
+
+# ------------------------------------------------------------------
+# What has been sent to the step, one signal at a time.
+#
+# Slurm sends the same signals to all processes of a job at once when it ends it: CONT, then TERM.
+# `scancel -b -s USR1` and `--signal=B:USR1@60` reach the step alone, which passes them on.
+
+
+ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
+PASSED_ON = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
+_WAITED_FOR = ENDING | PASSED_ON | {signal.SIGCHLD, WAKE}
+
+
+def block() -> None:
+    """Keep all signals until they are asked for. Before anything else: a WAKE would kill."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
+
+
+def wait(seconds: float) -> int | None:
+    """Wait for the next signal, at most so long; None: none came."""
+    info = signal.sigtimedwait(_WAITED_FOR, max(0.0, seconds))
+    return None if info is None else info.si_signo
+
+
+def die_of(number: int) -> None:
+    """End by a signal, so that Slurm sees how the job has ended. Returns if that fails."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
 
 _BEGIN_S = 30.0
-"""Real seconds that a waiting may take until the job begins."""
+"""Real seconds that a runner may take until the job begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +69,14 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """The waiting of one attempt, in `folder`."""
+    """The runner of one attempt, in `folder`."""
 
     folder: str
     pid: int
 
     @property
     def has_ended(self) -> bool:
-        """Reap the waiting, if it has ended. Ask once only after that."""
+        """Reap the runner, if it has ended. Ask once only after that."""
         return os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
 
     def send(self, number: int) -> None:
@@ -52,7 +90,7 @@ class Runner:
 
 
 def start(folder: str) -> Runner:
-    """Start the waiting, and wait until the job has begun or could not. Raises `Refused`."""
+    """Start the runner, and wait until the job has begun or could not. Raises `Refused`."""
     launch, why = attempts.read_record(folder, attempts.LAUNCH)
     if launch is None:
         raise Refused(f"the attempt in {folder} cannot be run: {why or 'it is gone'}")
@@ -74,7 +112,7 @@ def start(folder: str) -> Runner:
         )
     except OSError as error:
         os.close(begun)
-        raise Refused(f"the waiting of the job cannot be started: {error.strerror}") from None
+        raise Refused(f"the runner of the job cannot be started: {error.strerror}") from None
     finally:
         os.close(tell)
     select.select([begun], [], [], _BEGIN_S)
@@ -88,3 +126,51 @@ def close(folder: str, gone: Gone | None) -> None:
     since = attempts.now() if gone is None else gone.since
     with contextlib.suppress(OSError):
         attempts.write_record(folder, attempts.OVER, {**said, **since})
+
+
+# ------------------------------------------------------------------
+# Whether Slurm's controller is silent: it may then start the job again on another node.
+
+
+_ASKS = 4
+"""How often the controller is asked within the time after which it counts as silent."""
+_LEAST_S, _DEFAULT_S = 4.0, 300.0
+"""The shortest time that is waited, and Slurm's default of `SlurmdTimeout`."""
+
+
+class Fence:
+    """Ends the job of a node that Slurm's controller has not answered for `SlurmdTimeout`."""
+
+    def __init__(self) -> None:
+        self._timeout_s = _slurmd_timeout_s()
+        self.every_s = self._timeout_s / _ASKS
+        self._heard_s = self._asked_s = time.monotonic()
+
+    def look(self, now_s: float) -> Gone | None:
+        """Ask the controller if that is due. Returns why the job ends, None if it does not.
+
+        `now_s`: of the monotonic clock.
+        """
+        if now_s - self._asked_s < self.every_s:
+            return None
+        self._asked_s = now_s
+        if is_up(self.every_s):
+            self._heard_s = now_s
+        silent_s = now_s - self._heard_s
+        if silent_s < self._timeout_s:
+            return None
+        silent = show_seconds(silent_s)
+        why = f"Slurm's controller has been silent for {silent}, and may start the job elsewhere"
+        return Gone("cancelled", why)
+
+
+def _slurmd_timeout_s() -> float:
+    """`SlurmdTimeout` of the cluster; Slurm's default if it is not known."""
+    try:
+        for line in run("scontrol", "show", "config").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "SlurmdTimeout":
+                return max(_LEAST_S, float(value.split()[0]))
+    except (RadrmError, ValueError, IndexError):
+        pass
+    return _DEFAULT_S

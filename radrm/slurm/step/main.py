@@ -39,17 +39,62 @@ from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.slurm import run as run_slurm
 from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.storage.submission import envelope_of, load
 from radrm.host.wall import wall_s
+from radrm.jobfile.options import RawOptions
+from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.slurm import comment
 from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
-from radrm.slurm.settings import cluster_config, daemon_paths
-from radrm.slurm.step import attempt, signals
-from radrm.slurm.step.attempt import Gone
-from radrm.slurm.step.envelope import make_envelope
-from radrm.slurm.step.fence import Fence
-from radrm.slurm.step.patience import patiently
-from radrm.slurm.step.returning import give_back
+from radrm.slurm.setup import cluster_config, daemon_paths
+from radrm.slurm.step import attempt
+from radrm.slurm.step.attempt import Fence, Gone
+from radrm.slurm.step.returning import give_back, patiently
+from radrm.slurm.submitting import is_gpumem_asked, unwrap
+
+# ------------------------------------------------------------------
+# The job of a step: from the Slurm job and its script to an envelope.
+
+
+def make_envelope(job: SlurmJob, file: str, arguments: Sequence[str]) -> tuple[JobFile, Envelope]:
+    """The job of a step, and its envelope. Raises `RadrmError`."""
+    script = load(file).decode("utf-8", "surrogateescape")
+    text, typed = unwrap(script)
+    raw: RawOptions = {**_of_slurm(job), **typed}
+    data = text.encode("utf-8", "surrogateescape")
+    job_file = read_job_file(data, job.name or "job", raw)
+    need_mib = needed_mib(job, job_file) if is_gpumem_asked(script) else None
+    if need_mib is not None:
+        raw["gpu-memory"] = f"{need_mib}M"
+        job_file = read_job_file(data, job.name or "job", raw)
+    if arguments:
+        # Slurm's own copy of the script lasts as long as its job.
+        words = [*(job_file.interpreter_words() or ("/bin/bash",)), os.path.abspath(file)]
+        job_file = wrap_command([*words, *arguments], {**job_file.raw, "name": job_file.name})
+        envelope = envelope_of(job_file, None, None, job_file.raw)
+    else:
+        envelope = envelope_of(job_file, None, data, raw)
+    return job_file, Envelope(**{**envelope.as_dict(), "outer": job.fields})
+
+
+def needed_mib(job: SlurmJob, job_file: JobFile) -> int | None:
+    """Return the need of each GPU, in MiB, of a job that declares none, from what its user has
+    asked of Slurm for all its GPUs; None: nothing follows from that."""
+    options = job_file.options
+    if "gpu-memory" in job_file.raw or options.role or not options.least_gpus:
+        return None
+    return (job.gpumem_mib or 0) // options.least_gpus or None
+
+
+def _of_slurm(job: SlurmJob) -> RawOptions:
+    """The options that follow from the Slurm job: its name, and its logs."""
+    found: dict[str, Any] = {"name": job.name} if job.name else {}
+    for option, fd in (("output", 1), ("error", 2)):
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if path.startswith("/") and os.path.exists(path):
+            found[option] = path.replace("%", "%%")
+    return found
+
 
 _FIRST_ASK_S, _ASK_S, _DOWN_S = 0.02, 5.0, 1.0
 """Between two questions: at first, while the daemon is to wake the step, and while it is down."""
@@ -71,7 +116,7 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     `arguments` are for the script in the file. Raises `RadrmError` for what keeps the job from
     being submitted.
     """
-    signals.block()
+    attempt.block()
     job = this_job(os.environ)
     config = cluster_config(os.environ).slurm
     for fd in (1, 2):
@@ -168,7 +213,7 @@ class Step:
                 if code is not None:
                     return code
             until_s = self._waits_until_s - time.monotonic()
-            self._obey(signals.wait(min(pause_s, until_s) if until_s > 0 else pause_s))
+            self._obey(attempt.wait(min(pause_s, until_s) if until_s > 0 else pause_s))
             pause_s = min(_DOWN_S if self._silent else _ASK_S, 2 * pause_s)
 
     # ------------------------------------------------------------- the daemon
@@ -235,15 +280,15 @@ class Step:
                 told = True
                 self._ask()  # first, so that the end has its reason
                 runner.send(signal.SIGTERM)
-            self._obey(signals.wait(self._until_fence_s()), runner)
-        self._obey(signals.wait(0.0))  # Slurm's TERM goes to the job and to us, in any order
+            self._obey(attempt.wait(self._until_fence_s()), runner)
+        self._obey(attempt.wait(0.0))  # Slurm's TERM goes to the job and to us, in any order
         attempt.close(folder, self._gone)
 
     def _obey(self, number: int | None, runner: attempt.Runner | None = None) -> None:
         """Note or pass on a signal."""
-        if number in signals.ENDING:
+        if number in attempt.ENDING:
             self._gone = self._gone or why_ending(self._job)
-        elif number in signals.PASSED_ON and number is not None and runner is not None:
+        elif number in attempt.PASSED_ON and number is not None and runner is not None:
             runner.pass_on(number)
         if self._fence is not None and self._gone is None:
             self._gone = self._fence.look(time.monotonic())
@@ -298,7 +343,7 @@ class Step:
         except RadrmError as error:
             say(f"Slurm does not take it back: {error}")
             return EXIT_NEVER_RAN
-        while signals.wait(_LAST_WORD_S) not in (*signals.ENDING, None):
+        while attempt.wait(_LAST_WORD_S) not in (*attempt.ENDING, None):
             pass
         return EXIT_NEVER_RAN
 
@@ -324,7 +369,7 @@ class Step:
             why = f": {document['reason']}" if document["reason"] else ""
             say(f"{document['state']}{why}")
         if of_signal:
-            signals.die_of(code - 128)
+            attempt.die_of(code - 128)
         return code
 
 

@@ -16,9 +16,9 @@ from radrm.core.rules import Order, Planner, SlowPlanner
 from radrm.planners.andreas import Andreas
 from radrm.planners.backfill import Backfill
 from radrm.planners.deadline import Deadline
-from radrm.planners.dlrover.rule import DLRover
+from radrm.planners.dlrover import DLRover
 from radrm.planners.elastic import Elastic
-from radrm.planners.nearchus.rule import Nearchus
+from radrm.planners.nearchus import Nearchus
 from radrm.planners.specon import SpeCon
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm

@@ -12,7 +12,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Job, Needs, Role
 from radrm.core.words import JobState, Resizing
-from radrm.planners.dlrover.rule import DLRover
+from radrm.planners.dlrover import DLRover
 from radrm.planners.servers.layout import Layout
 from tests.planners.servers.cluster import POLICY, Cluster, Work
 from tests.world import GIB

@@ -13,7 +13,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Job
 from radrm.core.words import JobState
-from radrm.planners.nearchus.rule import Nearchus
+from radrm.planners.nearchus import Nearchus
 from radrm.planners.servers.layout import Layout
 from tests.planners.servers.cluster import POLICY, Cluster, Work, roles
 

@@ -17,8 +17,8 @@ from radrm.errors import RadrmError
 from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_run, parse_submit
 from radrm.jobfile.parsing import parse_words
 from radrm.jobfile.radfile import wrap_command
-from radrm.jobfile.slurm.translation import translate
-from radrm.jobfile.slurm.words import read as read_slurm
+from radrm.jobfile.slurm import read as read_slurm
+from radrm.jobfile.slurm import translate
 from radrm.wiring import REGISTRIES
 
 _LACKS = ("MissingParameter", "NoArgsIsHelpError", "BadOptionUsage")

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.planners.capacity.greedy import construct, without_chance
 from radrm.planners.capacity.problem import (
     Allocation,
     Configuration,
@@ -17,8 +16,10 @@ from radrm.planners.capacity.problem import (
     Problem,
     Server,
     Work,
+    construct,
     in_order,
     objective,
+    without_chance,
 )
 from radrm.planners.capacity.randomized import Chance, Constructions, construct_many
 

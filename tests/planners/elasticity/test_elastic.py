@@ -12,7 +12,7 @@ from radrm.core.planning.requests import with_cpus
 from radrm.core.proposals import SetShares
 from radrm.core.words import JobState, Resizing
 from radrm.planners.elastic import Elastic
-from radrm.planners.elasticity.scaling import Scaling
+from radrm.planners.elasticity.notes import Scaling
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
 from tests.planners.elasticity.trainings import STOP_S, Trainings

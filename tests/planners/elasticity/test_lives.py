@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from radrm.core.records import Job
 from radrm.core.words import JobState
-from radrm.planners.elasticity.scaling import Scaling
+from radrm.planners.elasticity.notes import Scaling
 from tests.examples import some
 from tests.planners.elasticity.trainings import Trainings
 from tests.world import GIB

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.planners.elasticity.scaling import Scaling, fit
+from radrm.planners.elasticity.notes import Scaling, fit
 
 PARTS = st.floats(0.0, 2.0)
 SCALINGS = st.builds(Scaling, PARTS, st.floats(0.1, 20.0), PARTS)

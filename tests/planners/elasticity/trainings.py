@@ -11,7 +11,7 @@ from radrm.core import events as ev
 from radrm.core.records import LOCAL_NODE, Attempt, Job, Needs, Node, Progress, Role
 from radrm.core.words import Resizing
 from radrm.planners.elastic import Elastic
-from radrm.planners.elasticity.scaling import Scaling
+from radrm.planners.elasticity.notes import Scaling
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
 from tests.world import GIB, World, default_planner, gpus

@@ -22,8 +22,7 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Planner
 from radrm.core.words import Resizing
-from radrm.planners.servers.layout import SERVER, WORKER, Layout
-from radrm.planners.servers.placing import layout_of
+from radrm.planners.servers.layout import SERVER, WORKER, Layout, layout_of
 from radrm.policies.exclusive import Exclusive
 from tests.world import World, gpus
 

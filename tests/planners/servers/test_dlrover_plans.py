@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.planners.dlrover.plans import Plan, hot_cpus, more_workers, plan_from, workers_beside
+from radrm.planners.dlrover import Plan, hot_cpus, more_workers, plan_from, workers_beside
 
 cpus = st.floats(0.05, 64.0)
 

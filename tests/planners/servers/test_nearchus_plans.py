@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.planners.nearchus.plans import (
+from radrm.planners.nearchus import (
     efficiency,
     first_layout,
     is_network_bound,

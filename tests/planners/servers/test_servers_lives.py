@@ -12,10 +12,9 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Job
 from radrm.core.words import JobState
-from radrm.planners.dlrover.rule import DLRover
-from radrm.planners.nearchus.rule import Nearchus
-from radrm.planners.servers.layout import Layout
-from radrm.planners.servers.placing import span_of
+from radrm.planners.dlrover import DLRover
+from radrm.planners.nearchus import Nearchus
+from radrm.planners.servers.layout import Layout, span_of
 from tests.examples import some
 from tests.planners.servers.cluster import POLICY, Cluster, Work, roles
 

@@ -14,11 +14,10 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Instant, Placement, Progress, Share, TaskUse
 from radrm.core.words import Collocation, Resizing
 from radrm.errors import BadConfig
-from radrm.planners.dlrover.rule import DLRover
-from radrm.planners.nearchus.rule import Nearchus
-from radrm.planners.servers.layout import Layout
-from radrm.planners.servers.metering import Meter, cpu_sums, networks
-from radrm.planners.servers.placing import Wish, laid_out, layout_of
+from radrm.planners.dlrover import DLRover
+from radrm.planners.nearchus import Nearchus
+from radrm.planners.servers.layout import Layout, Wish, laid_out, layout_of
+from radrm.planners.servers.notes import Meter, cpu_sums, networks
 from radrm.wiring import make_rules
 from tests.planners.servers.cluster import POLICY, Cluster, Work, roles
 from tests.world import World

@@ -12,7 +12,7 @@ from radrm.experiments.simulations.runs import results
 from radrm.experiments.simulations.variants import Choices, make_variant
 from radrm.simulator.metrics import metrics
 from radrm.simulator.run import AttemptRun, DeviceRun, DeviceStep, JobRun, Run
-from radrm.simulator.servers.hashed import simulate_servers
+from radrm.simulator.servers import simulate_servers
 from radrm.simulator.traces.job import TraceJob
 from tests.simulator.traces import job, scenario
 

@@ -14,8 +14,7 @@ from radrm.simulator.bounds import bounds, drawn
 from radrm.simulator.courses import pace_on
 from radrm.simulator.engine import simulate, tasks_of
 from radrm.simulator.scenario import Known, Scenario
-from radrm.simulator.traces.durations import seconds_on
-from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.job import TraceJob, seconds_on
 from radrm.simulator.traces.trace import fitting, read_trace, trace_lines
 from tests.simulator.engine.puppets import AT_ONCE
 from tests.simulator.traces import PLAIN, job, scenario

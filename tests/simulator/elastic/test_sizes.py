@@ -14,11 +14,9 @@ from radrm.experiments.simulations.runs import document, results
 from radrm.experiments.simulations.variants import Choices, Variant, make_variant
 from radrm.simulator.bounds import bounds, drawn, nominal
 from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import ELASTIC, metrics
+from radrm.simulator.metrics import ELASTIC, metrics, sizes_of
 from radrm.simulator.run import AttemptRun, DeviceRun, DeviceStep, JobRun, Run
-from radrm.simulator.sizes import sizes_of
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.steps import StepTimes, best_of, step_times
+from radrm.simulator.traces.job import StepTimes, TraceJob, best_of, step_times
 from radrm.simulator.traces.trace import read_trace, trace_lines
 from tests.simulator.elastic.test_loop import Sizer, elastic, four
 from tests.simulator.engine.puppets import played

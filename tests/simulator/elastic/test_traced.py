@@ -16,8 +16,7 @@ from radrm.simulated.training import TaskAt
 from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import metrics
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.steps import server_steps
+from radrm.simulator.traces.job import TraceJob, server_steps
 from radrm.simulator.traces.trace import read_trace, trace_lines
 from tests.simulator.elastic.test_loop import FREE
 from tests.simulator.traces import job, scenario

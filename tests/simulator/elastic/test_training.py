@@ -16,8 +16,12 @@ from radrm.core.records import Needs, Node, Placement, Role
 from radrm.core.view import View
 from radrm.policies.exclusive import Exclusive
 from radrm.simulated.training import Rates, TaskAt
-from radrm.simulator.elastic.training import TrainingJob, TrainingRun, TrainingScenario
-from radrm.simulator.elastic.training_loop import simulate_training
+from radrm.simulator.elastic.training import (
+    TrainingJob,
+    TrainingRun,
+    TrainingScenario,
+    simulate_training,
+)
 from radrm.wiring import make_rules
 from tests.simulator.engine.puppets import Puppet
 

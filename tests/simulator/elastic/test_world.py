@@ -8,7 +8,7 @@ from radrm.core.words import Collocation
 from radrm.interference.model import Demand
 from radrm.simulated.spec import parse
 from radrm.simulator.courses import Course
-from radrm.simulator.elastic.world import ElasticWorld
+from radrm.simulator.elastic.loop import ElasticWorld
 from radrm.simulator.world import LiveAttempt
 
 

@@ -14,7 +14,7 @@ from radrm.core.view import View
 from radrm.simulator.elastic.loop import ElasticLoop
 from radrm.simulator.engine import tasks_of
 from radrm.simulator.history import History
-from radrm.simulator.reporting.loop import ReportingLoop
+from radrm.simulator.reporting import ReportingLoop
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Life, Scenario
 from radrm.simulator.traces.job import TraceJob

@@ -13,8 +13,7 @@ from radrm.config import Config, SlurmConfig
 from radrm.errors import UsageError
 from radrm.simulator.engine import simulate
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.servers.dealing import simulate_many
-from radrm.simulator.servers.gpumem import MARGIN_MIB, Dealer, simulate_dealt
+from radrm.simulator.servers import MARGIN_MIB, Dealer, simulate_dealt, simulate_many
 from radrm.simulator.traces.job import TraceJob
 from tests.examples import some
 from tests.simulator.traces import PLAIN, drawn, job, scenario

@@ -16,14 +16,13 @@ from radrm.core.words import Collocation, Outcome
 from radrm.errors import BadConfig, UsageError
 from radrm.interference.model import Demand, running_speeds, speeds
 from radrm.interference.model import Load as JobLoad
-from radrm.simulated.power import watts
-from radrm.simulated.spec import parse
+from radrm.simulated.spec import parse, watts
 from radrm.simulator import estimates
 from radrm.simulator.courses import course_of
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import DeviceRun, Run
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.servers.hashed import simulate_servers
+from radrm.simulator.servers import simulate_servers
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.world import World
 from tests.examples import some

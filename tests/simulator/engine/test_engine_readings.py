@@ -14,8 +14,7 @@ from radrm.simulated.spec import parse
 from radrm.simulator import engine
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run
-from radrm.simulator.scheduling import OwnLoop
-from radrm.simulator.window import PiecewiseWindow
+from radrm.simulator.scheduling import OwnLoop, PiecewiseWindow
 from radrm.simulator.world import Gpu, World
 from tests.examples import some
 from tests.simulator.engine.every_second import EverySecond

@@ -10,11 +10,11 @@ import pytest
 from radrm.config import MpsConfig
 from radrm.core.records import Estimate
 from radrm.core.words import Collocation, Quantity
-from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.engine import simulate
+from radrm.simulator.estimates import AutoEstimates
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario
-from radrm.simulator.traces.users import dealt
+from radrm.simulator.traces.draw import dealt
 from tests.simulator.traces import job, scenario
 
 

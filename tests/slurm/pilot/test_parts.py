@@ -16,13 +16,10 @@ from radrm.core.words import DeviceKind
 from radrm.errors import Refused, StoreError, UsageError
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.tickets import new_ticket
-from radrm.slurm.pilot.gpus import given
-from radrm.slurm.pilot.main import host_words, until_of
-from radrm.slurm.pilot.remains import job_file_of, rest_of
+from radrm.slurm.pilot.main import given, host_words, script_of, until_of, words_of
 from radrm.slurm.pilot.running import Pilot
 from radrm.slurm.pilot.server import Server
-from radrm.slurm.pilot.shared import Shared, shared_root, take_over
-from radrm.slurm.pilot.starting import script_of, words_of
+from radrm.slurm.pilot.shared import Shared, job_file_of, rest_of, shared_root, take_over
 
 # ------------------------------------------------------------------ what goes back
 

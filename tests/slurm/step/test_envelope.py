@@ -9,8 +9,8 @@ import pytest
 from radrm.host.processes.identity import Identity
 from radrm.jobfile.radfile import read_job_file, wrap_command
 from radrm.slurm.outer import SlurmJob
-from radrm.slurm.step.envelope import make_envelope
-from radrm.slurm.wrapped import FIRST, GPUMEM, wrap
+from radrm.slurm.step.main import make_envelope
+from radrm.slurm.submitting import FIRST, GPUMEM, wrap
 
 
 def declared(folder: Path, script: str, gpumem_mib: int | None, *arguments: str) -> int | None:

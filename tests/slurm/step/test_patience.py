@@ -10,8 +10,8 @@ import pytest
 from radrm.errors import Refused
 from radrm.host.slurm import SlurmRefused
 from radrm.slurm import comment
-from radrm.slurm.step import main, patience
-from radrm.slurm.step.patience import patiently
+from radrm.slurm.step import main, returning
+from radrm.slurm.step.returning import patiently
 from tests.slurm.step.test_returning import ENDED, JOB, Slurm, step_of
 
 RESET = SlurmRefused("slurm_load_jobs error: Connection reset by peer")
@@ -23,8 +23,8 @@ class Controller:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refusals: int, up: list[bool]) -> None:
         self.refusals, self.up = refusals, up
         self.asked = self.pinged = 0
-        monkeypatch.setattr(patience, "is_up", self.ping)
-        monkeypatch.setattr(patience, "_PAUSE_S", 0.0)
+        monkeypatch.setattr(returning, "is_up", self.ping)
+        monkeypatch.setattr(returning, "_PAUSE_S", 0.0)
 
     def ask(self) -> str:
         self.asked += 1
@@ -62,8 +62,8 @@ def test_a_refusal_of_one_that_is_up_is_believed_the_third_time(
 def test_slurms_term_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     controller = Controller(monkeypatch, 99, [False])
     sent = [signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM]
-    monkeypatch.setattr(patience, "_PAUSE_S", 60.0)
-    monkeypatch.setattr(patience.signals, "wait", lambda seconds: sent.pop(0))
+    monkeypatch.setattr(returning, "_PAUSE_S", 60.0)
+    monkeypatch.setattr(returning.attempt, "wait", lambda seconds: sent.pop(0))
     with pytest.raises(SlurmRefused):
         patiently(controller.ask, 60.0, lambda text: None)
     assert (controller.asked, sent) == (1, [])
@@ -82,7 +82,7 @@ def test_a_step_that_begins_meanwhile_is_not_lost(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(main, "this_job", lambda environ: JOB)
     monkeypatch.setattr(main, "shown", shown)
     monkeypatch.setattr(main, "make_envelope", refuse)
-    monkeypatch.setattr(main.signals, "block", lambda: None)
+    monkeypatch.setattr(main.attempt, "block", lambda: None)
     with pytest.raises(Refused, match="asked of"):
         main.main("train.sh")
     assert controller.asked == 3

@@ -14,8 +14,8 @@ from radrm.host.processes.identity import Identity
 from radrm.host.slurm import SlurmRefused
 from radrm.slurm import comment, jobs, outer
 from radrm.slurm.outer import SlurmJob, this_job
-from radrm.slurm.step import fence, main, returning
-from radrm.slurm.step.fence import Fence
+from radrm.slurm.step import attempt, main, returning
+from radrm.slurm.step.attempt import Fence
 from radrm.slurm.step.returning import elsewhere, give_back
 
 JOB = SlurmJob(
@@ -35,7 +35,7 @@ class Slurm:
         self.asked: list[str] = []
         self.fails = fails
         self.said = {"show job": SHOWN, "sinfo": ROOM, "hostnames": "g3\n", "ping": ""}
-        for module in (returning, jobs, outer, fence, programs):
+        for module in (returning, jobs, outer, attempt, programs):
             monkeypatch.setattr(module, "run", self.run)
         monkeypatch.setattr(main, "run_slurm", self.run)
 
@@ -167,7 +167,7 @@ WAITS = {"state": "QUEUED", "reason": "GPU 0: busy", "started_at": None}
 
 def step_of(monkeypatch: pytest.MonkeyPatch, job: SlurmJob, *answers: Any) -> main.Step:
     """The step of a submitted job, which never waits."""
-    monkeypatch.setattr(main.signals, "wait", lambda seconds: None)
+    monkeypatch.setattr(main.attempt, "wait", lambda seconds: None)
     daemon: Any = Daemon(*answers)
     envelope: Any = type("Envelope", (), {"ticket": "T"})()
     made = main.Step(job, SlurmConfig(), daemon, envelope, 0.0)

@@ -8,7 +8,7 @@ import pytest
 
 from radrm.config import SlurmConfig
 from radrm.host.storage import paths
-from radrm.slurm.settings import daemon_paths
+from radrm.slurm.setup import daemon_paths
 
 UID = 1000
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import BadFile, UsageError
-from radrm.slurm.wrapped import FIRST, GPUMEM, is_wrapped, unwrap, wrap
+from radrm.slurm.submitting import FIRST, GPUMEM, is_wrapped, unwrap, wrap
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=80)
 

@@ -11,9 +11,8 @@ from radrm.simulator.traces.importers.aids import Aids
 from radrm.simulator.traces.importers.alibaba import alibaba2020, alibaba2023
 from radrm.simulator.traces.importers.gavel import FEWEST_COLUMNS, gavel
 from radrm.simulator.traces.importers.philly import DURATION, GPUS, philly
-from radrm.simulator.traces.importers.prototype import prototype
-from radrm.simulator.traces.importers.published import published
 from radrm.simulator.traces.importers.slurm import slurm
+from radrm.simulator.traces.importers.thesis import prototype, published
 from radrm.simulator.traces.trace import Trace, read_trace
 
 

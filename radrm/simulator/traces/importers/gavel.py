@@ -10,14 +10,15 @@ A profile gives the steps a second of each type: Gavel's `simulation_throughputs
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 from radrm.errors import BadFile, plain
-from radrm.simulator.traces.fill import Typical
-from radrm.simulator.traces.importers.aids import Aids
-from radrm.simulator.traces.importers.profiles import Alone, gavel_name
+from radrm.simulator.traces.draw import Typical
+from radrm.simulator.traces.importers.aids import Aids, Alone
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.table import MAX_ROWS, LineErrors
 from radrm.simulator.traces.trace import (
@@ -116,3 +117,42 @@ def _figures(cells: list[str]) -> _Line:
     if len(cells) <= _EARLIER:
         return _Line(steps=cells[-3], arrival=cells[-2], gpus=cells[-1])
     return _Line(steps=cells[5], gpus=cells[6], arrival=cells[-1])
+
+
+# ------------------------------------------------------------------
+# Its profile: `simulation_throughputs.json`.
+
+_GAVEL_GPU = "v100"
+_FASTEST = 1e9
+
+
+def gavel_name(job_type: str, gpus: int) -> str:
+    """Return the name of a job type on so many GPUs in Gavel's throughputs."""
+    return f"('{job_type}', {gpus})"
+
+
+def read_throughputs(text: str, source: str) -> dict[str, Alone]:
+    """Read Gavel's `simulation_throughputs.json`: steps a second of each job type alone.
+
+    It has a table for each type of GPU; the one of the V100 counts, else the first. A type
+    that does not run there has 0 or fewer steps, and is left out. Raises `BadFile`.
+    """
+    try:
+        tables = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{source}: not JSON: {error}") from None
+    table = tables.get(_GAVEL_GPU, next(iter(tables.values()), None)) if _is_table(tables) else None
+    if not _is_table(table):
+        raise BadFile(
+            f"{source}: not Gavel's throughputs; it must have steps a second by type of GPU and job"
+        )
+    found = {name: each.get("null") for name, each in table.items() if _is_table(each)}
+    return {
+        name: Alone(steps_per_s=float(rate))
+        for name, rate in found.items()
+        if isinstance(rate, (int, float)) and 0 < rate <= _FASTEST
+    }
+
+
+def _is_table(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)

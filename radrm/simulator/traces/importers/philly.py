@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from radrm.simulator.traces.importers.aids import Aids
-from radrm.simulator.traces.importers.moments import moment
+from radrm.simulator.traces.importers.aids import Aids, moment
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.table import read_table
 from radrm.simulator.traces.trace import MAX_SECONDS, Trace, arranged, number, whole

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from radrm.simulator.traces.fill import Fill
-from radrm.simulator.traces.importers.aids import Aids
-from radrm.simulator.traces.importers.moments import moment
+from radrm.simulator.traces.draw import Fill
+from radrm.simulator.traces.importers.aids import Aids, moment
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.table import Table, read_table, shown
 from radrm.simulator.traces.trace import MAX_MIB, MAX_SECONDS, Trace, arranged, number
