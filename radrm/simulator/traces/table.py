@@ -81,13 +81,20 @@ class Table:
         return [at for at in places if at is not None]
 
 
-def read_table(lines: Iterable[str], source: str, delimiter: str = ",") -> Table:
+def read_table(
+    lines: Iterable[str],
+    source: str,
+    delimiter: str = ",",
+    columns: Sequence[str] = (),
+    most: int | None = None,
+) -> Table:
     """Read the table in these lines. Raises `BadFile` if there is none.
 
-    Spaces around the names of columns do not count. Each name may appear once.
+    Spaces around the names of columns do not count. Each name may appear once. `columns`: the
+    names of the columns, if the table has no line with them. `most`: the limit of rows.
     """
     reader = csv.reader(_bounded(lines, source), delimiter=delimiter)
-    header = next(_records(reader, source), None)
+    header = (0, list(columns)) if columns else next(_records(reader, source), None)
     if header is None:
         raise BadFile(f"{source}: empty; its first line must name the columns")
     names = [cell.strip() for cell in header[1]]
@@ -97,7 +104,7 @@ def read_table(lines: Iterable[str], source: str, delimiter: str = ",") -> Table
         if name in names[:at]:
             raise BadFile(f"{source} line 1: there are two columns {shown(name)}; rename one")
     errors = LineErrors(source)
-    rows = _rows(reader, source, len(names), errors)
+    rows = _rows(reader, source, len(names), errors, most or MAX_ROWS)
     return Table(source, tuple(names), errors, rows)
 
 
@@ -108,11 +115,11 @@ def shown(text: str) -> str:
 
 
 def _rows(
-    reader: Iterator[list[str]], source: str, width: int, errors: LineErrors
+    reader: Iterator[list[str]], source: str, width: int, errors: LineErrors, most: int
 ) -> Iterator[tuple[int, list[str]]]:
     for count, (line, cells) in enumerate(_records(reader, source), 1):
-        if count > MAX_ROWS:
-            raise BadFile(f"{source} line {line}: more than {MAX_ROWS:,} rows; split the file")
+        if count > most:
+            raise BadFile(f"{source} line {line}: more than {most:,} rows; split the file")
         if len(cells) == width + 1 and not cells[-1].strip():
             cells.pop()
         if len(cells) == width:
