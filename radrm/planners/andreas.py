@@ -14,7 +14,8 @@ What the paper does not have:
   grows, and it starts in the end. While heavier jobs come, that is when it is as many times later
   than they are as they are heavier: nothing else bounds its wait.
 - Priorities come before pressure, and jobs of the recovery queue before all others.
-- No node is set apart to measure run times. The runs themselves show them (`Job.profile`).
+- `profile`: no node is set apart to measure run times. The runs themselves show them
+  (`Job.profile`), and kinds that are not known yet are tried first.
 - GPUs that a job avoids, or does not prefer, come after the others, whatever they cost.
 
 `method` has the baselines of section V, as the authors' program has them: jobs in the order of
@@ -93,8 +94,10 @@ class Andreas:
     A site with long jobs, which need no new plan so often (H in the paper)."""
     seed: int = fixed(0)
     """Where chance begins. The same seed gives the same plans."""
-    variant: str = fixed("text")
-    """`text`: the paper. `code`: what the authors' program does differently."""
+    variant: str = "text"
+    """`text`: the paper. `code`: what the authors' program does differently.
+
+    A site that compares with the published figures, which the program made."""
     method: str = fixed(_RANDOM)
     """`randomized`; `greedy`: without chance; `fifo`, `edf` or `ps`: a baseline of the paper."""
     whole_servers: bool = fixed(False)
@@ -103,6 +106,11 @@ class Andreas:
     """The power of a GPU in use, where `energy.node_watts` does not have its type."""
     unknown_duration_s: float = fixed(3600.0)
     """The run time to assume for a job of which nothing is known."""
+    profile: bool = False
+    """Prefer the kinds of GPU on which a job's program has not run yet, until its reports show how
+    fast it is there.
+
+    A site with several kinds of GPUs whose users measure no program (`radrm profile`)."""
     default_due_s: float = fixed(604_800.0)
     """A job without a due time counts as due this long after its submission."""
     name: str = "andreas"
@@ -149,6 +157,7 @@ class Andreas:
             default_due_s=self.default_due_s,
             rho=self.rho,
             moves=self.method not in _BASELINES,
+            profile=self.profile,
         )
 
     def _plan(self, situation: Situation, calls: int) -> Allocation:

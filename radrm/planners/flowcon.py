@@ -18,6 +18,7 @@ the interval is reset and Algorithm 1 runs at once. The thesis does not give bet
   growth is known; one whose growth stays unknown gets 1 / n.
 - They are weights, so that no CPU idles. `limit = "cap"` makes them caps; then a job that asked
   for CPUs keeps its own.
+- `goal = "completion"` gives all the floor, and the rest to the job with the least CPU work left.
 
 Invariants:
 - Shares are set only if one changes by more than `_MATTERS`, or a job is below its floor; then all
@@ -41,9 +42,8 @@ from radrm.core import events as ev
 from radrm.core.proposals import Proposal, SetShares
 from radrm.core.records import Attempt, Instant, Job, Refusal, Share
 from radrm.core.rules import Plan, Planner
-from radrm.core.settings import fixed
 from radrm.core.view import View
-from radrm.core.words import ActionKind, JobState
+from radrm.core.words import ActionKind, JobState, Quantity
 
 # ------------------------------------------------------------------
 # The growth of a job: how fast its loss falls for the CPU time that it uses.
@@ -71,6 +71,8 @@ _SMOOTHING = 0.5
 """The weight of a new report in the smoothed loss and growth."""
 _LEAST_PART = 0.001
 """A job that used less of the CPUs counts as if it had used this part."""
+_LEAST_WORK = 0.005
+"""The part of its work from which on a job's CPU time tells what the rest will take."""
 
 
 @dataclass(slots=True)
@@ -80,7 +82,8 @@ class Growth:
     `which` is its list, `limit` the part of the CPUs (0..1) that it was last given, `growth` its
     last G (None before the first), `runs` the runs that saw it. `at_s` is the time of the last
     report. `high` is the highest smoothed loss, `fall` the largest fall from there. `used_s` are
-    CPU seconds at `used_at_s`, and `part` the mean part of the CPUs before that.
+    CPU seconds at `used_at_s`, and `part` the mean part of the CPUs before that. `first_work` and
+    `first_cpu_s` are its work done (0..1) and its CPU seconds when it was first seen.
     """
 
     serial: int
@@ -95,6 +98,8 @@ class Growth:
     used_s: float | None = None
     used_at_s: float | None = None
     part: float | None = None
+    first_work: float | None = None
+    first_cpu_s: float | None = None
 
     def plain(self) -> list[object]:
         """Return its fields in their order: `Growth(*plain)` is the same. A state is copied at each
@@ -168,13 +173,32 @@ def _part(note: Growth) -> float:
     return max(_LEAST_PART, 1.0 if note.part is None else note.part)
 
 
-# ------------------------------------------------------------------ the planner
+def work_left_s(note: Growth, job: Job, attempt: Attempt) -> float | None:
+    """Return the CPU seconds that a job still needs; None if that is not known.
+
+    From the work that it reports and the CPU time that this took; before that from the estimate of
+    its duration, as if it used one CPU.
+    """
+    done = job.progress.work_done if job.progress is not None else None
+    used_s = attempt.host_use.cpu_s if attempt.host_use is not None else None
+    if done is not None and used_s is not None:
+        if note.first_work is None or note.first_cpu_s is None:
+            # A first attempt has done all this work with all this CPU time.
+            first = attempt.number == 1
+            note.first_work, note.first_cpu_s = (0.0, 0.0) if first else (done, used_s)
+        work = done - note.first_work
+        if work >= _LEAST_WORK:
+            return max(0.0, (used_s - note.first_cpu_s) / work * (1 - done))
+    return job.predicted(Quantity.DURATION)
+
 
 _MOST_INTERVAL_S, _MOST_ALPHA = 3600.0, 1000.0
 _MATTERS, _TRIFLE = 0.1, 0.005
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.01, 100.0
 _NEW_RUNS = 3
 """A job counts as new for so many runs without a known growth."""
+_SOON = 0.25
+"""The part of an interval after which a job of unknown work is looked at again."""
 
 Running = tuple[Job, Attempt, Growth]
 
@@ -196,10 +220,18 @@ class FlowCon(Planner):
     """Each of n jobs gets at least 1 / (beta n) of the CPUs (1 to 100).
 
     A site that wants to leave slow jobs more CPUs than the paper."""
-    limit: str = fixed("weight")
-    """`weight`: jobs share what the others leave; `cap`: no job uses more than its part."""
-    measure: str = fixed("relative")
-    """`relative`, or `paper`: the published algorithms, with losses as they are."""
+    limit: str = "weight"
+    """`weight`: jobs share what the others leave; `cap`: no job uses more than its part.
+
+    A site that wants the published algorithm, which has caps."""
+    goal: str = "growth"
+    """`growth`, or `completion`: the job with the least CPU work left is first.
+
+    A site whose jobs report their steps, and that wants most of them to end sooner."""
+    measure: str = "relative"
+    """`relative`, or `paper`: the published algorithms, with losses as they are.
+
+    A site that wants the published algorithm, for jobs whose losses are of one kind."""
     name: str = "flowcon"
     version: int = 1
     starts_jobs: bool = False
@@ -230,7 +262,7 @@ class FlowCon(Planner):
         changed = known != {attempt.serial for _, attempt, _ in running}
         if changed:
             interval_s = self.interval_s  # Algorithm 2
-        elif (wait_s := _left_s(now, kept.get("last_s"), interval_s)) > 0:
+        elif (wait_s := _left_s(now, kept.get("last_s"), _next_s(interval_s, running, self))) > 0:
             return Plan(state=state, wake_at=now.boot_s + wait_s)
         if not running:
             return Plan(state=None)
@@ -243,7 +275,7 @@ class FlowCon(Planner):
             "jobs": {str(job.id): note.plain() for job, _, note in running},
             "remarks": {str(job.id): note.which for job, _, note in running},
         }
-        wake_at = now.boot_s + interval_s
+        wake_at = now.boot_s + _next_s(interval_s, running, self)
         return Plan(self._changes(view, running, cpus), kept, wake_at)
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
@@ -262,13 +294,15 @@ class FlowCon(Planner):
             if grow_as_published(note, job, now) if published else grow(note, job):
                 assert note.growth is not None
                 note.which = list_after(note.which, note.growth, self.alpha)
-        if all(note.which == COMPLETING for _, _, note in running):
+        if self.goal == "completion":
+            self._limit(running, self._by_work_left(running), cpus)
+        elif all(note.which == COMPLETING for _, _, note in running):
             self._limit(running, [1.0] * len(running), cpus)
             if published:
                 for _, _, note in running:
                     note.limit = 1.0
             return min(2 * interval_s, _MOST_INTERVAL_S)
-        if published:
+        elif published:
             self._limit_as_published(running)
         else:
             self._limit(running, self._by_growth(running), cpus)
@@ -300,6 +334,16 @@ class FlowCon(Planner):
             if note.which == WATCHING
             else note.growth / total
             for note in notes
+        ]
+
+    def _by_work_left(self, running: Sequence[Running]) -> list[float]:
+        """Return 1 for the job with the least work left, and for new jobs of unknown work."""
+        left = [work_left_s(note, job, attempt) for job, attempt, note in running]
+        least = min((each for each in left if each is not None), default=None)
+        first = None if least is None else left.index(least)
+        return [
+            float(at == first or (left[at] is None and (least is None or note.runs <= _NEW_RUNS)))
+            for at, (_, _, note) in enumerate(running)
         ]
 
     def _limit(self, running: Sequence[Running], wanted: Sequence[float], cpus: float) -> None:
@@ -362,6 +406,15 @@ class FlowCon(Planner):
 
 def _is_unmeasured(note: Growth) -> bool:
     return note.growth is None and note.runs <= _NEW_RUNS
+
+
+def _next_s(interval_s: float, running: Sequence[Running], rule: FlowCon) -> float:
+    """Return the seconds until the next run: fewer while the work of a new job is not known."""
+    if rule.goal == "completion" and any(
+        note.runs <= _NEW_RUNS and note.first_work is None for _, _, note in running
+    ):
+        return max(1.0, _SOON * interval_s)
+    return interval_s
 
 
 def _left_s(now: Instant, last_s: float | None, interval_s: float) -> float:

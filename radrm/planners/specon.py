@@ -188,8 +188,10 @@ class SpeCon(Planner):
     """The same for a job that has become slow."""
     weight_converged: float = fixed(1.0)
     """The same for a job that has converged."""
-    measure: str = fixed("relative")
-    """`relative`, or `paper`: the published algorithms, whatever a move wins."""
+    measure: str = "relative"
+    """`relative`, or `paper`: the published algorithms, whatever a move wins.
+
+    A site that wants the published algorithm."""
     name: str = "specon"
     version: int = 1
     starts_jobs: bool = False

@@ -34,11 +34,13 @@ def run_times(
     kinds: Mapping[int, str],
     here: tuple[int, int] | None,
     unknown_s: float,
+    hope: float = 1.0,
 ) -> dict[tuple[int, int], float]:
     """Return the seconds that a job has left, by kind and number of GPUs.
 
     `kinds`: the device names of the kinds that it can use. `here`: how a live one runs.
-    `unknown_s`: the run time to assume where nothing is known.
+    `unknown_s`: the run time to assume where nothing is known. `hope` (above 0, at most 1)
+    multiplies the run times on kinds for which the profile has none.
     """
     can = sizes(job) or frozenset({job.spec.gpus})
     known: dict[str, list[int]] = {}
@@ -54,7 +56,7 @@ def run_times(
                 found[kind, gpus] = max(LEAST_S, left.value_s)
     if found:
         others = kinds.keys() - {kind for kind, _ in found}
-        assumed_on = _as_on_others(found, others)
+        assumed_on = {pair: hope * s for pair, s in _as_on_others(found, others).items()}
         if runs is not None and here is not None and here not in found:
             left = remaining_on(job, live, now, runs, runs)
             if left is not None:

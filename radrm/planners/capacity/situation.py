@@ -121,6 +121,8 @@ class Barred:
 
 _UNREAD_S = 60.0
 """A device that a job has left counts as usable for so long without a reading."""
+_HOPE = 0.5
+"""A kind on which a program has not run yet counts as that much faster with `profile`."""
 _MOST_PRICES, _LAST_S = 400, 86_400.0
 
 
@@ -135,6 +137,8 @@ class Assumptions:
     rho: float
     moves: bool = True
     """False: no live job is movable."""
+    profile: bool = False
+    """Prefer the kinds on which a job's program has not run yet."""
 
 
 @dataclass(frozen=True)
@@ -359,7 +363,10 @@ class _Reader:
     ) -> dict[tuple[int, int], float]:
         kinds = {kind: self._names[kind] for kind in most if self._allows(job, kind, live)}
         unknown_s = self._rules.unknown_duration_s
-        times = run_times(job, live, self._now, kinds, self._here(live), unknown_s)
+        # A job that runs is not moved to learn, and without a fingerprint no run teaches anything.
+        learns = self._rules.profile and live is None and job.fingerprint is not None
+        hope = _HOPE if learns else 1.0
+        times = run_times(job, live, self._now, kinds, self._here(live), unknown_s, hope)
         limit = self._snapshot.settings.most_gpus(job.spec.uid)
         return {pair: s for pair, s in times.items() if pair[1] <= min(limit, most[pair[0]])}
 

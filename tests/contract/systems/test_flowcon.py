@@ -203,6 +203,19 @@ def test_a_new_job_has_what_is_beyond_the_floors_until_it_is_measured() -> None:
     assert world.part(young) < 0.6, "it has reported nothing"
 
 
+def test_completion_puts_the_job_with_the_least_work_left_first() -> None:
+    world = Server(goal="completion")
+    long, short = world.start(), world.start()
+    for step in range(1, 3):
+        world.boot_s += 19.99
+        for job, done in ((long, 0.01), (short, 0.1)):
+            world.uses(job, 80.0)
+            world.report(job, work_done=done * step)
+        world.pass_time(0.011)
+    assert world.part(short) == pytest.approx(3 / 4)
+    assert world.part(long) == pytest.approx(1 / 4)
+
+
 def test_booked_cpus_are_kept() -> None:
     world = Server()
     booked, young = world.start(cpus=6.0), world.start()
@@ -260,6 +273,7 @@ LOSSES = st.one_of(st.none(), st.floats(-1e6, 1e6))
 
 
 @given(
+    st.sampled_from(("growth", "completion")),
     st.floats(1.0, 10.0),
     st.lists(
         st.tuples(st.sampled_from(("start", "end", "run")), st.integers(0, 3), LOSSES),
@@ -267,8 +281,10 @@ LOSSES = st.one_of(st.none(), st.floats(-1e6, 1e6))
     ),
 )
 @settings(max_examples=some(30), deadline=None)
-def test_no_job_is_below_its_floor(beta: float, moves: list[tuple[str, int, float | None]]) -> None:
-    world = Server(beta=beta)
+def test_no_job_is_below_its_floor(
+    goal: str, beta: float, moves: list[tuple[str, int, float | None]]
+) -> None:
+    world = Server(goal=goal, beta=beta)
     jobs = [world.start(), world.start()]
     live = list(jobs)
     for move, at, loss in moves:

@@ -36,6 +36,13 @@ def test_a_kind_without_a_profile_counts_as_like_those_with_one(
     assert found == {(kind, 1): seconds for kind, seconds in expected.items()}
 
 
+def test_kinds_that_a_program_has_not_tried_look_better_where_it_is_to_learn() -> None:
+    found = run_times(job_with(("V100", 400)), None, BEGIN, KINDS, None, 3600.0, hope=0.5)
+    assert found == {(0, 1): 400.0, (1, 1): 200.0, (2, 1): 200.0}
+    unknown = run_times(job_with(), None, BEGIN, KINDS, None, 3600.0, hope=0.5)
+    assert set(unknown.values()) == {3600.0}, "on every kind alike"
+
+
 def test_a_job_that_runs_on_a_kind_without_a_profile_has_its_own_pace_there() -> None:
     half = Progress(BEGIN.at(BEGIN.boot_s + 100.0), work_done=0.5)
     job = replace(job_with(("V100", 400)), progress=half)
