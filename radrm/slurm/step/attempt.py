@@ -12,11 +12,11 @@ from typing import Any
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import waiting
+from radrm.host.attempts import start_step_runner as runner
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 
 _BEGIN_S = 30.0
-"""Real seconds that a waiting may take until the job begins."""
+"""Real seconds that a runner may take until the job begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """The waiting of one attempt, in `folder`."""
+    """The runner of one attempt, in `folder`."""
 
     folder: str
     pid: int
 
     @property
     def has_ended(self) -> bool:
-        """Reap the waiting, if it has ended. Ask once only after that."""
+        """Reap the runner, if it has ended. Ask once only after that."""
         return os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
 
     def send(self, number: int) -> None:
@@ -52,13 +52,13 @@ class Runner:
 
 
 def start(folder: str) -> Runner:
-    """Start the waiting, and wait until the job has begun or could not. Raises `Refused`."""
+    """Start the runner, and wait until the job has begun or could not. Raises `Refused`."""
     launch, why = attempts.read_record(folder, attempts.LAUNCH)
     if launch is None:
         raise Refused(f"the attempt in {folder} cannot be run: {why or 'it is gone'}")
     begun, tell = os.pipe()
     try:
-        command = [sys.executable, "-I", "-S", waiting.__file__, folder, str(os.getpid())]
+        command = [sys.executable, "-I", "-S", runner.__file__, folder, str(os.getpid())]
         pid = os.posix_spawn(
             command[0],
             command,
@@ -74,7 +74,7 @@ def start(folder: str) -> Runner:
         )
     except OSError as error:
         os.close(begun)
-        raise Refused(f"the waiting of the job cannot be started: {error.strerror}") from None
+        raise Refused(f"the runner of the job cannot be started: {error.strerror}") from None
     finally:
         os.close(tell)
     select.select([begun], [], [], _BEGIN_S)
