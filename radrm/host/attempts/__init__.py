@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     saved         what a job has proven to have saved
     runner        the small program that runs one attempt and outlives the daemon
     start_runner  where the process of a runner begins
+    start_step_runner  the same, as the child of a Slurm job's step
     evidence      what an attempt's folder proves
     waiting       attempts that the step of a Slurm job runs
     plan          what one launch needs, and its launch record

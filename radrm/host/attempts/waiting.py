@@ -18,12 +18,10 @@ import contextlib
 import errno
 import os
 import signal
-import sys
 from dataclasses import replace
 
 from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import runner
 from radrm.host.attempts.elastic.folders import clear
 from radrm.host.attempts.evidence import Ended, Evidence, Lost, OuterEnd, Void
 from radrm.host.clock import Clock
@@ -31,7 +29,6 @@ from radrm.host.crossings import crossed
 from radrm.host.folders import OpenFolder
 from radrm.host.processes.identity import Identity, alive, boot_id, identify
 from radrm.host.processes.procfs import read_stat, uid_of
-from radrm.host.processes.tree import die_with_parent
 from radrm.host.storage.files import fsync_folder
 
 TYPE_CHECKING = False
@@ -219,28 +216,3 @@ class StepEvidence(Evidence):
             and stat.parent == self._step.pid
             and uid_of(who.pid) == self._uid
         )
-
-
-# ------------------------------------------------------------------
-# Start the runner of an attempt as the child of its step.
-#
-#     python -I -S run.py FOLDER PARENT
-#
-# It ends with its step, process PARENT: then Slurm has ended the job, and the daemon ends what is
-# left of it.
-
-
-if not __package__:
-    # Run by its path, isolated: the package that it belongs to has to be found.
-    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
-
-
-def main(folder: str, parent: int) -> int:
-    die_with_parent()
-    if os.getppid() != parent:
-        return 1  # it has ended already
-    return runner.main(folder)
-
-
-if __name__ == "__main__":
-    os._exit(main(os.path.abspath(sys.argv[1]), int(sys.argv[2])))

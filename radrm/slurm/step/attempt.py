@@ -15,7 +15,7 @@ from typing import Any
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError, Refused
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import waiting
+from radrm.host.attempts import start_step_runner as runner
 from radrm.host.attempts.waiting import WAKE
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.slurm import is_up, run
@@ -96,7 +96,7 @@ def start(folder: str) -> Runner:
         raise Refused(f"the attempt in {folder} cannot be run: {why or 'it is gone'}")
     begun, tell = os.pipe()
     try:
-        command = [sys.executable, "-I", "-S", waiting.__file__, folder, str(os.getpid())]
+        command = [sys.executable, "-I", "-S", runner.__file__, folder, str(os.getpid())]
         pid = os.posix_spawn(
             command[0],
             command,

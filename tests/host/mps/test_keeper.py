@@ -158,15 +158,15 @@ def test_those_who_stay_after_a_fault_are_ended_by_and_by(mocker: Any) -> None:
     keeper._owner_of = {os.getpid(): (7, 1)}.get
     # The second is nobody's process that radrm started: its work ends, it is not signalled.
     fake.found = (Server(6, FAULT, (os.getpid(), os.getppid())),)
-    launches = []
+    stages = []
     for now in (100.0, 129.0, 130.5, 131.0, 160.5, 189.0, 190.5):
         keeper.round(now)
-        launches.append(([c.args[2] for c in sent.call_args_list], list(fake.did)))
+        stages.append(([c.args[2] for c in sent.call_args_list], list(fake.did)))
     term, kill = signal.SIGTERM, signal.SIGKILL
     # TERM would end the second only: the first keeps its work until KILL.
     soft = ["start", f"terminate 6 {os.getppid()}"]
     ended = [*soft, f"terminate 6 {os.getpid()}", f"terminate 6 {os.getppid()}"]
-    assert launches == [
+    assert stages == [
         *[([], ["start"])] * 2,
         *[([term], soft)] * 2,
         *[([term, kill], ended)] * 2,

@@ -1,4 +1,4 @@
-"""The SM gpus of single processes, as far as the driver tells it."""
+"""The SM activity of single processes, as far as the driver tells it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.host.gpus.nvml.rounds import World
 # ------------------------------------------------------------------ the driver's recovery action
 
 
-@pytest.mark.parametrize("number", sorted(xids.RECOVERABLE))
+@pytest.mark.parametrize("number", [46])
 def test_no_fault_if_the_driver_demands_no_recovery(mocker: MockerFixture, number: int) -> None:
     chip, other = Chip(recovery=0), Chip(uuid="GPU-b", recovery=0)
     world = World(mocker, chip, other)
@@ -28,7 +28,7 @@ def test_no_fault_if_the_driver_demands_no_recovery(mocker: MockerFixture, numbe
     assert world.one(after_s=4000.0).notes == ()
 
 
-@pytest.mark.parametrize("number", [48, *sorted(xids.RECOVERABLE)])
+@pytest.mark.parametrize("number", [48, 46])
 def test_the_present_recovery_action_counts(mocker: MockerFixture, number: int) -> None:
     chip = Chip(recovery=0)
     world = World(mocker, chip)
