@@ -13,8 +13,7 @@ import pwd
 import sys
 
 from radrm.cli import main as entry
-from radrm.cli.slurm.names import NAMES, TRANSLATED, srun
-from radrm.cli.slurm.submitting import translated
+from radrm.cli.slurm.names import NAMES, TRANSLATED, srun, translated
 from radrm.errors import UsageError, plain
 
 TYPE_CHECKING = False

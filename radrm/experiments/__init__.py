@@ -1,7 +1,6 @@
 """Layer 6: experiments that commands, benchmarks and tests share. Nothing here draws tables.
 
 The files, in the order in which they may import one another:
-    ending     clean up an experiment that a signal stops
     estimates  ask the estimators about a job file
     datasets   read measured jobs, to try estimators on
     evaluation  try estimators on measured jobs, and compare them

@@ -27,7 +27,7 @@ from radrm.experiments.collocate.measure import (
 )
 from radrm.experiments.collocate.numbers import compiled, parse_copies, parse_modes, parse_programs
 from radrm.experiments.collocate.rounds import Work
-from radrm.experiments.ending import orderly_end
+from radrm.experiments.demo.server import orderly_end
 
 S = TypeVar("S")
 T = TypeVar("T")

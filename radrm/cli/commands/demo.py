@@ -30,8 +30,7 @@ from radrm.experiments.demo.run import (
     watch,
     write_job_files,
 )
-from radrm.experiments.demo.server import submitted
-from radrm.experiments.ending import orderly_end
+from radrm.experiments.demo.server import orderly_end, submitted
 
 
 def demo() -> None:

@@ -164,7 +164,7 @@ Output = Annotated[
     ),
 ]
 TracingPython = Annotated[
-    str, typer.Option("--python", metavar="PATH", help="A TracingPython that has PyTorch.")
+    str, typer.Option("--python", metavar="PATH", help="A Python that has PyTorch.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 

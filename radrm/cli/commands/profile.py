@@ -16,7 +16,7 @@ from radrm.client.connection import Client
 from radrm.client.text import print_json, warn
 from radrm.core.units import parse_seconds, show_seconds
 from radrm.errors import UsageError, plain
-from radrm.experiments.ending import orderly_end
+from radrm.experiments.demo.server import orderly_end
 from radrm.experiments.profiling import Probed, Profiler, Wishes
 
 

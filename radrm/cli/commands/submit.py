@@ -30,7 +30,7 @@ def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
     before = argv[: argv.index("--") if "--" in argv else None]
     if "--slurm" in before:
-        from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
+        from radrm.cli.slurm.names import translated  # only jobs of Slurm need it
 
         argv = translated(argv)
     return carry_out(parse_submit(argv))

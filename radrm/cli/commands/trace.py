@@ -21,7 +21,7 @@ from radrm.config import Config, resolved
 from radrm.core.units import parse_seconds, show_seconds
 from radrm.core.words import Collocation
 from radrm.errors import UsageError
-from radrm.experiments.ending import orderly_end
+from radrm.experiments.demo.server import orderly_end
 from radrm.experiments.live.play import Server, own_server
 from radrm.experiments.live.submissions import Commands, without_commands
 from radrm.experiments.live.trace import (

@@ -3,6 +3,5 @@
 The files, in the order in which they may import one another:
     cluster     `--cluster`: submit to a Slurm cluster, and look at its jobs
     pilot       `--pilot`: submit to one's own pilots, and look at them
-    submitting  the words of `radrm submit` for those of `sbatch`
-    names       commands named `sbatch squeue scancel sinfo srun`
+    names       radrm's words for those of sbatch, squeue, scancel, sinfo, srun
 """

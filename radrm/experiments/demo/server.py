@@ -3,6 +3,11 @@
 Theory of operation. The daemon has its own session, so the terminal's Ctrl-C does not reach it:
 an interrupted daemon would leave its jobs running. `end` works in any state, also half started.
 It cancels all jobs first, then ends the daemon, the driver and the folder.
+
+Handlers of signals run in the main thread, between any two steps of it. The first signal raises
+SystemExit there, so that `finally` blocks end processes and remove folders. Signals during that
+are ignored. Between the start of a process and the note of it, signals are only noted
+(`signals_later`).
 """
 
 from __future__ import annotations
@@ -13,17 +18,64 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from radrm.client.connection import Client
 from radrm.errors import DeviceError, RadrmError, Refused, Unreachable
-from radrm.experiments.ending import signals_later
 from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def orderly_end(say: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Let the first Ctrl-C, TERM or hang-up call `say` and raise SystemExit, and ignore later
+    ones, so that everything is cleaned up."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    caught = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in caught:
+            signal.signal(each, signal.SIG_IGN)
+        say()
+        sys.exit(128 + number)
+
+    for number in caught:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, before[number])
+
+
+@contextlib.contextmanager
+def signals_later() -> Iterator[None]:
+    """Delay signals until the block ends. An exception between the start of a process and the
+    note of it would leave that process behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    caught = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in caught:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in caught.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
+
 
 _START_LIMIT_S = 20.0
 _END_LIMIT_S = 10.0
