@@ -11,6 +11,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
@@ -167,6 +168,7 @@ def _paragraphs(owner: type, key: str) -> list[str]:
     raise LookupError(f"{key!r} of {owner.__name__} has no meaning; write a docstring behind it")
 
 
+@cache
 def _field_docstrings(cls: type) -> dict[str, str]:
     """Return the string behind each field that has one."""
     try:

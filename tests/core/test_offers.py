@@ -265,7 +265,7 @@ def test_a_turn_ends_when_another_user_comes() -> None:
 def test_what_is_kept_of_jobs_that_ended_is_dropped() -> None:
     world = World(gpus(2), settings=SETTINGS)
     before = _offers_in_memory()
-    for _ in range(300):
+    for _ in range(150):
         job = world.submit(30 * GIB, smact=0.9)
         waiting = world.submit(30 * GIB, smact=0.9), world.submit(30 * GIB, smact=0.9)
         world.pass_time(1)
@@ -275,7 +275,7 @@ def test_what_is_kept_of_jobs_that_ended_is_dropped() -> None:
             if world.live(each) is not None:
                 world.end(each)
     assert not [job for job in world.scheduler.state.jobs.values() if not job.state.final]
-    assert _offers_in_memory() - before < 300
+    assert _offers_in_memory() - before < 150
 
 
 def _offers_in_memory() -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from radrm.client.connection import every_job
 from radrm.host.sockets import connect
 from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome
@@ -72,58 +73,59 @@ def one_line(done: subprocess.CompletedProcess[str], code: int, *words: str) -> 
         assert word in done.stderr, done.stderr
 
 
-def test_json_has_what_the_contract_names(daemon: DaemonHome) -> None:
-    done = daemon.radrm("submit", "--json", "--gpu-memory=2G", "--name=a", "--", "sleep", "1000")
+def test_json_has_what_the_contract_names(guest: DaemonHome) -> None:
+    done = guest.radrm("submit", "--json", "--gpu-memory=2G", "--name=a", "--", "sleep", "1000")
     (submitted,) = json.loads(done.stdout)
     assert set(submitted) == {"ticket", "id", "name", "file", "error"}
-    (job,) = daemon.json("status")
+    (job,) = guest.json("status")
     assert set(STATUS_FIELDS) <= set(job)
     assert (job["id"], job["ticket"]) == (submitted["id"], submitted["ticket"])
     assert (job["gpus"], job["oom_count"], job["estimate_mib"]) == (1, 0, 2048)
-    gpus = daemon.json("gpus")
+    gpus = guest.json("gpus")
     assert all(set(GPU_FIELDS) <= set(gpu) for gpu in gpus)
     assert [g["jobs"] for g in gpus] == [[job["id"]], []]
-    assert daemon.json("status", submitted["ticket"])[0]["id"] == job["id"]
+    assert guest.json("status", submitted["ticket"])[0]["id"] == job["id"]
 
 
-def test_status_shows_what_is_asked_for(daemon: DaemonHome) -> None:
-    done = daemon.submit("--name=done", "--", "true")
-    daemon.wait_end(done)
-    daemon.submit("--name=busy", "--", "sleep", "1000")
-    held_up = daemon.submit("--name=large", "--gpus=2", "--collocation=exclusive", "--", "true")
-    assert [j["name"] for j in daemon.json("status")] == ["busy", "large"]
-    assert [j["name"] for j in daemon.json("status", "--all")] == ["done", "busy", "large"]
-    assert [j["name"] for j in daemon.json("status", "--state", "pending")] == ["large"]
-    assert daemon.json("status", "--user", "nobody-of-that-name") == []
-    (waiting,) = daemon.json("status", str(held_up))
+def test_status_shows_what_is_asked_for(guest: DaemonHome) -> None:
+    done = guest.submit("--name=done", "--", "true")
+    guest.wait_end(done)
+    guest.submit("--name=busy", "--", "sleep", "1000")
+    held_up = guest.submit("--name=large", "--gpus=2", "--collocation=exclusive", "--", "true")
+    assert [j["name"] for j in guest.json("status")] == ["busy", "large"]
+    assert [j["name"] for j in guest.json("status", "--all")[-3:]] == ["done", "busy", "large"]
+    assert [j["name"] for j in guest.json("status", "--state", "pending")] == ["large"]
+    assert guest.json("status", "--user", "nobody-of-that-name") == []
+    (waiting,) = guest.json("status", str(held_up))
     assert waiting["position"] == 1
     assert "idle device" in waiting["reason"]
-    page = daemon.radrm("status").stdout
+    page = guest.radrm("status").stdout
     assert "busy" in page and "idle device" in page
-    assert "PENDING" in daemon.radrm("status", str(held_up)).stdout
-    one_line(daemon.radrm("status", "--state", "asleep"), 2, "asleep", "RUNNING")
+    assert "PENDING" in guest.radrm("status", str(held_up)).stdout
+    one_line(guest.radrm("status", "--state", "asleep"), 2, "asleep", "RUNNING")
 
 
-def test_wait_gives_the_highest_code(daemon: DaemonHome) -> None:
+def test_wait_gives_the_highest_code(guest: DaemonHome) -> None:
     codes = [0, 3, 7]
-    jobs = [daemon.submit("--", sys.executable, "-c", f"raise SystemExit({c})") for c in codes]
-    assert daemon.radrm("wait", *map(str, jobs)).returncode == 7
-    assert daemon.radrm("wait", str(jobs[0])).returncode == 0
-    done = daemon.radrm("submit", "--wait", "--", "sh", "-c", "kill -9 $$")
+    jobs = [guest.submit("--", sys.executable, "-c", f"raise SystemExit({c})") for c in codes]
+    assert guest.radrm("wait", *map(str, jobs)).returncode == 7
+    assert guest.radrm("wait", str(jobs[0])).returncode == 0
+    done = guest.radrm("submit", "--wait", "--", "sh", "-c", "kill -9 $$")
     assert done.returncode == 137
 
 
-def test_a_thousand_files_are_one_call(daemon: DaemonHome) -> None:
+def test_a_thousand_files_are_one_call(guest: DaemonHome) -> None:
     names = [f"j{i:03}.rad" for i in range(200)]
     for name in names:
-        daemon.file(name, "#!/bin/sh\n#RAD --collocation=exclusive --gpus=2\nsleep 1000\n")
-    done = daemon.radrm("submit", "--json", *names)
+        guest.file(name, "#!/bin/sh\n#RAD --collocation=exclusive --gpus=2\nsleep 1000\n")
+    done = guest.radrm("submit", "--json", *names)
     results = json.loads(done.stdout)
     assert [Path(r["file"]).name for r in results] == names
-    assert [r["id"] for r in results] == list(range(1, 201)), "in the order they were given"
-    page = daemon.radrm("status").stdout
+    ids = [r["id"] for r in results]
+    assert ids == list(range(ids[0], ids[0] + 200)), "in the order they were given"
+    page = guest.radrm("status").stdout
     assert "more" in page and page.count("\n") < 60
-    tickets = daemon.radrm("submit", "--parsable", *names[:3]).stdout.split()
+    tickets = guest.radrm("submit", "--parsable", *names[:3]).stdout.split()
     assert [len(t) for t in tickets] == [26] * 3
 
 
@@ -146,26 +148,27 @@ def test_a_bad_file_is_one_clear_line_and_queues_nothing(
     shared_daemon: DaemonHome, kind: str
 ) -> None:
     content, words = BAD_FILES[kind]
+    before = len(every_job(shared_daemon.ask, all=True))
     (shared_daemon.work / "bad.rad").write_bytes(content)
     code = 2 if kind in ("unknown option", "no target", "no launcher") else 1
     one_line(shared_daemon.radrm("submit", "bad.rad"), code, "bad.rad", words)
-    assert shared_daemon.ask("status", all=True) == []
+    assert len(every_job(shared_daemon.ask, all=True)) == before
 
 
-def test_good_files_beside_a_bad_one_are_submitted(daemon: DaemonHome) -> None:
-    daemon.file("good.rad", "#!/bin/sh\ntrue\n")
-    done = daemon.radrm("submit", "--json", "missing.rad", "good.rad")
+def test_good_files_beside_a_bad_one_are_submitted(guest: DaemonHome) -> None:
+    guest.file("good.rad", "#!/bin/sh\ntrue\n")
+    done = guest.radrm("submit", "--json", "missing.rad", "good.rad")
     assert done.returncode == 1
     missing, good = json.loads(done.stdout)
     assert "missing.rad" in missing["error"] and missing["ticket"] is None
-    assert good["error"] is None and daemon.wait_end(good["id"])["state"] == "COMPLETED"
+    assert good["error"] is None and guest.wait_end(good["id"])["state"] == "COMPLETED"
 
 
 @pytest.mark.parametrize(
     "words, code, said",
     [
-        (["cancel", "99"], 1, "no job 99"),
-        (["logs", "99"], 1, "no job 99"),
+        (["cancel", "9999"], 1, "no job 9999"),
+        (["logs", "9999"], 1, "no job 9999"),
         (["wait", "nonsense"], 1, "no job nonsense"),
         (["daemon", "--set", "policy=nice", "--gpus", "sim:1xA100-40GB"], 2, "nice"),
     ],
@@ -187,20 +190,20 @@ def test_a_daemon_without_gpus_says_so(home: DaemonHome) -> None:
     one_line(home.radrm("daemon", "--time-scale", "10"), 2, "--time-scale")
 
 
-def test_a_log_is_followed_to_its_end(daemon: DaemonHome) -> None:
-    daemon.file(
+def test_a_log_is_followed_to_its_end(guest: DaemonHome) -> None:
+    guest.file(
         "count.rad", "#!/bin/bash\necho one\nuntil [ -e go ]; do sleep 0.05; done\necho two\n"
     )
-    job = daemon.submit("count.rad")
+    job = guest.submit("count.rad")
     follower = subprocess.Popen(
         [sys.executable, "-m", "radrm.cli.main", "logs", "-f", str(job)],
-        env=daemon.environment,
+        env=guest.environment,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert follower.stdout is not None
     assert follower.stdout.readline() == "one\n"
-    (daemon.work / "go").touch()
+    (guest.work / "go").touch()
     assert follower.stdout.read() == "two\n"
     assert follower.wait() == 0
 
@@ -232,9 +235,11 @@ def test_a_hostile_client_is_answered_and_harms_nobody(
     shared_daemon.ask("ping")
 
 
-def test_clients_that_say_nothing_do_not_keep_others_out(daemon: DaemonHome) -> None:
-    silent = [connect(daemon.folder / "home" / "run" / "radrm.sock", 30.0) for _ in range(50)]
-    assert daemon.json("status") == []
+def test_clients_that_say_nothing_do_not_keep_others_out(guest: DaemonHome) -> None:
+    socket = guest.folder / "home" / "run" / "radrm.sock"
+    assert os.stat(socket).st_mode & 0o777 == 0o600, "a private daemon is for its user alone"
+    silent = [connect(socket, 30.0) for _ in range(50)]
+    assert guest.json("status") == []
     for client in silent:
         client.close()
 
@@ -250,18 +255,13 @@ def test_what_lies_in_the_spool_and_is_no_envelope_is_told_and_left(home: Daemon
     assert len(os.listdir(spool)) == 3
 
 
-def test_a_private_daemon_is_for_its_user_alone(daemon: DaemonHome) -> None:
-    found = os.stat(daemon.folder / "home" / "run" / "radrm.sock")
-    assert found.st_mode & 0o777 == 0o600
-
-
-def test_a_reader_that_has_had_enough_ends_it_quietly(daemon: DaemonHome) -> None:
-    daemon.submit("--", "sleep", "1000")
+def test_a_reader_that_has_had_enough_ends_it_quietly(guest: DaemonHome) -> None:
+    guest.submit("--", "sleep", "1000")
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(
         [sys.executable, "-m", "radrm.cli.main", "status", "--json"],
-        env=daemon.environment,
+        env=guest.environment,
         stdout=write_end,
         stderr=subprocess.PIPE,
         text=True,

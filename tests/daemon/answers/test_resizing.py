@@ -50,28 +50,9 @@ def size(document: dict[str, Any]) -> tuple[int, int, int, int]:
     return document["gpus"], document["gpus_min"], document["gpus_max"], role["count"]
 
 
-def test_a_job_gets_another_size_with_its_work(home: DaemonHome) -> None:
-    job = begin(home)
-    assert size(home.job(job)) == (1, 1, 3, 1)
-    assert "1 of 1-3 GPUs" in home.radrm("status").stdout
-    done = home.radrm("resize", str(job), "--gpus=2")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"Resized job {job} (radrm-simjob): 2 of 1-3 GPUs\n"
-    larger = home.wait_state(job, "RUNNING")
-    assert size(larger) == (2, 1, 3, 2) and len(larger["devices"]) == 2
-    assert larger["saved_work_done"] > 0 and larger["resizing"] is None
-    assert [task["gpus"] for task in larger["tasks"]] == [[uuid] for uuid in larger["devices"]]
-    assert "2 of 1-3 GPUs" in home.radrm("explain", str(job)).stdout
-    log = home.work / f"radrm-{job}.attempt2.out"
-    wait_until(lambda: log.exists() and "epoch" in log.read_text(), "it to be at work again")
-    assert home.radrm("resize", str(job), "--role", "main=1").returncode == 0
-    smaller = home.wait_state(job, "RUNNING")
-    assert size(smaller) == (1, 1, 3, 1)
-    free = [gpu for gpu in home.ask("gpus") if gpu["uuid"] not in smaller["devices"]]
-    assert [gpu["reserved_mib"] for gpu in free] == [0, 0]
-
-
-def test_what_is_impossible_is_refused_in_one_line(home: DaemonHome) -> None:
+def test_what_is_impossible_is_refused_and_another_size_comes_with_the_work(
+    home: DaemonHome,
+) -> None:
     job = begin(home)
     plain = home.submit("--collocation=exclusive", "--", "sleep", "1000")
     held = home.submit("--hold", "--gpus=1-2", "--checkpoint=signal", "--", "true")
@@ -95,6 +76,26 @@ def test_what_is_impossible_is_refused_in_one_line(home: DaemonHome) -> None:
     assert wider.returncode == 0 and home.job(held)["gpus_max"] == 3, wider.stderr
     bad = home.radrm("edit", str(held), "--gpus=1-3", "--checkpoint=none")
     assert "edited options: --gpus=1-3 is a range" in bad.stderr
+    home.ask("cancel", jobs=[str(plain), str(held)])
+    home.wait_state(plain, "CANCELLED")
+    wait_until(lambda: sum(g["state"] == "idle" for g in home.ask("gpus")) == 2, "room")
+    assert size(home.job(job)) == (1, 1, 3, 1)
+    assert "1 of 1-3 GPUs" in home.radrm("status").stdout
+    done = home.radrm("resize", str(job), "--gpus=2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"Resized job {job} (radrm-simjob): 2 of 1-3 GPUs\n"
+    larger = home.wait_state(job, "RUNNING")
+    assert size(larger) == (2, 1, 3, 2) and len(larger["devices"]) == 2
+    assert larger["saved_work_done"] > 0 and larger["resizing"] is None
+    assert [task["gpus"] for task in larger["tasks"]] == [[uuid] for uuid in larger["devices"]]
+    assert "2 of 1-3 GPUs" in home.radrm("explain", str(job)).stdout
+    log = home.work / f"radrm-{job}.attempt2.out"
+    wait_until(lambda: log.exists() and "epoch" in log.read_text(), "it to be at work again")
+    assert home.radrm("resize", str(job), "--role", "main=1").returncode == 0
+    smaller = home.wait_state(job, "RUNNING")
+    assert size(smaller) == (1, 1, 3, 1)
+    free = [gpu for gpu in home.ask("gpus") if gpu["uuid"] not in smaller["devices"]]
+    assert [gpu["reserved_mib"] for gpu in free] == [0, 0]
 
 
 @pytest.mark.parametrize("home", [6], indirect=True)

@@ -66,18 +66,29 @@ while not os.path.exists("end"):
 send("step=1000")
 send("loss=nan")
 """
+    fails = """
+send("step=60\\ntotal=100\\nsaved=60")
+wait("end")
+send("step=95")
+sys.exit(3)
+"""
     job = submit(home, "train.py", program)
     wait_until(lambda: shown(home, job).get("step") == 120, "the first report")
     assert shown(home, job)["work_done"] == 0.12
     path = socket_of(home, 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_uid == os.getuid()
+    failing = submit(home, "fails.py", fails)
+    wait_until(lambda: home.job(failing)["saved_at"] is not None, "the checkpoint")
     home.kill()
     (path.parent.parent / "77").mkdir()
     home.start()
     assert not (path.parent.parent / "77").exists(), "of no live attempt"
+    assert home.job(failing)["saved_at"] is not None, "what is saved is known after a kill"
     home.file("again", "")
     wait_until(lambda: shown(home, job).get("step") == 500, "a report to the next daemon")
     home.file("end", "")
+    wait_until(lambda: home.job(failing)["state"] == "FAILED", "the end of the other")
+    assert shown(home, failing)["work_done"] == 0.6
     wait_until(lambda: home.job(job)["state"] == "COMPLETED", "the end")
     ended = home.job(job)
     assert ended["progress"]["step"] == 1000, "the last report comes before the end"
@@ -85,24 +96,6 @@ send("loss=nan")
     assert ended["reports_dropped_why"] == "loss=nan is not a finite number"
     assert "1 dropped" in home.radrm("status", str(job)).stdout
     wait_until(lambda: not path.parent.exists(), "the removal of the socket")
-
-
-def test_a_job_that_fails_has_what_it_had_saved_also_after_a_kill(home: DaemonHome) -> None:
-    home.start()
-    program = """
-send("step=60\\ntotal=100\\nsaved=60")
-wait("on")
-send("step=95")
-sys.exit(3)
-"""
-    job = submit(home, "train.py", program)
-    wait_until(lambda: home.job(job)["saved_at"] is not None, "the checkpoint")
-    home.kill()
-    home.start()
-    assert home.job(job)["saved_at"] is not None, "what is saved is known after a kill"
-    home.file("on", "")
-    wait_until(lambda: home.job(job)["state"] == "FAILED", "the end")
-    assert shown(home, job)["work_done"] == 0.6
 
 
 def test_a_flood_does_not_delay_the_reports_of_others(home: DaemonHome) -> None:

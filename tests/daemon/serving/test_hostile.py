@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from radrm.errors import UsageError
+from radrm.errors import RadrmError, UsageError
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome
@@ -53,38 +53,29 @@ def still_serves(daemon: DaemonHome) -> None:
     assert daemon.process is not None and daemon.process.poll() is None
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"script": "#!/bin/sh\n# \ud800\n:", "command": None},
-        {"script": "", "command": None, "file": "/x/\ud800.rad"},
-        {"command": ["\ud800"]},
-        {"environment": {"A": "\ud800"}},
-    ],
-)
-def test_half_a_character_is_no_envelope(daemon: DaemonHome, changes: dict[str, Any]) -> None:
-    """JSON can spell what no system call can be given."""
-    mine = envelope(daemon)
-    document = json.loads(mine.to_bytes()) | changes
-    path = spool(daemon) / f"{mine.ticket}.job"
-    path.with_name(".x").write_text(json.dumps(document))
-    path.with_name(".x").chmod(0o600)
-    path.with_name(".x").rename(path)
-    wait_until(lambda: not path.exists(), "it to be set aside")
-    still_serves(daemon)
+SURROGATES: list[dict[str, Any]] = [  # JSON can spell what no system call can be given
+    {"script": "#!/bin/sh\n# \ud800\n:", "command": None},
+    {"script": "", "command": None, "file": "/x/\ud800.rad"},
+    {"command": ["\ud800"]},
+    {"environment": {"A": "\ud800"}},
+]
 
 
-@pytest.mark.parametrize("field", ["script", "command", "options"])
-def test_an_envelope_without_a_field_does_not_end_the_daemon(
-    daemon: DaemonHome, field: str
-) -> None:
-    document = json.loads(envelope(daemon).to_bytes())
-    del document[field]
-    path = spool(daemon) / f"{document['ticket']}.job"
-    path.with_name(".x").write_text(json.dumps(document))
-    path.with_name(".x").chmod(0o600)
-    path.with_name(".x").rename(path)
-    wait_until(lambda: not path.exists(), "it to be refused")
+def test_what_is_no_envelope_is_set_aside(daemon: DaemonHome) -> None:
+    sound = json.loads(envelope(daemon).to_bytes())
+    documents = [sound | changes for changes in SURROGATES]
+    documents += [
+        {key: value for key, value in sound.items() if key != field}
+        for field in ("script", "command", "options")
+    ]
+    paths = []
+    for document in documents:
+        document["ticket"] = new_ticket()
+        path = spool(daemon) / f"{document['ticket']}.job"
+        path.with_name(".x").write_text(json.dumps(document))
+        path.with_name(".x").chmod(0o600)
+        paths.append(path.with_name(".x").rename(path))
+    wait_until(lambda: not any(path.exists() for path in paths), "them to be set aside")
     still_serves(daemon)
 
 
@@ -121,15 +112,14 @@ def test_another_array_under_a_ticket_that_was_used(daemon: DaemonHome) -> None:
     still_serves(daemon)
 
 
-@pytest.mark.parametrize("op", ["cancel", "hold", "requeue", "intake", "status", "explain", "logs"])
-def test_a_request_may_name_anything(daemon: DaemonHome, op: str) -> None:
-    from radrm.errors import RadrmError
-
-    for word in ("\ud800", "\xff", "", "*" * 300, "[", "12_", "_3", "9" * 40):
-        try:
-            daemon.ask(op, jobs=[word])
-        except RadrmError as error:
-            assert "\n" not in str(error)
+def test_a_request_may_name_anything(daemon: DaemonHome) -> None:
+    words = ("\ud800", "\xff", "", "*" * 300, "[", "12_", "_3", "9" * 40)
+    for op in ("cancel", "hold", "requeue", "intake", "status", "explain", "logs"):
+        for word in words:
+            try:
+                daemon.ask(op, jobs=[word])
+            except RadrmError as error:
+                assert "\n" not in str(error)
     still_serves(daemon)
 
 

@@ -97,22 +97,17 @@ def test_a_job_saves_when_it_is_asked_and_goes_on(home: DaemonHome) -> None:
     assert 0 < document["saved_work_done"] < 1 and saved_step(home, job) > 0
 
 
-def test_a_job_without_a_handler_is_refused_at_once(home: DaemonHome) -> None:
-    job = home.submit("--checkpoint=signal", "--", "sleep", "1000")
-    home.wait_state(job, "RUNNING")
-    done = home.radrm("checkpoint", str(job))
-    assert done.returncode == 1 and "none of its processes handles USR1" in done.stderr
-    moved = home.radrm("migrate", str(job))
-    assert moved.returncode == 1 and "none of its processes handles USR1" in moved.stderr
-    assert home.job(job)["state"] == "RUNNING" and home.job(job)["moves"] == 0
-
-
 def test_a_job_that_cannot_save_is_refused_with_the_reason(home: DaemonHome) -> None:
-    job = home.submit("--", "sleep", "1000")
-    home.wait_state(job, "RUNNING")
-    for command in ("checkpoint", "migrate"):
-        done = home.radrm(command, str(job))
-        assert done.returncode == 1 and "submit it with --checkpoint=signal" in done.stderr
+    for options, reason in (
+        (["--checkpoint=signal"], "none of its processes handles USR1"),
+        ([], "submit it with --checkpoint=signal"),
+    ):
+        job = home.submit(*options, "--", "sleep", "1000")
+        home.wait_state(job, "RUNNING")
+        for command in ("checkpoint", "migrate"):
+            done = home.radrm(command, str(job))
+            assert done.returncode == 1 and reason in done.stderr
+        assert home.job(job)["state"] == "RUNNING" and home.job(job)["moves"] == 0
     waiting = home.submit("--hold", "--checkpoint=signal", "--", "true")
     assert "only a running job can" in home.radrm("checkpoint", str(waiting)).stderr
     assert "there is no GPU" in home.radrm("migrate", str(job), "7").stderr

@@ -19,28 +19,32 @@ from tests.waiting import wait_text, wait_until
 pytestmark = pytest.mark.daemon
 
 
-def test_a_running_job_is_adopted_with_its_true_exit(daemon: DaemonHome) -> None:
-    daemon.file("wait.rad", "#!/bin/bash\nuntil [ -e go ]; do sleep 0.05; done\nexit 13\n")
-    job = daemon.submit("wait.rad")
-    daemon.wait_state(job, "RUNNING")
-    daemon.kill()
+def test_jobs_run_on_without_their_daemon_and_keep_their_exits(daemon: DaemonHome) -> None:
+    jobs = {}
+    for code in (13, 14):
+        loop = f"until [ -e go{code} ]; do sleep 0.05; done"
+        daemon.file(f"wait{code}.rad", f"#!/bin/bash\n{loop}\nexit {code}\n")
+        jobs[code] = daemon.submit("--gpus=0", f"wait{code}.rad")
+        daemon.wait_state(jobs[code], "RUNNING")
+    second = daemon.radrm("daemon", "--gpus", "sim:2xA100-40GB")
+    assert second.returncode == 1 and second.stderr.count("\n") == 1
+    assert "another radrm daemon already serves" in second.stderr
+    assert daemon.stop() == 0
+    with pytest.raises(Unreachable):
+        daemon.ask("ping")
     daemon.start()
-    assert daemon.job(job)["state"] == "RUNNING"
-    (daemon.work / "go").touch()
-    done = daemon.wait_end(job)
-    assert (done["exit_code"], done["attempts"]) == (13, 1)
-
-
-def test_a_job_that_ends_while_no_daemon_runs_keeps_its_exit(daemon: DaemonHome) -> None:
-    daemon.file("wait.rad", "#!/bin/bash\nuntil [ -e go ]; do sleep 0.05; done\nexit 14\n")
-    job = daemon.submit("wait.rad")
-    daemon.wait_state(job, "RUNNING")
     daemon.kill()
-    (daemon.work / "go").touch()
+    assert (daemon.folder / "home" / "run" / "radrm.sock").exists(), "which is replaced"
+    assert daemon.radrm("status").returncode == 3
+    (daemon.work / "go14").touch()
     folder = daemon.folder / "home" / "attempts"
     wait_until(lambda: list(folder.glob("*/exit.json")), "the exit record")
     daemon.start()
-    assert daemon.wait_end(job)["exit_code"] == 14
+    assert daemon.job(jobs[13])["state"] == "RUNNING"
+    (daemon.work / "go13").touch()
+    for code, job in jobs.items():
+        done = daemon.wait_end(job)
+        assert (done["exit_code"], done["attempts"]) == (code, 1)
 
 
 def test_a_job_that_ends_past_its_limit_while_no_daemon_runs_has_not_run_out_of_time(
@@ -72,41 +76,28 @@ def test_a_job_that_ends_past_its_limit_while_no_daemon_runs_has_not_run_out_of_
     assert daemon.wait_end(follower)["state"] == "COMPLETED"
 
 
-@pytest.mark.parametrize("requeue, state", [(False, "FAILED"), (True, "COMPLETED")])
-def test_a_killed_runner_makes_the_attempt_lost(
-    daemon: DaemonHome, requeue: bool, state: str
-) -> None:
+def test_a_killed_runner_makes_the_attempt_lost(daemon: DaemonHome) -> None:
     daemon.file(
         "tree.rad",
-        "#!/bin/bash\n[ $RADRM_ATTEMPT = 2 ] && exit 0\necho $PPID > runner\n"
-        "setsid sleep 1000 &\necho $! > child\nwait\n",
+        "#!/bin/bash\n[ $RADRM_ATTEMPT = 2 ] && exit 0\necho $PPID > runner-$RADRM_JOB_ID\n"
+        "setsid sleep 1000 &\necho $! > child-$RADRM_JOB_ID\nwait\n",
     )
-    job = daemon.submit(*(["--requeue"] if requeue else []), "tree.rad")
-    child = int(wait_until(lambda: read(daemon.work / "child")))
-    os.kill(int(read(daemon.work / "runner")), signal.SIGKILL)
-    done = daemon.wait_end(job)
-    assert (done["state"], done["attempts"]) == (state, 2 if requeue else 1)
-    if not requeue:
-        assert done["outcome"] == "lost"
-        assert daemon.radrm("wait", str(job)).returncode == 125
-    wait_until(lambda: not Path(f"/proc/{child}").exists(), "the end of the tree")
+    lost, again = daemon.submit("tree.rad"), daemon.submit("--requeue", "tree.rad")
+    children = []
+    for job in (lost, again):
+        child = wait_until(lambda job=job: read(daemon.work / f"child-{job}"), "its child")  # type: ignore[misc]
+        children.append(Path(f"/proc/{child}"))
+        os.kill(int(read(daemon.work / f"runner-{job}")), signal.SIGKILL)
+    done = daemon.wait_end(lost)
+    assert (done["state"], done["outcome"], done["attempts"]) == ("FAILED", "lost", 1)
+    assert daemon.radrm("wait", str(lost)).returncode == 125
+    done = daemon.wait_end(again)
+    assert (done["state"], done["attempts"]) == ("COMPLETED", 2)
+    wait_until(lambda: not any(child.exists() for child in children), "the end of the trees")
 
 
 def read(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
-
-
-def test_term_ends_the_daemon_and_jobs_run_on(daemon: DaemonHome) -> None:
-    daemon.file("wait.rad", "#!/bin/bash\nuntil [ -e go ]; do sleep 0.05; done\n")
-    job = daemon.submit("wait.rad")
-    daemon.wait_state(job, "RUNNING")
-    assert daemon.stop() == 0
-    assert daemon.process is not None and daemon.process.returncode == 0
-    with pytest.raises(Unreachable):
-        daemon.ask("ping")
-    daemon.start()
-    (daemon.work / "go").touch()
-    assert daemon.wait_end(job)["state"] == "COMPLETED"
 
 
 def test_a_daemon_killed_in_the_middle_of_a_stop_leaves_the_trainer_its_time(
@@ -158,22 +149,6 @@ def test_submit_works_before_there_was_ever_a_daemon(home: DaemonHome) -> None:
     assert "largest here" in second["reason"]
 
 
-def test_one_daemon_per_home(daemon: DaemonHome) -> None:
-    second = daemon.radrm("daemon", "--gpus", "sim:2xA100-40GB")
-    assert second.returncode == 1
-    assert "another radrm daemon already serves" in second.stderr
-    assert second.stderr.count("\n") == 1
-    daemon.ask("ping")
-
-
-def test_a_stale_socket_is_replaced(home: DaemonHome) -> None:
-    home.start()
-    home.kill()
-    assert (home.folder / "home" / "run" / "radrm.sock").exists()
-    assert home.radrm("status").returncode == 3
-    home.start()
-
-
 def test_a_home_however_deep(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a-folder-with-quite-a-long-name"] * 6)
     place = DaemonHome(deep)
@@ -199,16 +174,6 @@ def test_a_failed_gpu_harms_nobody_else(daemon: DaemonHome) -> None:
     assert daemon.wait_end(pair)["state"] == "COMPLETED"
 
 
-def test_a_folder_that_was_left_is_cleared_away(daemon: DaemonHome) -> None:
-    job = daemon.submit("--", "true")
-    daemon.wait_end(job)
-    daemon.kill()
-    left = daemon.folder / "home" / "attempts" / "1"
-    left.mkdir()
-    daemon.start()
-    wait_until(lambda: not left.exists(), "the folder to go")
-
-
 def test_while_the_store_cannot_be_written_nothing_is_lost(daemon: DaemonHome) -> None:
     blocker = sqlite3.connect(
         daemon.folder / "home" / "store" / "radrm.sqlite", isolation_level=None
@@ -231,12 +196,14 @@ def test_of_what_a_killed_daemon_left_only_radrms_own_is_removed(home: DaemonHom
     home.start()
     first = home.submit("--gpus=0", "--", "true")
     home.wait_end(first)
-    home.stop()
+    home.kill()
     state = home.folder / "home"
+    (state / "attempts" / "1").mkdir(exist_ok=True)
     (state / "checkpoints" / str(first)).mkdir()  # killed between storing its end and this
     (state / "checkpoints" / "notes").mkdir()
     (state / "attempts" / "999" / "thesis").mkdir(parents=True)
     home.start()
+    wait_until(lambda: not (state / "attempts" / "1").exists(), "the folder to go")
     assert [p.name for p in (state / "checkpoints").iterdir()] == ["notes"]
     assert (state / "attempts" / "999" / "thesis").is_dir()
     assert "attempt 999 is not of this store and is left" in home.said()
