@@ -7,7 +7,7 @@ from tools.defects.mutant import Mutant
 _PROBLEM, _RANDOM, _SITUATION, _SETTLING, _CARRYING, _MEMORY, _DURATIONS = (
     f"../planners/capacity/{name}.py"
     for name in (
-        *("problem", "randomized", "situation", "settling", "carrying", "memory"),
+        *("problem", "randomized", "situation", "carrying", "carrying", "memory"),
         "durations",
     )
 )

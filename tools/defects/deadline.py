@@ -7,7 +7,7 @@ from tools.defects.mutant import Mutant
 _RANKING = "../deadlines/ranking.py"
 _CANDIDATES, _LATER, _SEEN, _STOPPING, _TARDINESS = (
     f"../planners/lateness/{name}.py"
-    for name in ("candidates", "later", "seen", "stopping", "tardiness")
+    for name in ("candidates", "later", "candidates", "stopping", "tardiness")
 )
 
 MUTANTS = (

@@ -157,13 +157,13 @@ MUTANTS = (
     ),
     Mutant(
         "a slow job moves to the completing list at once",
-        "../planners/growth.py",
+        "../planners/flowcon.py",
         "return WATCHING if which == NEW else COMPLETING",
         "return COMPLETING",
     ),
     Mutant(
         "a job without a new report is judged",
-        "../planners/growth.py",
+        "../planners/flowcon.py",
         "    if passed_s == 0:\n        return False\n    note.at_s = progress.at.boot_s",
         "    note.at_s = progress.at.boot_s",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.defects.mutant import Mutant
 
 _SIZES = "../jobfile/sizes.py"
-_LAUNCHERS = "../jobfile/launchers.py"
+_LAUNCHERS = "../jobfile/sizes.py"
 _REMAINING = "../deadlines/remaining.py"
 
 MUTANTS = (

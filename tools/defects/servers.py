@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tools.defects.mutant import Mutant
 
-_METERING = "../planners/servers/metering.py"
+_METERING = "../planners/servers/notes.py"
 _NOTES = "../planners/servers/notes.py"
-_PLACING = "../planners/servers/placing.py"
+_PLACING = "../planners/servers/layout.py"
 _STEERING = "../planners/servers/steering.py"
-_STAGES = "../planners/dlrover/stages.py"
-_DLROVER = "../planners/dlrover/rule.py"
-_NEARCHUS = "../planners/nearchus/rule.py"
-_DECISIONS = "../planners/nearchus/plans.py"
+_STAGES = "../planners/dlrover.py"
+_DLROVER = "../planners/dlrover.py"
+_NEARCHUS = "../planners/nearchus.py"
+_DECISIONS = "../planners/nearchus.py"
 
 MUTANTS = (
     Mutant(
