@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from tools.defects.mutant import Mutant
 
-_PROBLEM, _RANDOM, _SITUATION, _SETTLING, _CARRYING, _MEMORY, _DURATIONS = (
+_PROBLEM, _RANDOM, _SITUATION, _CARRYING, _MEMORY, _DURATIONS = (
     f"../planners/capacity/{name}.py"
-    for name in (
-        *("problem", "randomized", "situation", "carrying", "carrying", "memory"),
-        "durations",
-    )
+    for name in ("problem", "randomized", "situation", "carrying", "memory", "durations")
 )
 _ANDREAS = "../planners/andreas.py"
 
@@ -154,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "servers that are alike are not exchanged",
-        _SETTLING,
+        _CARRYING,
         "packed = _packed(situation.problem, plan, stays) if stays and not whole else None",
         "return _devices(situation, plan)",
     ),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from tools.defects.mutant import Mutant
 
-_SPECON, _CONVERGENCE, _MOVING = (
-    f"../planners/{name}.py" for name in ("specon", "convergence", "moving")
-)
+_SPECON, _CONVERGENCE = (f"../planners/{name}.py" for name in ("specon", "convergence"))
 
 _SLOTS = "../planners/slots.py"
 
@@ -79,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "the cost of a save is not what was measured",
-        _MOVING,
+        _SPECON,
         "if save_s is None or save_s < 0:",
         "if True:",
     ),
