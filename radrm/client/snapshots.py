@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 KEPT, MOST_FILES, MOST_MIB = 10, 20_000, 512
 _ASKED = 200
 """Copies about whose jobs one submission asks, the oldest first."""
+_MOST_LISTED = 5 * MOST_FILES
+"""With logs and what is no file. A folder with more is not looked through to its end."""
+_MOST_OF_GIT = 64 << 20
 _GIT = ("-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others")
 _LOG = re.compile(r"(.*/)?radrm-\d+(_\d+)?(\.attempt\d+)?\.(out|err)", re.DOTALL)
 _STEP = "list what is no code in .gitignore, or name a smaller folder: --snapshot=DIR"
@@ -100,8 +103,10 @@ class Copies:
         """Remove the copies that nobody needs any more. What jobs wrote into them stays."""
         ended = []
         for path in sorted(glob.glob(f"{glob.escape(self._place)}/*/note.json"))[:_ASKED]:
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                note = json.load(file)
+            # The user may have changed a note.
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                with open(path, "rb") as file:
+                    note = json.load(file)
                 mine = note["spool"] == self._spool
                 if mine and not any(_is_live(client, self._spool, t) for t in note["tickets"]):
                     ended.append((os.path.dirname(path), note))
@@ -126,7 +131,9 @@ def files_of(folder: str) -> tuple[str, ...]:
     """The paths of the files and links to copy, sorted. Raises `BadFile` for none, and for too many
     or too large ones."""
     found: dict[str, int] = {}
-    for path in _listed(folder):
+    for place, path in enumerate(_listed(folder)):
+        if place >= _MOST_LISTED:
+            raise BadFile(f"--snapshot: {folder} has too many files to look at; {_STEP}")
         with contextlib.suppress(OSError):  # git also lists files that were removed
             seen = os.lstat(os.path.join(folder, path))
             is_file = stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode)
@@ -145,12 +152,21 @@ def _listed(folder: str) -> Iterator[str]:
     """The files that git does not ignore; without git, and of a repository within, all."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     command = ["git", "-C", folder, *_GIT, "--exclude-standard"]
-    try:
-        git = subprocess.run(command, capture_output=True, env=environment, check=True)
-    except (OSError, subprocess.CalledProcessError):
+    data, code = b"", -1
+    with contextlib.suppress(FileNotFoundError):  # no git here
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as git:
+            assert git.stdout is not None
+            data = git.stdout.read(_MOST_OF_GIT + 1)
+            if len(data) > _MOST_OF_GIT:
+                git.kill()
+                raise BadFile(f"--snapshot: git lists too many files in {folder}; {_STEP}")
+        code = git.returncode
+    if code != 0:
         yield from _walk(folder, "")
         return
-    for name in map(os.fsdecode, filter(None, git.stdout.split(b"\0"))):
+    for name in map(os.fsdecode, filter(None, data.split(b"\0"))):
         path = os.path.join(folder, name)
         inner = os.path.isdir(path) and not os.path.islink(path)
         yield from _walk(folder, name.rstrip("/")) if inner else (name,)

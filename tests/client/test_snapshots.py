@@ -86,6 +86,19 @@ def test_too_much_and_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         names(tmp_path)
 
 
+def test_a_folder_without_end_is_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree(tmp_path, {f"radrm-{number}.out": "x" for number in range(3)})
+    monkeypatch.setattr(snapshots, "_MOST_LISTED", 2)
+    with pytest.raises(BadFile, match="too many files to look at; list what"):
+        names(tmp_path)
+    git(tmp_path, "init", "-q")
+    monkeypatch.setattr(snapshots, "_MOST_OF_GIT", 20)
+    with pytest.raises(BadFile, match="git lists too many files"):
+        names(tmp_path)
+
+
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     found = Paths(str(tmp_path / "state"), str(tmp_path / "run"))
@@ -196,6 +209,17 @@ def test_only_what_was_copied_is_removed(paths: Paths, capsys: pytest.CaptureFix
     assert f"what its jobs wrote stays in {used}" in capsys.readouterr().err
     assert not (used.parent / "note.json").exists(), "it is nobody's copy any more"
     assert remove(str(whole.parent), []), "two submissions may remove one copy"
+
+
+@pytest.mark.parametrize("note", ["", "[]", "{}", '{"spool": 1}', "\ud800"])
+def test_a_note_that_was_changed_keeps_its_copy(paths: Paths, note: str) -> None:
+    copy(paths)
+    (Path(paths.state, "snapshots") / copies(paths)[0] / "note.json").write_bytes(
+        note.encode("utf-8", "surrogatepass")
+    )
+    copy(paths)
+    sweep(paths, {"counts": {"COMPLETED": 1}})
+    assert len(copies(paths)) == 2
 
 
 def test_removing_follows_no_link_to_the_originals(paths: Paths) -> None:
