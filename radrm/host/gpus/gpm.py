@@ -22,7 +22,7 @@ from typing import Any
 from radrm.core.records import Counters, Device
 from radrm.errors import DeviceError
 from radrm.host.gpus.nvml import NvmlGpus
-from radrm.host.gpus.nvml import library as words
+from radrm.host.gpus.nvml.library import NOT_OFFERED, NOT_OFFERED_BY_INSTANCE, device_message
 from radrm.host.gpus.source import PCIE_MAX_MIB_S, Sample, ratio, within
 
 log = logging.getLogger("radrm")
@@ -128,8 +128,8 @@ class Gpm:
         try:
             cause = self._sample(uuid, meter)
         except self._library.Error as error:
-            cause = words.device_message(error.value, error)
-            if error.value in words.NOT_OFFERED and not meter.served:
+            cause = device_message(error.value, error)
+            if error.value in NOT_OFFERED and not meter.served:
                 if meter.error is None and cause not in self._logged:
                     self._logged.add(cause)  # once for all GPUs that answer so
                     log.warning("%s: GPM gives no SM activity: %s", uuid, cause)
@@ -169,7 +169,7 @@ class Gpm:
         found = self._figures(meter)
         error, percent = found[_SM_UTIL]
         if error != 0:
-            return words.device_message(error, "the driver has no figure")
+            return device_message(error, "the driver has no figure")
         smact = ratio(percent / 100)
         if smact is None:
             return f"the driver gives {percent} %, which is not in 0..100 %"
@@ -195,7 +195,7 @@ class Gpm:
             try:
                 return self._ask(meter, every)
             except self._library.Error as error:
-                if error.value not in words.NOT_OFFERED_BY_INSTANCE:
+                if error.value not in NOT_OFFERED_BY_INSTANCE:
                     raise
         found = self._ask(meter, (_SM_UTIL,))
         meter.only_smact = True

@@ -34,8 +34,13 @@ from typing import Any
 
 from radrm.core.records import Caps, Device
 from radrm.core.words import DeviceKind
-from radrm.host.gpus.nvml import library as words
-from radrm.host.gpus.nvml.library import query
+from radrm.host.gpus.nvml.library import (
+    FUNCTION_NOT_FOUND,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    query,
+)
 from radrm.host.gpus.source import GpuSource, SourceAround
 from radrm.host.processes import cgroups
 
@@ -72,7 +77,7 @@ def nvml_caps() -> CapsDriver:
             try:
                 nvml.nvmlDeviceGetMemoryLimits_v1(gpu, limits)
             except nvml.NVMLError as error:
-                if error.value in (words.NOT_SUPPORTED, words.NOT_FOUND):
+                if error.value in (NOT_SUPPORTED, NOT_FOUND):
                     return None  # the driver counts, and no group up to the root has a limit
                 raise
             most = int(limits.hardLimit)
@@ -260,17 +265,17 @@ def _reason(error: Exception) -> str:
     if isinstance(error, AttributeError):
         return _OLD  # of nvidia-ml-py
     number: Any = getattr(error, "value", None)
-    if number == words.FUNCTION_NOT_FOUND:
+    if number == FUNCTION_NOT_FOUND:
         return _OLD
-    if number == words.NOT_FOUND:
+    if number == NOT_FOUND:
         return (
             "the control group has no files dmem.*; as root, for each group above the daemon's: "
             "echo +dmem > /sys/fs/cgroup/.../cgroup.subtree_control"
         )
-    if number == words.NOT_SUPPORTED:
+    if number == NOT_SUPPORTED:
         return (
             "its memory accounting is off (RmMemacctMode), or the kernel has neither dmem nor misc"
         )
-    if number == words.NO_PERMISSION:
+    if number == NO_PERMISSION:
         return "only root may set a limit"
     return str(error) or type(error).__name__

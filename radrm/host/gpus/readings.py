@@ -29,7 +29,7 @@ from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
-from radrm.host.gpus.nvml import library as loading
+from radrm.host.gpus.nvml import library as nvml_library
 from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, SourceAround
 from radrm.interference.utilization import smact_from_utilization
 
@@ -269,7 +269,7 @@ def _base(source: str, interval_s: float) -> GpuSource:
         reasons.append(found.reason or "NVML finds no GPU")
     # Without a driver there is no nvidia-smi either, and saying that twice helps nobody. Nor does
     # nvidia-smi know a library that was named.
-    other = source == "auto" and loading.chosen() is None and shutil.which("nvidia-smi")
+    other = source == "auto" and nvml_library.chosen() is None and shutil.which("nvidia-smi")
     if source == "nvidia-smi" or other:
         gpus = NvidiaSmi(interval_s=interval_s)
         try:

@@ -15,8 +15,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from radrm.host.gpus.nvml import library as words
-from radrm.host.gpus.nvml.library import Library
+from radrm.host.gpus.nvml.library import (
+    ARGUMENT_VERSION,
+    FUNCTION_NOT_FOUND,
+    INVALID_ARGUMENT,
+    REBOOT,
+    RESET,
+    Library,
+)
 from radrm.host.gpus.nvml.listing import Place
 
 EVERY_S = 10.0
@@ -35,16 +41,16 @@ _FABRIC_CALLS = (
     ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
     ("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t"),
 )
-_OTHER_VERSION = (words.FUNCTION_NOT_FOUND, words.ARGUMENT_VERSION, words.INVALID_ARGUMENT)
+_OTHER_VERSION = (FUNCTION_NOT_FOUND, ARGUMENT_VERSION, INVALID_ARGUMENT)
 _FABRIC_PENDING = {1: "not started", 2: "in progress"}
 _FABRIC_COMPLETED = 3
 _SEE_FABRIC = "see systemctl status nvidia-fabricmanager"
 _RECOVERY = {
-    1: f"the driver reports that the GPU must be reset; {words.RESET}",
-    2: f"the driver reports that the server must be rebooted; {words.REBOOT}",
-    4: f"the driver reports that the GPU must be drained and reset; {words.RESET}",
-    6: f"the driver reports that the GPU must be reset; {words.REBOOT}",
-    7: f"the driver reports that the server must be rebooted; {words.REBOOT}",
+    1: f"the driver reports that the GPU must be reset; {RESET}",
+    2: f"the driver reports that the server must be rebooted; {REBOOT}",
+    4: f"the driver reports that the GPU must be drained and reset; {RESET}",
+    6: f"the driver reports that the GPU must be reset; {REBOOT}",
+    7: f"the driver reports that the server must be rebooted; {REBOOT}",
 }
 
 
@@ -115,7 +121,7 @@ class Condition:
         remapped = ask("nvmlDeviceGetRemappedRows", gpu) or (0, 0, 0, 0)
         retiring = ask("nvmlDeviceGetRetiredPagesPendingStatus", gpu)
         if remapped[2] or retiring:
-            notes.append(f"reset pending: the next reset retires bad memory; {words.RESET}")
+            notes.append(f"reset pending: the next reset retires bad memory; {RESET}")
         if remapped[3]:
             notes.append("bad memory could not be remapped; have the GPU replaced")
         notes += self._heat(gpu)

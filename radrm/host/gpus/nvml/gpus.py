@@ -13,11 +13,18 @@ from typing import Any
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvml import library as figures
-from radrm.host.gpus.nvml import library as loading
-from radrm.host.gpus.nvml import library as words
+from radrm.host.gpus.nvml import library as nvml_library
 from radrm.host.gpus.nvml.condition import NO_RECOVERY, Condition
-from radrm.host.gpus.nvml.library import Library, processes_of_kind
+from radrm.host.gpus.nvml.library import (
+    BROKEN,
+    GONE,
+    NOT_FOUND,
+    NOT_OFFERED_BY_INSTANCE,
+    Library,
+    mib,
+    processes_of_kind,
+    within,
+)
 from radrm.host.gpus.nvml.listing import Listing, Place, Reserve
 from radrm.host.gpus.nvml.xids import Xids
 from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
@@ -45,7 +52,7 @@ def held(library: Library, place: Place) -> dict[int, int | None] | None:
 def _of_kind(library: Library, place: Place, kind: str) -> Iterable[Any] | None:
     if not place.is_instance:
         return processes_of_kind(library, place.handle, kind)
-    own = processes_of_kind(library, place.handle, kind, words.NOT_OFFERED_BY_INSTANCE)
+    own = processes_of_kind(library, place.handle, kind, NOT_OFFERED_BY_INSTANCE)
     if place.instance is None:
         return own
     if own is not None:
@@ -116,7 +123,7 @@ class Power:
             sound = mean_w != 0
         else:
             mean_w = (energy_mj - meter.energy_mj) / 1000 / (boot_s - meter.boot_s)
-            mean_w = figures.within(mean_w, POWER_MAX_W)
+            mean_w = within(mean_w, POWER_MAX_W)
             sound = bool(mean_w)
             self._meters[uuid] = _Meter(energy_mj, boot_s, mean_w)
         # A counter that stands still gives 0 W, which no GPU draws: use the driver's figure.
@@ -128,7 +135,7 @@ class Power:
 
     def _driver_power(self, handle: Any) -> float | None:
         power_mw = self._library.offered("nvmlDeviceGetPowerUsage", handle)
-        return figures.within(power_mw / 1000 if power_mw is not None else None, POWER_MAX_W)
+        return within(power_mw / 1000 if power_mw is not None else None, POWER_MAX_W)
 
 
 # ------------------------------------------------------------------
@@ -145,7 +152,7 @@ class Power:
 _PERCENT = 100
 _AHEAD_US = 60_000_000
 """A sample so far in the future has an impossible time."""
-_NO_SAMPLES = frozenset({0, words.NOT_FOUND})
+_NO_SAMPLES = frozenset({0, NOT_FOUND})
 
 
 class Activity:
@@ -230,7 +237,7 @@ class Found:
 def find() -> Found:
     """Find the GPUs of this machine that NVML can read."""
     try:
-        pynvml = loading.load()
+        pynvml = nvml_library.load()
     except DeviceError as error:
         return Found(None, str(error))
     except Exception as error:  # a broken package may raise anything
@@ -366,10 +373,10 @@ class NvmlGpus(GpuSource):
         total = memory.total if memory else 0
         used_mib, about_memory = self._in_use(uuid, place, memory, alone=used_by == {})
         attempts, others = split_by_owner(
-            {p: figures.mib(b, total) for p, b in (used_by or {}).items()}, owner_of
+            {p: mib(b, total) for p, b in (used_by or {}).items()}, owner_of
         )
         attempts = self._activity.add(attempts, place, at.wall_s, owner_of)
-        smact = figures.within(busy.gpu / 100 if busy else None, 1.0)
+        smact = within(busy.gpu / 100 if busy else None, 1.0)
         return Reading(
             device=uuid,
             at=at,
@@ -411,10 +418,10 @@ class NvmlGpus(GpuSource):
         self._listing.forget(uuid)
         self._power.forget(uuid)
         gpu_uuid = place.gpu_uuid if place else self._listing.gpu_of(uuid)
-        if error.value in words.BROKEN:
+        if error.value in BROKEN:
             self._broken.add(gpu_uuid)
             self._condition.forget(gpu_uuid)
-        if error.value in words.GONE and uuid not in self._gone:
+        if error.value in GONE and uuid not in self._gone:
             self._gone.add(uuid)  # once: the caller may keep asking for this device
             self.changed = True
         return message

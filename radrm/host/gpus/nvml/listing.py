@@ -16,10 +16,17 @@ from typing import Any
 from radrm.core.records import Device
 from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
-from radrm.host.gpus.nvml import library as figures
-from radrm.host.gpus.nvml import library as words
 from radrm.host.gpus.nvml import topology
-from radrm.host.gpus.nvml.library import Library, held_by_all, no_process_on
+from radrm.host.gpus.nvml.library import (
+    MIB,
+    NOT_FOUND,
+    NOT_OFFERED,
+    NOT_SUPPORTED,
+    Library,
+    held_by_all,
+    mib,
+    no_process_on,
+)
 from radrm.host.gpus.unified import UnifiedMemory
 
 MOST_MIB = 1024
@@ -42,14 +49,14 @@ class Reserve:
         reserved = getattr(memory, "reserved", None)
         if reserved is not None:
             self._listed.pop(uuid, None)
-            return figures.mib(reserved, memory.total) or 0
+            return mib(reserved, memory.total) or 0
         self._learn(uuid, handle, memory)
         self._listed[uuid] = self._learned.get(uuid, 0)
         return self._listed[uuid]
 
     def used_mib(self, uuid: str, handle: Any, memory: Any, alone: bool) -> int | None:
         """Return the memory in use without the overhead. `alone`: no process is known on it."""
-        used_mib = figures.mib(memory.used, memory.total)
+        used_mib = mib(memory.used, memory.total)
         if used_mib is None or hasattr(memory, "reserved"):
             return used_mib
         if alone:
@@ -83,7 +90,7 @@ class Reserve:
         if self._unloaded != self._library.unloaded:
             self._unloaded = self._library.unloaded
             self._learned.clear()  # the new driver may need more
-        used_mib = figures.mib(memory.used, memory.total)
+        used_mib = mib(memory.used, memory.total)
         if used_mib is None or used_mib > self._learned.get(uuid, MOST_MIB):
             return
         if no_process_on(self._library, handle):
@@ -259,7 +266,7 @@ class Listing:
             try:
                 yield self._library.call("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
             except self._library.Error as error:
-                if error.value != words.NOT_FOUND:
+                if error.value != NOT_FOUND:
                     raise
 
     def _device(
@@ -275,7 +282,7 @@ class Listing:
             uuid=uuid,
             index=index,
             name=name,
-            total_mib=memory.total // figures.MIB,
+            total_mib=memory.total // MIB,
             kind=DeviceKind.MIG if parent else DeviceKind.GPU,
             overhead_mib=self._reserve.overhead_mib(uuid, handle, memory),
             parent=parent,
@@ -298,7 +305,7 @@ class Listing:
         That of the server for a GPU which was listed with it.
         """
         # The driver is asked in any case: it has an error for a GPU that is lost.
-        found = self._own_memory(handle, words.NOT_OFFERED)
+        found = self._own_memory(handle, NOT_OFFERED)
         if found is None and uuid in self._unified:
             return self._unified[uuid].now(held_by_all(self._library, handle))
         return found
@@ -308,7 +315,7 @@ class Listing:
 
         Raises `Error` if neither is known.
         """
-        found = self._own_memory(handle, (words.NOT_SUPPORTED,) if whole else ())
+        found = self._own_memory(handle, (NOT_SUPPORTED,) if whole else ())
         if found is not None:
             self._unified.pop(uuid, None)
             return found
@@ -316,7 +323,7 @@ class Listing:
         found = unified.listed(held_by_all(self._library, handle))
         if found is None:
             self._unified.pop(uuid)
-            raise self._library.Error(words.NOT_SUPPORTED)
+            raise self._library.Error(NOT_SUPPORTED)
         return found
 
     def _own_memory(self, handle: Any, none: Collection[int]) -> Any:

@@ -23,8 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.core.records import Instant
-from radrm.host.gpus.nvml import library as words
-from radrm.host.gpus.nvml.library import Library
+from radrm.host.gpus.nvml.library import REBOOT, RESET, Library
 from radrm.host.gpus.nvml.listing import Place
 
 log = logging.getLogger("radrm")
@@ -35,25 +34,25 @@ _AT_ONCE = 64
 """Events taken per reading; more would be repetitions."""
 _NOTED_S = 3600.0
 
-_REPLACE = f"{words.RESET}; if it comes back, have the GPU replaced"
+_REPLACE = f"{RESET}; if it comes back, have the GPU replaced"
 # The gravest first: if a GPU has several, the message has the remedy of the first.
 FAULTS = {
-    79: ("the GPU has fallen off the bus", words.REBOOT),
+    79: ("the GPU has fallen off the bus", REBOOT),
     64: ("bad GPU memory could not be retired", _REPLACE),
-    48: ("an uncorrectable GPU memory error (double-bit ECC)", words.RESET),
-    95: ("a GPU memory error that may have harmed every job on it", words.RESET),
-    140: ("an unrecovered GPU memory error (ECC)", words.RESET),
-    119: ("the GPU's system processor does not answer", words.RESET),
-    120: ("the GPU's system processor has failed", words.RESET),
-    62: ("the GPU's internal microcontroller has halted", words.RESET),
-    158: ("a fatal timeout of the GPU", words.RESET),
-    143: ("the GPU could not be initialised", words.RESET),
-    46: ("the GPU has stopped processing", words.RESET),
-    109: ("a context switch on the GPU timed out", words.RESET),
-    110: ("a security fault of the GPU", words.RESET),
-    136: ("the training of an NVLink has failed", words.RESET),
-    155: ("an NVLink error", words.RESET),
-    156: ("a part of the GPU is to be retired", words.RESET),
+    48: ("an uncorrectable GPU memory error (double-bit ECC)", RESET),
+    95: ("a GPU memory error that may have harmed every job on it", RESET),
+    140: ("an unrecovered GPU memory error (ECC)", RESET),
+    119: ("the GPU's system processor does not answer", RESET),
+    120: ("the GPU's system processor has failed", RESET),
+    62: ("the GPU's internal microcontroller has halted", RESET),
+    158: ("a fatal timeout of the GPU", RESET),
+    143: ("the GPU could not be initialised", RESET),
+    46: ("the GPU has stopped processing", RESET),
+    109: ("a context switch on the GPU timed out", RESET),
+    110: ("a security fault of the GPU", RESET),
+    136: ("the training of an NVLink has failed", RESET),
+    155: ("an NVLink error", RESET),
+    156: ("a part of the GPU is to be retired", RESET),
 }
 RECOVERABLE = frozenset({46, 109, 110, 136, 143, 155, 156, 158})
 """Faults only while the driver's recovery action is not none, or unknown."""
