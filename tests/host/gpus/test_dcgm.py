@@ -229,13 +229,3 @@ def test_an_instance_whose_ids_the_driver_does_not_tell(host: Host) -> None:
     host.now({"id": 0, "uuid": A, "instances": [{"id": 3, "gi": 1}]})
     host.feed.start([instance("MIG-1", "3g.20gb")])
     assert "does not report" in str(wait_until(lambda: host.feed.error("MIG-1")))
-
-
-def test_new_instances_are_found(host: Host) -> None:
-    host.now({"id": 0, "uuid": A, "smact": 0.25})
-    host.feed.start([gpu(A)])
-    wait_until(lambda: host.feed.latest(A))
-    host.now({"id": 0, "uuid": A, "instances": [{"id": 3, "gi": 1, "smact": 0.5}]})
-    host.feed.start([instance("MIG-1", "3g.20gb")])
-    wait_until(lambda: host.feed.latest("MIG-1"))
-    assert host.feed.latest(A) is None

@@ -140,7 +140,7 @@ class Driver:
                 f"nvmlDeviceGetGraphicsRunningProcesses_{version}": lambda chip: chip.drawing,
             }
         for name, answer in handle_calls.items():
-            mocker.patch.object(pynvml, name, side_effect=self.on_chip(name, answer))
+            mocker.patch.object(pynvml, name, self.on_chip(name, answer))
         library_calls = {
             "nvmlInit": self.init,
             "nvmlShutdown": self.shutdown,
@@ -155,7 +155,7 @@ class Driver:
             "nvmlGpmMetricsGet": self.metrics,
         }
         for name, answer in library_calls.items():
-            mocker.patch.object(pynvml, name, side_effect=self.on_library(name, answer))
+            mocker.patch.object(pynvml, name, self.on_library(name, answer))
         mocker.patch.object(pynvml, "c_nvmlGpmMetricsGet_t", self.request)
 
     def on_chip(self, name: str, answer: Any) -> Any:

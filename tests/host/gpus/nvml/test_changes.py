@@ -14,7 +14,6 @@ from radrm.host.gpus.nvml import NvmlGpus
 from tests.host.gpus.nvml.driver import (
     NO_FUNCTION,
     NO_INSTANCE,
-    NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN,
     Chip,
@@ -260,10 +259,3 @@ def test_a_round_asks_little(mocker: MockerFixture) -> None:
     read(gpus, *uuids, at_s=11.0)
     assert len(driver.calls) == 8 * 5 + 1
     assert len(set(driver.calls)) == 6
-
-
-def test_not_found_in_an_unknown_place_is_only_that(mocker: MockerFixture) -> None:
-    driver = Driver(mocker, Chip())
-    driver.fails = {"nvmlDeviceGetHandleByUUID": NOT_FOUND}
-    (reading,) = read(NvmlGpus(pynvml), "MIG-7")
-    assert reading.error and "no longer knows it" in reading.error

@@ -17,7 +17,6 @@ from tests.host.gpus.nvml.driver import (
     UNKNOWN,
     Chip,
     Driver,
-    instance,
     mig_gpu,
     process,
 )
@@ -125,15 +124,6 @@ def test_no_device_is_listed_twice_when_indices_shift(mocker: MockerFixture) -> 
     uuids = [d.uuid for d in gpus.devices()]
     assert sorted(set(uuids)) == sorted(uuids)
     assert "GPU-3" in uuids
-
-
-def test_a_vanished_mig_instance_is_not_listed(mocker: MockerFixture) -> None:
-    mig = mig_gpu(instance("MIG-1", "1g.5gb"), instance("MIG-2", "1g.5gb"))
-    Driver(mocker, mig)
-    gpus = NvmlGpus(pynvml)
-    assert len(gpus.devices()) == 2
-    mig.slots = [None, instance("MIG-2", "1g.5gb")]
-    assert [d.uuid for d in gpus.devices()] == ["MIG-2"]
 
 
 def test_a_device_is_initialised_anew_after_trouble(mocker: MockerFixture) -> None:
