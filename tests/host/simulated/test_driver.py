@@ -179,10 +179,10 @@ def test_a_living_driver_is_used_again(host):
     assert again.pid == host.driver.pid
 
 
-def test_an_idle_driver_makes_way_for_another_spec(host):
-    other = ensure_driver(host.folder, "sim:1xH100-80GB", SCALE)
-    assert other.pid != host.driver.pid
-    (device,) = host.gpus.devices()  # over a new connection
+def test_an_idle_driver_makes_way_for_another_spec(own_host):
+    other = ensure_driver(own_host.folder, "sim:1xH100-80GB", SCALE)
+    assert other.pid != own_host.driver.pid
+    (device,) = own_host.gpus.devices()  # over a new connection
     assert device.name == "H100-80GB"
 
 
@@ -195,14 +195,14 @@ def test_a_busy_driver_does_not_make_way(host):
     job.close()
 
 
-def test_a_dead_driver_is_an_error_and_the_next_goes_on_with_its_clock(host):
-    os.kill(host.driver.pid, signal.SIGKILL)
+def test_a_dead_driver_is_an_error_and_the_next_goes_on_with_its_clock(own_host):
+    os.kill(own_host.driver.pid, signal.SIGKILL)
     with pytest.raises(DeviceError, match="restart the daemon"):
-        wait_until(lambda: not host.read())
-    again = ensure_driver(host.folder, SPEC, SCALE)
-    assert again.pid != host.driver.pid
-    assert again.clock.anchor_boot_s == host.driver.clock.anchor_boot_s
-    assert host.used() == [0, 0]
+        wait_until(lambda: not own_host.read())
+    again = ensure_driver(own_host.folder, SPEC, SCALE)
+    assert again.pid != own_host.driver.pid
+    assert again.clock.anchor_boot_s == own_host.driver.clock.anchor_boot_s
+    assert own_host.used() == [0, 0]
 
 
 def test_a_bad_spec_starts_nothing(tmp_path):
