@@ -83,16 +83,7 @@ def test_one_child_serves_all_gpus_of_a_model(host: Host) -> None:
 MORE = {"gract": 0.9, "smocc": 0.125, "drama": 0.5, "pcitx": 3 << 20, "pcirx": 1 << 19}
 
 
-def test_further_counters(host: Host) -> None:
-    host.now({"id": 0, "uuid": A, "smact": 0.25, **MORE}, {"id": 1, "uuid": B, "smact": 0.5})
-    host.feed.start([gpu(A), gpu(B, 1)])
-    wait_until(lambda: host.feed.latest(A) and host.feed.latest(B))
-    first, second = host.feed.latest(A), host.feed.latest(B)
-    assert first and first.counters == Counters(0.9, 0.125, 0.5, 3.0, 0.5)
-    assert second and second.counters == Counters()
-
-
-@pytest.mark.parametrize(("interval_s", "every"), [(0.2, "200"), (1.0, "1000"), (10.0, "1000")])
+@pytest.mark.parametrize(("interval_s", "every"), [(0.2, "200"), (10.0, "1000")])
 def test_a_child_prints_each_second_at_least(host: Host, interval_s: float, every: str) -> None:
     host.feed = Dcgm(host.ids.get, str(BIN / "dcgmi"), interval_s=interval_s)
     host.now({"id": 0, "uuid": A, "smact": 0.25})

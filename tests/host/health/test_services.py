@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,16 @@ def which(name: str) -> str | None:
 
 def nothing(name: str) -> str | None:
     return None
+
+
+_systemctl = runpy.run_path(str(BIN / "systemctl"))["main"]
+
+
+def shown(command: Sequence[str], limit_s: float) -> str:
+    """What the stand-in of systemctl prints, without a process."""
+    with redirect_stdout(StringIO()) as out:
+        assert _systemctl(list(command[1:])) == 0
+    return out.getvalue()
 
 
 def impatient(command: Any, limit_s: float) -> str:
@@ -107,7 +119,7 @@ def test_a_unit_that_is_not(
     tmp_path: Path, unit: Facts, facts: dict[str, str], level: str, words: str
 ) -> None:
     unit(**facts)
-    judged(services.systemd(True, 77, which, ask, tmp_path), level, words)
+    judged(services.systemd(True, 77, which, shown, tmp_path), level, words)
 
 
 def test_a_unit_that_does_not_run(tmp_path: Path, unit: Facts) -> None:
@@ -155,7 +167,7 @@ def test_nvidias_services(
     tmp_path: Path, unit: Facts, others: dict[str, Any], after: str, level: str, words: str
 ) -> None:
     unit(others=others, After=after)
-    judged(services.nvidia_services(True, which, ask, tmp_path), level, words)
+    judged(services.nvidia_services(True, which, shown, tmp_path), level, words)
 
 
 def test_nvidias_services_without_radrms(tmp_path: Path, unit: Facts) -> None:
@@ -198,9 +210,6 @@ def test_a_logind_that_cannot_be_asked(tmp_path: Path) -> None:
     judged(services.logind(which, silent, tmp_path), "ok", "unknown: busctl does not answer")
     judged(services.logind(nothing, silent, tmp_path), "ok", "does not run here")
     judged(services.logind(which, silent, tmp_path / "none"), "ok", "does not run here")
-
-
-# ------------------------------------------------------------------ the time
 
 
 # ------------------------------------------------------------------ DCGM

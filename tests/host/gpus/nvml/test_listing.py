@@ -96,14 +96,6 @@ def test_mig_without_instances_is_said(mocker: MockerFixture) -> None:
     assert "GPU 0: MIG is on, but it has no instance" in gpus.problems[0]
 
 
-def test_a_mig_instance_is_read_without_activity(mocker: MockerFixture) -> None:
-    Driver(mocker, mig_gpu(instance("MIG-1", "1g.5gb")))
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
-    (reading,) = gpus.read(["MIG-1"], AT, OWNERS.get)
-    assert reading == Reading("MIG-1", AT, used_mib=12)
-
-
 # ------------------------------------------------------------------ readings
 
 
