@@ -67,13 +67,15 @@ def instance(uuid: str, profile: str, parent: str = A) -> Device:
 
 def test_one_child_serves_all_gpus_of_a_model(host: Host) -> None:
     host.now({"id": 4, "uuid": A, "smact": 0.25, "power": 99.0}, {"id": 0, "uuid": B, "smact": 0.5})
-    host.feed.start([gpu(A), gpu(B, 1)])
+    devices = [gpu(A), gpu(B, 1), gpu("GPU-other", 2)]
+    host.feed.start(devices)
     wait_until(lambda: host.feed.latest(A) and host.feed.latest(B))
     first, second = host.feed.latest(A), host.feed.latest(B)
     assert first and second
     assert (first.smact, first.power_w, second.smact, second.power_w) == (0.25, 99.0, 0.5, None)
     assert host.feed.error(A) is None
-    host.feed.start([gpu(A), gpu(B, 1)])  # nothing has changed: nothing is started
+    assert host.feed.error("GPU-other") == "DCGM does not know this GPU; restart nv-hostengine"
+    host.feed.start(devices)  # nothing has changed: nothing is started
     host.now({"id": 4, "uuid": A, "smact": 0.75}, {"id": 0, "uuid": B, "smact": 0.5})
     wait_until(lambda: getattr(host.feed.latest(A), "smact", None) == 0.75)
     assert [s.split()[1] for s in host.starts()] == ["discovery", "dmon"]
@@ -179,13 +181,6 @@ def test_dcgm_that_is_not_installed(host: Host) -> None:
     assert "not installed" in str(wait_until(lambda: feed.error(A)))
     feed.close()
     assert (feed.latest("GPU-other"), feed.error("GPU-other")) == (None, None)
-
-
-def test_a_gpu_that_dcgm_does_not_know(host: Host) -> None:
-    host.now({"id": 0, "uuid": A, "smact": 0.25})
-    host.feed.start([gpu(A), gpu("GPU-other", 1)])
-    wait_until(lambda: host.feed.latest(A))
-    assert host.feed.error("GPU-other") == "DCGM does not know this GPU; restart nv-hostengine"
 
 
 def test_mig_instances_go_by_the_drivers_ids(host: Host) -> None:

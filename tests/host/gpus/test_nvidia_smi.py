@@ -368,3 +368,7 @@ def test_a_damaged_report(found: list[str]) -> None:
         report.take(line)
     for _, memory in report.memory.values():
         assert 0 <= memory.used_mib <= memory.total_mib
+
+
+def test_words_are_words() -> None:
+    assert Report().take("NVIDIA-SMI has failed") is LineKind.MESSAGE

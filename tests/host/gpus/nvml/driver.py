@@ -9,6 +9,8 @@ from typing import Any
 import pynvml
 from pytest_mock import MockerFixture
 
+from radrm.host.gpus.nvml import NvmlGpus
+
 MIB = 1024 * 1024
 NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, TIMEOUT, NO_FUNCTION = 3, 4, 6, 10, 13
 LOST, RESET, MISMATCH, UNKNOWN = 15, 16, 18, 999
@@ -364,6 +366,14 @@ def process(pid: int, mib: int | None, *instance: int) -> Any:
         gpuInstanceId=gpu,
         computeInstanceId=compute,
     )
+
+
+def listed(mocker: MockerFixture, *chips: Chip) -> NvmlGpus:
+    """The source over a driver with these chips, which it has listed."""
+    Driver(mocker, *chips)
+    gpus = NvmlGpus(pynvml)
+    gpus.devices()
+    return gpus
 
 
 def mig_gpu(*slots: Chip | None) -> Chip:

@@ -17,6 +17,7 @@ from tests.host.gpus.nvml.driver import (
     UNKNOWN,
     Chip,
     Driver,
+    listed,
     mig_gpu,
     process,
 )
@@ -45,9 +46,7 @@ def test_a_device_in_trouble_harms_no_other(
     mocker: MockerFixture, code: int, words: tuple[str, ...]
 ) -> None:
     broken = Chip(uuid="GPU-b")
-    Driver(mocker, Chip(), broken, Chip(uuid="GPU-c"))
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, Chip(), broken, Chip(uuid="GPU-c"))
     broken.fails = {"*": code}
     before, cause, after = gpus.read(["GPU-a", "GPU-b", "GPU-c"], AT, nobody)
     assert (before.error, after.error) == (None, None)
