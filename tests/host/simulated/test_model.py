@@ -195,6 +195,12 @@ def test_what_cannot_be_done_is_refused(model, act):
         act(model)
 
 
+def test_one_client_is_one_context(model):
+    attach(model, 1)
+    with pytest.raises(ModelError):
+        attach(model, 1)
+
+
 # ------------------------------------------------------------------ visible devices
 
 

@@ -148,16 +148,16 @@ def test_a_damaged_row_is_one_line_with_the_next_step(
         "UPDATE submissions SET job_file = '{\"version\": 1}'",
     ],
 )
-def test_a_damaged_submission_is_one_line(path: str, change: str) -> None:
+def test_a_damaged_submission_is_one_line(path: str, change: str, saved: bytes) -> None:
+    Path(path).write_bytes(saved)
     store = Store(path)
-    world = saved_world(store)
-    store.save([], (), [(min(world.jobs), {"priority": "1"})])
+    store.save([], (), [(1, {"priority": "1"})])
     raw = sqlite3.connect(path)
     raw.execute(change)
     raw.commit()
     raw.close()
     with pytest.raises(StoreError, match="the submission of job 1, which cannot be read"):
-        store.submissions.of_job(min(world.jobs))
+        store.submissions.of_job(1)
 
 
 def test_a_damaged_file_is_one_line(path: str) -> None:

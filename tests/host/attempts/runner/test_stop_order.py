@@ -48,14 +48,6 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 GRACE = {"grace_s": 1000.0, "kill_grace_s": 0.2}
 
 
-def test_a_trainer_saves_while_its_loaders_live(attempt: Attempt, trainer: str) -> None:
-    process = attempt.start(argv=trainer.split(), **GRACE)
-    ready(attempt)
-    stop(process)
-    assert notes(attempt)[:2] == ["save with 2", "saved"]
-    assert attempt.record("exit.json")["code"] == 0
-
-
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_a_shell_waits_for_its_trainer_and_does_not_go_on(
     attempt: Attempt, trainer: str, shell: str
