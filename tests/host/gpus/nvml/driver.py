@@ -64,8 +64,6 @@ class Chip:
     """The largest clock of its SMs."""
     samples: tuple[Any, ...] | None = None
     """Those of single processes, each as `sample` makes it."""
-    power_limit_mw: int | None = None
-    power_range_mw: tuple[int, int] | None = None
     gpm: bool = False
     activity: float = 50.0
     """In percent, as GPM gives it; `gpm_return` is the error of the metric itself."""
@@ -127,9 +125,6 @@ class Driver:
             "nvmlDeviceGetCudaComputeCapability": lambda chip: given(chip.capability),
             "nvmlDeviceGetMaxClockInfo": self.max_clock,
             "nvmlDeviceGetProcessUtilization": self.utilization,
-            "nvmlDeviceGetPowerManagementLimit": lambda chip: given(chip.power_limit_mw),
-            "nvmlDeviceGetPowerManagementLimitConstraints": lambda c: list(given(c.power_range_mw)),
-            "nvmlDeviceSetPowerManagementLimit": self.limit_power,
             "nvmlDeviceRegisterEvents": lambda chip, kinds, events: self.watched.append(chip.uuid),
             "nvmlGpmQueryDeviceSupport": lambda chip: SimpleNamespace(isSupportedDevice=chip.gpm),
             "nvmlGpmSampleGet": self.sample,
@@ -261,12 +256,6 @@ class Driver:
         if not found:
             raise pynvml.NVMLError(NOT_FOUND)
         return found
-
-    @staticmethod
-    def limit_power(chip: Chip, limit_mw: int) -> None:
-        least, most = given(chip.power_range_mw)
-        assert least <= limit_mw <= most
-        chip.power_limit_mw = limit_mw
 
     @staticmethod
     def recovery(chip: Chip) -> Any:
