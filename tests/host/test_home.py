@@ -172,17 +172,6 @@ def test_on_another_disk_after_a_reboot_it_is_the_same_home(paths: Paths) -> Non
 # ------------------------------------------------------------------ numbers
 
 
-def test_numbers_go_on_where_they_were_after_a_restart(
-    paths: Paths, caplog: pytest.LogCaptureFixture
-) -> None:
-    start(paths)
-    for expected in ([1, 2, 3], [4, 5, 6]):
-        store = Home(paths, False).open_store()
-        assert make_jobs(store, 3) == expected
-        store.close()
-    assert "not the one that was here" not in caplog.text
-
-
 def delete_store(paths: Paths, _: Path) -> None:
     shutil.rmtree(paths.store)
     prepare(paths, False)

@@ -52,7 +52,7 @@ def notes_of_script(folder: Path, script: str) -> tuple[str, ...]:
         (["./{x}"], {"param": ["x=1,2"]}),
         (["true"], {"output": "sub/%j.out", "error": "/dev/null"}),
         (["true"], {"output": "{d}/%j.out", "param": ["d=sub,sub"]}),
-        (["true"], {"output": "sub/%j{x}%%.out", "param": ["x=0:99999"]}),
+        (["true"], {"output": "sub/%j{x}%%.out", "param": ["x=0:9999"]}),
     ],
 )
 def test_what_can_work_has_no_note(

@@ -89,20 +89,6 @@ def test_what_was_seen_on_a_device_dies_with_it(
     assert gone(escaped)
 
 
-def test_who_escapes_everything_but_the_group(host: Host) -> None:
-    daemon = host.daemon()
-    pid_file = host.cwd / "pid"
-    daemon.launch(host.plan(*PYTHON, f"{ESCAPED}\nescape(); time.sleep(1000)", str(pid_file)))
-    escaped = read_pid(pid_file)
-    launch, _ = attempts.read_record(str(host.folder), attempts.LAUNCH)
-    if launch is None or launch["cgroup"] is None or not cgroups.processes(launch["cgroup"]):
-        os.kill(escaped, signal.SIGKILL)
-        pytest.skip("no control group can be made here")
-    os.kill(host.runner(), signal.SIGKILL)
-    assert isinstance(end_of(daemon), Lost)
-    assert gone(escaped)
-
-
 @pytest.mark.parametrize("order", [Launcher.terminate, Launcher.kill])
 def test_orders_reach_the_tree_of_a_dead_runner(
     host: Host, order: Callable[[Launcher, int], None]
@@ -189,7 +175,7 @@ def test_what_is_long_to_kill_does_not_hold_the_daemon(
 # ------------------------------------------------------------------ kill -9 at any moment
 
 
-MOMENTS_S = [n * 0.016 for n in range(6)]
+MOMENTS_S = [n * 0.03 for n in range(3)]
 """From before a runner has begun to after its job has; the crash matrix kills at each point."""
 
 

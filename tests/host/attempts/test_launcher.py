@@ -7,6 +7,7 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,28 +70,27 @@ def test_a_job_runs_on_the_cpus_near_its_gpus(
     assert (host.cwd / "out").read_text().split()[1] == listed(runs_on)
 
 
-@pytest.mark.parametrize("cpus", ["0", [None], [-1], [True], [1e3], [8192], [0] * 9000, {}, None])
-def test_a_start_record_with_other_cpus_names_none(host: Host, cpus: Any) -> None:
-    host.folder.mkdir(parents=True)
+def test_a_start_record_with_other_cpus_names_none(tmp_path: Path) -> None:
     fields = {"pid": 1, "start_ticks": 1, "runner_pid": 1, "runner_start_ticks": 1}
-    record = {**fields, "cpu_list": cpus, **attempts.now()}
-    attempts.write_record(str(host.folder), attempts.START, record)
-    started = Evidence(str(host.folder), Clock()).started()
-    assert started is not None and started.cpu_list is None
+    for cpus in ("0", [None], [-1], [True], [1e3], [8192], [0] * 9000, {}, None):
+        record = {**fields, "cpu_list": cpus, **attempts.now()}
+        attempts.write_record(str(tmp_path), attempts.START, record)
+        started = Evidence(str(tmp_path), Clock()).started()
+        assert started is not None and started.cpu_list is None, cpus
 
 
 def test_many_at_once(host: Host) -> None:
     daemon = host.daemon()
-    for serial in range(20):
+    for serial in range(8):
         daemon.launch(host.plan("sh", "-c", f"exit {serial}", serial=serial))
     ends = {}
-    while len(ends) < 20:
+    while len(ends) < 8:
         fds = daemon.fds()
         for fd in select.select(list(fds), [], [], 30)[0]:
             found = daemon.poll(fds[fd])
             if isinstance(found, Ended):
                 ends[fds[fd]] = found.exit.code
-    assert ends == {serial: serial for serial in range(20)}
+    assert ends == {serial: serial for serial in range(8)}
     assert daemon.fds() == {} and daemon.fds() == {}
 
 
@@ -140,18 +140,6 @@ def test_a_job_cannot_hold_its_runner_up(host: Host) -> None:
     daemon.kill(SERIAL)
     ended = end_of(daemon)
     assert isinstance(ended, Ended) and ended.exit == Exit(signal=signal.SIGKILL)
-
-
-def test_whose_process(host: Host) -> None:
-    daemon = host.daemon()
-    daemon.launch(host.plan(*SLEEPER))
-    started = next_of(daemon)
-    assert isinstance(started, Started)
-    assert daemon.owner_of(started.pid) == (3, SERIAL)
-    assert daemon.owner_of(os.getpid()) is None
-    daemon.kill(SERIAL)
-    end_of(daemon)
-    assert daemon.owner_of(started.pid) is None
 
 
 # ------------------------------------------------------------------ launching that fails

@@ -5,7 +5,6 @@ They run where this machine lets us make groups with these controllers, of whate
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import sys
@@ -53,38 +52,6 @@ def own(host: Host) -> Limits:
 
 def python(code: str) -> tuple[str, ...]:
     return sys.executable, "-I", "-S", "-c", code
-
-
-def test_a_job_within_its_limits(host: Host, controllers: Controllers) -> None:
-    daemon = launch(host, controllers, *python("print('done')"), cpus=1.5, memory_mib=512)
-    groups = own(host).groups
-    assert len(groups) == 2
-    ended = next_of(daemon)
-    assert isinstance(ended, Ended)
-    assert ended.exit.code == 0 and ended.exceeded_mib is None
-    assert ended.started is not None and ended.started.not_limited is None
-    assert not any(map(os.path.exists, groups))
-
-
-def test_the_limits_hold_while_it_runs_and_its_runner_is_outside(
-    host: Host, controllers: Controllers
-) -> None:
-    daemon = launch(host, controllers, *SLEEPER, cpus=1.5, memory_mib=512)
-    host.ready()
-    its = own(host)
-    assert its.cpu is not None and its.memory is not None
-    assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "150000\n"
-    assert Path(its.memory, "memory.limit_in_bytes").read_text() == f"{512 << 20}\n"
-    command = Path(f"/proc/{host.runner()}/cmdline").read_text()
-    assert os.path.basename(its.cpu) not in command, "it is never in the job's group"
-    assert host.runner() not in cgroups.processes(its.cpu) | cgroups.processes(its.memory)
-    assert (
-        cgroups.processes(its.cpu)
-        == cgroups.processes(its.memory)
-        == host.processes() - {host.runner()}
-    )
-    daemon.kill(SERIAL)
-    next_of(daemon)
 
 
 @pytest.mark.parametrize(
@@ -186,32 +153,18 @@ def test_a_job_that_forks_all_the_time_is_gathered_whole(
     next_of(daemon)
 
 
-def test_an_attempt_of_an_earlier_release(host: Host, controllers: Controllers) -> None:
-    """Its launch record has no limits."""
-    launch(host, controllers, *SLEEPER)
-    host.ready()
-    path = host.folder / "launch.json"
-    record = json.loads(path.read_text())
-    del record["limits"]
-    path.write_text(json.dumps(record))
-    second = relaunch(host, controllers)
-    assert isinstance(second.adopt(SERIAL, 3), Running)
-    second.restore_shares(SERIAL, None, None)
-    with pytest.raises(Refused, match="its CPUs cannot be limited"):
-        second.set_shares(SERIAL, 1.0, None)
-    second.kill(SERIAL)
-    assert isinstance(next_of(second), Ended)
-    second.forget(SERIAL)
-    assert record["cgroup"] is None or not os.path.exists(record["cgroup"])
-
-
 def test_a_cache_of_files_fills_the_limit_and_is_no_reason_to_fail(
     host: Host, controllers: Controllers
 ) -> None:
     argv = ("dd", "if=/dev/zero", "of=file", "bs=1M", "count=100", "status=none")
-    ended = next_of(launch(host, controllers, *argv, memory_mib=32))
+    daemon = launch(host, controllers, *argv, cpus=1.5, memory_mib=32)
+    groups = own(host).groups
+    assert len(groups) == 2
+    ended = next_of(daemon)
     assert isinstance(ended, Ended)
     assert (ended.exit.code, ended.exceeded_mib) == (0, None)
+    assert ended.started is not None and ended.started.not_limited is None
+    assert not any(map(os.path.exists, groups))
 
 
 BELOW = """

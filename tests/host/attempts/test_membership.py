@@ -105,20 +105,6 @@ def started(tmp_path: Path, group: str) -> Iterator[Started]:
     wait_until(lambda: not kill_tree(started.token, None, cgroup=group))
 
 
-def test_a_job_is_in_its_group_from_its_first_instruction(started: Started, group: str) -> None:
-    started.prepare("sh", "-c", "cat /proc/self/cgroup; cat fifo")
-    os.mkfifo(started.cwd / "fifo")
-    runner = started.start()
-    wait_until(lambda: (started.folder / attempts.START).exists())
-    wait_until(lambda: runner.pid not in cgroups.processes(group))
-    with open(started.cwd / "fifo", "w"):
-        assert cgroups.processes(group)
-    assert runner.wait(60) == 0
-    assert started.exit_code() == 0
-    assert os.path.basename(group) in (started.cwd / "out").read_text()
-    assert not os.path.exists(group)
-
-
 def test_killing_the_group_leaves_the_runner_to_tell_it(started: Started, group: str) -> None:
     started.prepare("sleep", "1000")
     runner = started.start()

@@ -73,17 +73,3 @@ def test_owners_by_token_and_by_ancestry(run: Run) -> None:
     owners.update([LiveAttempt(1, 2, TOKEN, None)])
     assert owners.owner_of(child) is None
     os.kill(child, signal.SIGKILL)
-
-
-def test_owners_ask_the_kernel_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = run(SLEEP, token=TOKEN)
-    wait_until(lambda: attempt_processes(TOKEN, None))
-    owners = PidOwners()
-    owners.update([LiveAttempt(1, 1, TOKEN, None)])
-    assert owners.owner_of(process.pid) == (1, 1)
-
-    def never(_: int, **__: int) -> str | None:
-        raise AssertionError("asked again")
-
-    monkeypatch.setattr("radrm.host.attempts.owners.token_of", never)
-    assert owners.owner_of(process.pid) == (1, 1)

@@ -90,14 +90,6 @@ def test_only_a_file_that_was_written_proves_a_save(tmp_path: Path) -> None:
     assert look(tmp_path) == {**NOTHING, "newest_s": 100.0}
 
 
-def test_a_save_that_does_not_say_when_is_as_old_as_its_file(tmp_path: Path) -> None:
-    (tmp_path / "saved.json").write_text('{"step": 3}')
-    (tmp_path / "notes").write_text("x")
-    os.utime(tmp_path / "saved.json", (100, 100))
-    found = look(tmp_path)
-    assert found["saved"] == {"step": 3.0, "at": 100.0}
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_it_is_read_as_the_user(tmp_path: Path) -> None:
     (tmp_path / "saved.json").write_text(json.dumps({"step": 3}))

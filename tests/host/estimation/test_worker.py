@@ -133,7 +133,7 @@ def test_a_thought_without_end_is_ended_by_the_kernel() -> None:
         "from radrm.host.estimation import worker\n"
         "class Asking(worker.Asking):\n"
         "    def ask(self, job, events=None):\n"
-        "        while job.batch_size == 13: time.sleep(1)\n"
+        "        while job.batch_size == 13: time.sleep(600)\n"
         "        return super().ask(job, events)\n"
         "worker.Asking = Asking\n"
         "sys.exit(worker.main())\n"

@@ -67,13 +67,15 @@ def instance(uuid: str, profile: str, parent: str = A) -> Device:
 
 def test_one_child_serves_all_gpus_of_a_model(host: Host) -> None:
     host.now({"id": 4, "uuid": A, "smact": 0.25, "power": 99.0}, {"id": 0, "uuid": B, "smact": 0.5})
-    host.feed.start([gpu(A), gpu(B, 1)])
+    devices = [gpu(A), gpu(B, 1), gpu("GPU-other", 2)]
+    host.feed.start(devices)
     wait_until(lambda: host.feed.latest(A) and host.feed.latest(B))
     first, second = host.feed.latest(A), host.feed.latest(B)
     assert first and second
     assert (first.smact, first.power_w, second.smact, second.power_w) == (0.25, 99.0, 0.5, None)
     assert host.feed.error(A) is None
-    host.feed.start([gpu(A), gpu(B, 1)])  # nothing has changed: nothing is started
+    assert host.feed.error("GPU-other") == "DCGM does not know this GPU; restart nv-hostengine"
+    host.feed.start(devices)  # nothing has changed: nothing is started
     host.now({"id": 4, "uuid": A, "smact": 0.75}, {"id": 0, "uuid": B, "smact": 0.5})
     wait_until(lambda: getattr(host.feed.latest(A), "smact", None) == 0.75)
     assert [s.split()[1] for s in host.starts()] == ["discovery", "dmon"]
@@ -83,16 +85,7 @@ def test_one_child_serves_all_gpus_of_a_model(host: Host) -> None:
 MORE = {"gract": 0.9, "smocc": 0.125, "drama": 0.5, "pcitx": 3 << 20, "pcirx": 1 << 19}
 
 
-def test_further_counters(host: Host) -> None:
-    host.now({"id": 0, "uuid": A, "smact": 0.25, **MORE}, {"id": 1, "uuid": B, "smact": 0.5})
-    host.feed.start([gpu(A), gpu(B, 1)])
-    wait_until(lambda: host.feed.latest(A) and host.feed.latest(B))
-    first, second = host.feed.latest(A), host.feed.latest(B)
-    assert first and first.counters == Counters(0.9, 0.125, 0.5, 3.0, 0.5)
-    assert second and second.counters == Counters()
-
-
-@pytest.mark.parametrize(("interval_s", "every"), [(0.2, "200"), (1.0, "1000"), (10.0, "1000")])
+@pytest.mark.parametrize(("interval_s", "every"), [(0.2, "200"), (10.0, "1000")])
 def test_a_child_prints_each_second_at_least(host: Host, interval_s: float, every: str) -> None:
     host.feed = Dcgm(host.ids.get, str(BIN / "dcgmi"), interval_s=interval_s)
     host.now({"id": 0, "uuid": A, "smact": 0.25})
@@ -190,13 +183,6 @@ def test_dcgm_that_is_not_installed(host: Host) -> None:
     assert (feed.latest("GPU-other"), feed.error("GPU-other")) == (None, None)
 
 
-def test_a_gpu_that_dcgm_does_not_know(host: Host) -> None:
-    host.now({"id": 0, "uuid": A, "smact": 0.25})
-    host.feed.start([gpu(A), gpu("GPU-other", 1)])
-    wait_until(lambda: host.feed.latest(A))
-    assert host.feed.error("GPU-other") == "DCGM does not know this GPU; restart nv-hostengine"
-
-
 def test_mig_instances_go_by_the_drivers_ids(host: Host) -> None:
     parts = [{"id": 7, "gi": 2, "smact": 0.5}, {"id": 3, "gi": 1, "smact": 0.25}]
     host.now({"id": 0, "uuid": A, "smact": 0.9, "instances": parts})
@@ -229,13 +215,3 @@ def test_an_instance_whose_ids_the_driver_does_not_tell(host: Host) -> None:
     host.now({"id": 0, "uuid": A, "instances": [{"id": 3, "gi": 1}]})
     host.feed.start([instance("MIG-1", "3g.20gb")])
     assert "does not report" in str(wait_until(lambda: host.feed.error("MIG-1")))
-
-
-def test_new_instances_are_found(host: Host) -> None:
-    host.now({"id": 0, "uuid": A, "smact": 0.25})
-    host.feed.start([gpu(A)])
-    wait_until(lambda: host.feed.latest(A))
-    host.now({"id": 0, "uuid": A, "instances": [{"id": 3, "gi": 1, "smact": 0.5}]})
-    host.feed.start([instance("MIG-1", "3g.20gb")])
-    wait_until(lambda: host.feed.latest("MIG-1"))
-    assert host.feed.latest(A) is None

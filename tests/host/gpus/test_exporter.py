@@ -44,13 +44,6 @@ def line(value: str, labels: str = f'UUID="{A}"', name: str = "DCGM_FI_PROF_SM_A
 # ------------------------------------------------------------------ the page
 
 
-def test_a_page_of_today() -> None:
-    found = parse_metrics(PAGE)
-    assert found.smact == {(A, None): 0.354, (B, 7): 0.125}
-    assert found.power_w == {(A, None): 61.5}
-    assert found.wrong == {}
-
-
 def test_further_counters() -> None:
     page = "".join(
         line(value, name=f"DCGM_FI_PROF_{name}")

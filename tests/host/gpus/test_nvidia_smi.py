@@ -67,6 +67,7 @@ def test_what_is_not_told_is_not_known(word: str) -> None:
         GOOD + ", 7",
         GOOD.replace("GPU-", "gpu "),
         GOOD.replace(" 0,", " x,"),
+        GOOD.replace(" 0,", " 0\r,"),
         "No devices were found",
         "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
         'Field "memory.reserved" is not a valid field to query.',

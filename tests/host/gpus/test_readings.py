@@ -92,16 +92,6 @@ def test_devices_that_differ_have_a_line_each(caplog: pytest.LogCaptureFixture) 
     ]
 
 
-def test_a_feed_gets_time_for_its_first_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", {"one": 1e9})
-    world = World()
-    assert world.read().smact_coarse
-    assert world.feeds[1].asked == []
-    monkeypatch.setattr(module, "PATIENCE_S", {"one": -1.0, "two": 1e9})
-    assert world.read().smact_coarse
-    assert world.feeds[1].asked, "patience has an end"
-
-
 @pytest.mark.parametrize(("interval_s", "next_one"), [(1000.0, False), (1e-9, True)])
 def test_a_feed_gets_three_rounds_for_its_first_sample(
     monkeypatch: pytest.MonkeyPatch, interval_s: float, next_one: bool
@@ -251,15 +241,6 @@ def test_what_was_known_goes_to_its_own_kind_only() -> None:
     new.readings.take_over(MpsGpus(old.readings, MpsService(MpsConfig(), "/run/radrm")))
     new.readings.take_over(old.base)
     assert new.read().smact_error is None, "it has not heard that it was measured"
-
-
-def test_through_the_source_that_adds_mps() -> None:
-    old, new = World(), World()
-    heard: list[object] = []
-    new.base.take_over = heard.append  # type: ignore[method-assign, assignment]
-    service = MpsService(MpsConfig(), "/run/radrm")
-    MpsGpus(new.readings, service).take_over(MpsGpus(old.readings, service))
-    assert heard == [old.base]
 
 
 # ------------------------------------------------------------------ MIG instances

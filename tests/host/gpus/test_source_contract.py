@@ -36,17 +36,18 @@ AROUND: dict[str, Callable[[GpuSource], GpuSource]] = {
 KINDS = ["simulated", "nvml", *AROUND]
 
 
-def simulated(folder: Path) -> Iterator[GpuSource]:
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a simulated driver; this process works on its second GPU."""
     spec = "sim:2xA100-40GB,1xA100-40GB:1g.5gb,unmanaged@1=1000"
-    driver = ensure_driver(folder, spec)
-    gpus = SimulatedGpus(driver.socket)
-    job = DriverClient(driver.socket)
+    socket = ensure_driver(tmp_path_factory.mktemp("driver"), spec).socket
+    gpus, job = SimulatedGpus(socket), DriverClient(socket)
     job.attach(gpus.devices()[1].uuid, smact=0.5)
     job.alloc(2000)
-    yield gpus
-    job.close()
     gpus.close()
-    quitter = DriverClient(driver.socket)
+    yield socket
+    job.close()
+    quitter = DriverClient(socket)
     quitter.ask("quit")
     quitter.close()
 
@@ -61,7 +62,7 @@ def by_nvml(mocker: MockerFixture) -> GpuSource:
 
 @pytest.fixture(params=KINDS)
 def source(
-    request: pytest.FixtureRequest, tmp_path: Path, mocker: MockerFixture
+    request: pytest.FixtureRequest, simulated: Path, mocker: MockerFixture
 ) -> Iterator[GpuSource]:
     """Two whole GPUs, the second with a process of ours on it, and a GPU in MIG mode."""
     if request.param == "nvml":
@@ -69,10 +70,9 @@ def source(
         yield found
         found.close()
         return
-    made = simulated(tmp_path)
-    inner = next(made)
+    inner = SimulatedGpus(simulated)
     yield AROUND[request.param](inner) if request.param in AROUND else inner
-    next(made, None)
+    inner.close()
 
 
 def test_devices_are_distinct_and_stay(source: GpuSource) -> None:

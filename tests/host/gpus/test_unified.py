@@ -17,7 +17,7 @@ from radrm.host.gpus import unified
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
 from radrm.host.gpus.nvml import NvmlGpus
 from radrm.host.gpus.unified import SLACK, STEP, UnifiedMemory
-from tests.host.gpus.nvml.driver import LOST, NOT_SUPPORTED, Chip, Driver, process
+from tests.host.gpus.nvml.driver import LOST, NOT_SUPPORTED, Chip, Driver, listed, process
 from tests.paths import BIN
 from tests.waiting import wait_until
 
@@ -121,9 +121,7 @@ def test_a_gpu_that_reports_no_byte(mocker: MockerFixture, server: Server) -> No
 
 
 def test_a_jetson_lists_no_processes_either(mocker: MockerFixture, server: Server) -> None:
-    Driver(mocker, spark(compute=None))
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, spark(compute=None))
     server.used = 16
     (reading,) = gpus.read(["GPU-a"], AT, lambda pid: (7, 1))
     assert (reading.attempts, reading.used_mib, len(reading.notes)) == (None, 9 * 1024, 1)
@@ -131,9 +129,7 @@ def test_a_jetson_lists_no_processes_either(mocker: MockerFixture, server: Serve
 
 def test_a_gpu_with_memory_never_gets_the_servers(mocker: MockerFixture, server: Server) -> None:
     chip = Chip()
-    Driver(mocker, chip)
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, chip)
     chip.fails = {"nvmlDeviceGetMemoryInfo": NOT_SUPPORTED}
     (reading,) = gpus.read(["GPU-a"], AT, lambda pid: None)
     assert (reading.error, reading.used_mib) == (None, None)

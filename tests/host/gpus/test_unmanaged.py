@@ -99,7 +99,7 @@ def test_a_pid_that_was_given_out_again_is_another_process(mocker: MockerFixture
 def test_what_is_remembered_is_bounded(mocker: MockerFixture) -> None:
     stat = mocker.patch.object(unmanaged, "read_stat").return_value
     known = UnmanagedProcesses()
-    for ticks in range(3000):
+    for ticks in range(1100):
         stat.start_ticks = ticks
         known.describe({1: 1})
     assert len(known._known) <= 1024

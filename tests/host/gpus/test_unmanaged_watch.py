@@ -150,17 +150,6 @@ def test_what_cannot_be_identified_is_not_followed(start: Start) -> None:
     server.watch.look(Tick(at=Instant(boot_s=1, wall_s=1)), server.snapshot)
 
 
-def test_a_hostile_command_line_is_one_plain_line(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    hostile = start(sys.executable, "-c", STUBBORN, "\x1b[2J\x1b]0;root\x07\nradrm: all is well\r")
-    assert hostile.stdout is not None
-    hostile.stdout.readline()
-    Server(config("warn")).look(hostile.pid, seconds=10)
-    (line,) = lines(caplog)
-    assert line.isprintable()
-
-
 # ------------------------------------------------------------------ signalling
 
 
@@ -188,15 +177,6 @@ def test_kill_for_who_ignores_it(start: Start, caplog: pytest.LogCaptureFixture)
     server.look(stubborn.pid)
     assert stubborn.wait(30) == -signal.SIGKILL
     assert lines(caplog)[-1].endswith("KILL sent")
-
-
-def test_who_leaves_in_time_is_let_be(start: Start) -> None:
-    sleeper = start("sleep", "1000")
-    server = Server(config())
-    for _ in range(5):
-        server.look(sleeper.pid, seconds=15)
-        server.look()
-    assert sleeper.poll() is None
 
 
 def spared_by(server: Server, process: subprocess.Popen[bytes]) -> str | None:

@@ -84,13 +84,13 @@ def test_several_attempts_end_at_once_though_it_takes_one_command_at_a_time(plac
     """Those that came second were refused, and their clients got a raw signal."""
     control = place.control()
     keeper = kept(control)
-    started = [place.client(control) for _ in range(4)]
+    started = [place.client(control) for _ in range(2)]
     place.wrong(single=True, removes=0.1)
     done: list[int] = []
     for pid, _ in started:
         owner_of: Any = {pid: (pid, 1)}.get
         end_clients([keeper], (pid, 1), owner_of, Which.ALL, 5.0, lambda: done.append(1))
-    wait_until(lambda: len(done) == 4, "all signals")
+    wait_until(lambda: len(done) == 2, "all signals")
     for _, notes in started:
         wait_until(lambda notes=notes: "terminate" in notes.read_text(), "its work to be removed")
 

@@ -49,11 +49,6 @@ def control(place: Place) -> Control:
     return control
 
 
-def test_before_term(place: Place, control: Control) -> None:
-    assert "terminate" in leave(place, control)
-    assert [server.status for server in control.probe()] == ["ACTIVE"]
-
-
 def test_one_that_handles_term_keeps_its_work_until_kill(place: Place, control: Control) -> None:
     other, _ = place.client(control)
     told = leave(place, control, "stubborn")

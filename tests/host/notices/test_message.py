@@ -53,11 +53,6 @@ def test_what_has_happened(facts: Facts, subject: str) -> None:
     assert (facts["text"] or "") in found.text
 
 
-def test_a_warning_is_in_the_text() -> None:
-    found = message_of(facts_of(pending(), "idle", None, "GPU 0 shows 0.01"), "box")
-    assert found.text.splitlines()[:2] == ["job 1 (train) leaves its GPUs idle", "GPU 0 shows 0.01"]
-
-
 def test_the_values_of_a_sweep_are_in_the_text() -> None:
     element = ArrayElement(1, 0, params=(("lr", "1e-3"), ("seed", "4")))
     facts = facts_of(ended(pending(array=element), JobState.FAILED), "fail")

@@ -143,7 +143,7 @@ start_notice.main()
 """
 
 
-@pytest.mark.parametrize("target", ["a@x.org", "mail", "{hook}/200", "{hook}/404", "{tell}"])
+@pytest.mark.parametrize("target", ["mail", "{hook}/404", "{tell}"])
 def test_nothing_is_imported_after_the_change_of_user(
     sender: Sender, tmp_path: Path, hook: str, target: str
 ) -> None:
@@ -252,7 +252,7 @@ def test_a_webhook_gets_json(sender: Sender, hook: str) -> None:
     assert body["state"] == "FAILED" and body["exit_code"] == 3
 
 
-@pytest.mark.parametrize(("code", "final"), [(404, True), (429, False), (503, False)])
+@pytest.mark.parametrize(("code", "final"), [(404, True), (429, False)])
 def test_what_a_webhook_refuses(sender: Sender, hook: str, code: int, final: bool) -> None:
     found = sender(notice(f"{hook}/{code}"))
     assert found.error is not None and found.error.startswith(f"it answers {code} ")

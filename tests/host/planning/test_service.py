@@ -61,24 +61,27 @@ class Mine:
 """
 
 
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A planner of a third party, installed for this process and for its children."""
-    about = tmp_path / "mine-1.0.dist-info"
+    place = tmp_path_factory.mktemp("mine")
+    about = place / "mine-1.0.dist-info"
     about.mkdir()
-    (tmp_path / "mine.py").write_text(MINE)
+    (place / "mine.py").write_text(MINE)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[radrm.planners]\nmine = mine:Mine\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{REPOSITORY}")
-    tmp_path.chmod(0o755)
+    place.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{place}:{REPOSITORY}")
+        yield
 
 
 Ask = Callable[..., Planned]
 
 
-@pytest.fixture
-def ask() -> Iterator[Ask]:
-    """Asks a service, and waits for the answer."""
+@pytest.fixture(scope="module")
+def ask(mine: None) -> Iterator[Ask]:
+    """Asks the service of all tests, and waits for the answer."""
     posted: queue.Queue[Planned] = queue.Queue()
     service = PlanningService(Config(), posted.put)
 
@@ -98,7 +101,6 @@ def snapshot() -> Snapshot:
     return world.scheduler.snapshot
 
 
-@pytest.mark.usefixtures("mine")
 def test_a_plan_comes_back_with_its_version_and_the_process_stays(ask: Ask) -> None:
     found = ask()
     assert found.thought.proposals == tuple(Cancel(job_id=i, reason="no") for i in (2, 3))
@@ -106,7 +108,6 @@ def test_a_plan_comes_back_with_its_version_and_the_process_stays(ask: Ask) -> N
     assert found.version == snapshot().version and found.action.number == 1
 
 
-@pytest.mark.usefixtures("mine")
 def test_what_takes_too_long_is_killed_and_the_next_question_gets_a_new_process(ask: Ask) -> None:
     first = ask({"do": "leave a child"}).thought.state
     assert ask({"do": "spin"}, 0.3).thought.error == "it took longer than 0.3 s"
@@ -116,7 +117,6 @@ def test_what_takes_too_long_is_killed_and_the_next_question_gets_a_new_process(
     assert again["pid"] != first["pid"]
 
 
-@pytest.mark.usefixtures("mine")
 def test_it_has_no_rights_of_the_daemon(ask: Ask) -> None:
     assert ask({"do": "leave a child"}).thought.state["uid"] == (os.getuid() or 65534)
     error = ask({"do": "write a file"}).thought.error

@@ -235,10 +235,6 @@ def test_a_group_with_another_process_is_not_signalled(run: Run) -> None:
         unmanaged.wait()
 
 
-def test_kill_tree_of_nothing() -> None:
-    assert kill_tree("nobody-has-this", None, [NO_PID]) == set()
-
-
 # ------------------------------------------------------------------ control groups
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.host.sessions.frames import INPUT, MOST, SIZE, Frames, frame, size_frame, size_of
+from radrm.host.sessions.frames import SIZE, Frames, frame, size_frame, size_of
 
 FRAMES = st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.binary(max_size=300)), max_size=8)
 
@@ -24,10 +24,6 @@ def test_frames_survive_any_cuts(frames: list[tuple[int, bytes]], data: st.DataO
 def test_what_is_no_frame_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         Frames().feed(data)
-
-
-def test_the_longest_frame_is_taken() -> None:
-    assert Frames().feed(frame(INPUT, b"x" * MOST)) == [(INPUT, b"x" * MOST)]
 
 
 def test_a_size_comes_back_and_another_length_is_none() -> None:

@@ -50,10 +50,17 @@ class Host:
     def used(self):
         return [reading.used_mib for reading in self.read()]
 
-    def close(self):
+    def end_jobs(self):
         for job in self.jobs:
             if job.poll() is None:
                 job.kill()
+            job.communicate()
+        self.jobs.clear()
+        wait_until(lambda: self.used() == [0, 0])
+
+    def close(self):
+        for job in self.jobs:
+            job.kill()
             job.communicate()
         self.gpus.close()
         try:

@@ -20,7 +20,7 @@ from radrm.host.simulated.simjob import memory_cap_mib, wanted_mib
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import LOCK_NAME, SOCKET_NAME, ensure_driver
 from radrm.host.sockets import connect
-from tests.host.simulated.host import SCALE, SPEC, Host
+from tests.host.simulated.host import SCALE, SPEC
 from tests.waiting import PATIENCE_S, wait_until
 
 # ------------------------------------------------------------------ jobs
@@ -77,14 +77,7 @@ def test_a_refused_job_dies_as_pytorch_does_and_the_others_go_on(host):
     assert first.poll() is None
 
 
-def test_a_leak_ends_in_out_of_memory(host):
-    job = host.simjob("--gpu-memory", "30G", "--seconds", 9999, "--leak", 2000)
-    _, err = job.communicate(timeout=PATIENCE_S)
-    assert job.returncode == 1
-    assert "torch.OutOfMemoryError" in err
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_killed_job_frees_its_memory(host, number):
     job = host.simjob("--gpu-memory", 12000, "--seconds", 9999, "--gpus", 2)
     wait_until(lambda: host.used() == [12000, 12000])
@@ -110,7 +103,6 @@ def test_an_mps_cap_is_enforced(host):
     [
         ((), {"RADRM_SIMULATED_GPUS": ""}, "--gpus sim:"),
         ((), {"RADRM_SIMULATED_GPUS": "/nowhere/at.all"}, "/nowhere/at.all"),
-        ((), {"CUDA_VISIBLE_DEVICES": "GPU-none"}, "0 visible"),
         (("--gpus", 3), {}, "2 visible"),
         (
             (),
@@ -179,10 +171,10 @@ def test_a_living_driver_is_used_again(host):
     assert again.pid == host.driver.pid
 
 
-def test_an_idle_driver_makes_way_for_another_spec(host):
-    other = ensure_driver(host.folder, "sim:1xH100-80GB", SCALE)
-    assert other.pid != host.driver.pid
-    (device,) = host.gpus.devices()  # over a new connection
+def test_an_idle_driver_makes_way_for_another_spec(own_host):
+    other = ensure_driver(own_host.folder, "sim:1xH100-80GB", SCALE)
+    assert other.pid != own_host.driver.pid
+    (device,) = own_host.gpus.devices()  # over a new connection
     assert device.name == "H100-80GB"
 
 
@@ -195,14 +187,14 @@ def test_a_busy_driver_does_not_make_way(host):
     job.close()
 
 
-def test_a_dead_driver_is_an_error_and_the_next_goes_on_with_its_clock(host):
-    os.kill(host.driver.pid, signal.SIGKILL)
+def test_a_dead_driver_is_an_error_and_the_next_goes_on_with_its_clock(own_host):
+    os.kill(own_host.driver.pid, signal.SIGKILL)
     with pytest.raises(DeviceError, match="restart the daemon"):
-        wait_until(lambda: not host.read())
-    again = ensure_driver(host.folder, SPEC, SCALE)
-    assert again.pid != host.driver.pid
-    assert again.clock.anchor_boot_s == host.driver.clock.anchor_boot_s
-    assert host.used() == [0, 0]
+        wait_until(lambda: not own_host.read())
+    again = ensure_driver(own_host.folder, SPEC, SCALE)
+    assert again.pid != own_host.driver.pid
+    assert again.clock.anchor_boot_s == own_host.driver.clock.anchor_boot_s
+    assert own_host.used() == [0, 0]
 
 
 def test_a_bad_spec_starts_nothing(tmp_path):
@@ -221,15 +213,6 @@ def test_there_is_one_driver_per_lock_and_a_lonely_one_ends(tmp_path):
     assert second.returncode == EXIT_LOCKED
     assert first.wait(PATIENCE_S) == 0
     assert not (tmp_path / SOCKET_NAME).exists()
-
-
-def test_a_driver_far_down_is_reached(tmp_path):
-    host = Host(tmp_path.joinpath(*["a-folder-far-down"] * 12))
-    try:
-        job = host.simjob("--gpu-memory", 1000, "--seconds", 1, "--ramp", 0)
-        assert job.wait(PATIENCE_S) == 0
-    finally:
-        host.close()
 
 
 def test_the_source_is_a_gpu_source_and_mps_is_for_whole_gpus(tmp_path):

@@ -101,14 +101,6 @@ def test_neighbours_slow_one_another_while_they_are_there(model):
     assert model.work(1, 30.0) == (pytest.approx(done_s + 10), 1.0)
 
 
-def test_other_devices_are_no_neighbours(model):
-    attach(model, 1, visible=A)
-    attach(model, 2, visible=B)
-    model.start(1, 0.0)
-    model.start(2, 0.0)
-    assert model.work(1, 1.0)[1] == 1.0
-
-
 def test_mps_clients_are_faster_than_timesliced_ones():
     def speed(*mps):
         model = Model(DEVICES, 0.0)

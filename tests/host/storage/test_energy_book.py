@@ -122,7 +122,7 @@ pieces = st.lists(
 )
 
 
-@settings(max_examples=some(50), deadline=None)
+@settings(max_examples=some(25), deadline=None)
 @given(pieces)
 def test_nothing_is_lost_between_the_hours(life: list[tuple[int, float, int, bool]]) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as home:

@@ -14,7 +14,6 @@ from radrm.core.records import (
     ArrayElement,
     DeviceStatus,
     Instant,
-    RuleState,
     UserReservation,
 )
 from radrm.core.scheduler import Scheduler
@@ -163,15 +162,6 @@ def test_a_batch_is_all_or_nothing(path: str) -> None:
     with pytest.raises(StoreError, match="FOREIGN KEY"):
         store.save(world.decisions, [submission_of(job)])
     assert list(store.kept().jobs) == []
-
-
-def test_rule_states_may_hold_any_json(path: str) -> None:
-    store = Store(path)
-    value = {"lists": {"1": ["new", 0.5]}, "due": None, "deep": [1, [2, {"x": True}]]}
-    record = RuleState("planner", "x", 3, value, 12.5)
-    decision = World(gpus(1)).decisions[0]
-    store.save([replace(decision, changed=(record,))])
-    assert list(store.kept().rule_states) == [record]
 
 
 def test_nothing_is_written_for_nothing(path: str) -> None:

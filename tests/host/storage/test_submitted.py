@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -146,14 +145,3 @@ def test_every_option_of_the_table_can_be_stored() -> None:
         sent = envelope(script="#!/bin/sh\nradrun train.py\n", options=each, table="a\n1\n")
         parsed = parse_envelope(sent)
         assert submitted._decoded(submitted._encoded(parsed, sent) or "", sent) == parsed
-
-
-def test_a_job_file_from_before_the_ranges_is_as_it_was() -> None:
-    """It has no larger ends, no roles, and the option `elastic`, which no job could use."""
-    sent = envelope(script="#!/bin/sh\ntrue\n", options={"gpus": "2", "cpus": "4"})
-    parsed = parse_envelope(sent)
-    document = json.loads(submitted._encoded(parsed, sent) or "")
-    for name in ("gpus_max", "cpus_max", "memory_max_mib", "role"):
-        document["options"].pop(name, None)
-    document["options"]["elastic"] = None
-    assert submitted._decoded(json.dumps(document), sent) == parsed

@@ -126,7 +126,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=some(40), deadline=None)
+@settings(max_examples=some(25), deadline=None)
 @given(moves, st.data())
 def test_a_kill_at_any_moment_costs_figures_only(
     life: list[tuple[str, int]], data: st.DataObject

@@ -40,15 +40,6 @@ def test_term_goes_to_the_whole_tree(attempt: Attempt, number: int) -> None:
     assert len(list(attempt.cwd.glob("term-*"))) == 2
 
 
-def test_usr2_kills_the_whole_tree(attempt: Attempt) -> None:
-    process = started_tree(attempt, "import signal\nsignal.signal(15, signal.SIG_IGN)\n")
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGUSR2)
-    assert process.wait() == 0
-    assert attempt.record("exit.json")["signal"] == signal.SIGKILL
-    assert not attempt_processes(attempt.token, None)
-
-
 def test_usr2_ends_the_grace(attempt: Attempt) -> None:
     process = attempt.start(
         # The main process ends once the leftover ignores TERM; that is ready once it has been

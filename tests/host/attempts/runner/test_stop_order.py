@@ -48,14 +48,6 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 GRACE = {"grace_s": 1000.0, "kill_grace_s": 0.2}
 
 
-def test_a_trainer_saves_while_its_loaders_live(attempt: Attempt, trainer: str) -> None:
-    process = attempt.start(argv=trainer.split(), **GRACE)
-    ready(attempt)
-    stop(process)
-    assert notes(attempt)[:2] == ["save with 2", "saved"]
-    assert attempt.record("exit.json")["code"] == 0
-
-
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_a_shell_waits_for_its_trainer_and_does_not_go_on(
     attempt: Attempt, trainer: str, shell: str
@@ -83,24 +75,6 @@ def test_a_shell_that_ends_first_takes_no_time_from_its_trainer(
     (attempt.cwd / "saved").touch()
     assert process.wait(timeout=30) == 0
     assert "saved" in notes(attempt)
-
-
-def test_the_command_of_a_shell_with_a_trap_is_asked_too(attempt: Attempt, trainer: str) -> None:
-    """The shell runs its trap only when the command has ended."""
-    script = f"#!/bin/bash\ntrap 'echo trap >>notes; exit 7' TERM\n{trainer}\necho next >>notes\n"
-    process = attempt.start(script=script, **GRACE)
-    ready(attempt)
-    stop(process)
-    found = notes(attempt)
-    assert found[:2] == ["save with 2", "saved"] and "next" not in found and "trap" in found
-    assert attempt.record("exit.json")["code"] == 7
-
-
-def test_all_topmost_ones_are_asked(attempt: Attempt, trainer: str) -> None:
-    process = attempt.start(script=f"#!/bin/sh\n{trainer} &\n{trainer} &\nwait\n", **GRACE)
-    ready(attempt, 6)
-    stop(process)
-    assert notes(attempt).count("save with 2") == 2
 
 
 def test_a_trainer_that_a_wrapper_leaves_behind_is_asked_next(
@@ -150,25 +124,6 @@ def _pending(pid: int) -> int:
         line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
     )
     return int(fields["ShdPnd"], 16) & ~(1 << (signal.SIGCHLD - 1))
-
-
-def test_the_rest_is_asked_before_the_grace_time_ends(attempt: Attempt, trainer: str) -> None:
-    (attempt.cwd / "slow").touch()
-    process = attempt.start(argv=trainer.split(), grace_s=0.4, kill_grace_s=1000.0)
-    ready(attempt)
-    process.send_signal(signal.SIGTERM)
-    wait_until(lambda: notes(attempt).count("loader") == 2)
-    assert notes(attempt)[0] == "save with 2" and "saved" not in notes(attempt)
-    (attempt.cwd / "saved").touch()
-    assert process.wait(timeout=30) == 0
-    assert notes(attempt).count("save with 2") == 1, "it has been asked before"
-
-
-def test_a_record_of_an_earlier_release_is_enough(attempt: Attempt, trainer: str) -> None:
-    process = attempt.start(argv=trainer.split(), kill_grace_s=1000.0)
-    ready(attempt)
-    stop(process)
-    assert notes(attempt)[:2] == ["save with 2", "saved"]
 
 
 def test_kill_ends_those_that_stand_still(attempt: Attempt, trainer: str) -> None:

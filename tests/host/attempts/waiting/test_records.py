@@ -202,16 +202,6 @@ def test_nobody_waits_for_what_its_user_mounts_over_it(
     assert not evidence.is_there
 
 
-def test_what_its_user_leaves_there_is_removed(folder: Path) -> None:
-    (folder / "below").mkdir()
-    (folder / "below" / "big").write_text("x")
-    with pytest.raises(OSError):
-        waiting.remove(str(folder.parent))
-    waiting.clear_rest(str(folder.parent))
-    waiting.remove(str(folder.parent))
-    assert not folder.exists()
-
-
 def test_a_launcher_forgets_an_attempt_with_what_its_steps_user_has_left(tmp_path: Path) -> None:
     above = tmp_path / "attempts" / "7"
     above.mkdir(parents=True)

@@ -9,6 +9,8 @@ from typing import Any
 import pynvml
 from pytest_mock import MockerFixture
 
+from radrm.host.gpus.nvml import NvmlGpus
+
 MIB = 1024 * 1024
 NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, TIMEOUT, NO_FUNCTION = 3, 4, 6, 10, 13
 LOST, RESET, MISMATCH, UNKNOWN = 15, 16, 18, 999
@@ -62,8 +64,6 @@ class Chip:
     """The largest clock of its SMs."""
     samples: tuple[Any, ...] | None = None
     """Those of single processes, each as `sample` makes it."""
-    power_limit_mw: int | None = None
-    power_range_mw: tuple[int, int] | None = None
     gpm: bool = False
     activity: float = 50.0
     """In percent, as GPM gives it; `gpm_return` is the error of the metric itself."""
@@ -125,9 +125,6 @@ class Driver:
             "nvmlDeviceGetCudaComputeCapability": lambda chip: given(chip.capability),
             "nvmlDeviceGetMaxClockInfo": self.max_clock,
             "nvmlDeviceGetProcessUtilization": self.utilization,
-            "nvmlDeviceGetPowerManagementLimit": lambda chip: given(chip.power_limit_mw),
-            "nvmlDeviceGetPowerManagementLimitConstraints": lambda c: list(given(c.power_range_mw)),
-            "nvmlDeviceSetPowerManagementLimit": self.limit_power,
             "nvmlDeviceRegisterEvents": lambda chip, kinds, events: self.watched.append(chip.uuid),
             "nvmlGpmQueryDeviceSupport": lambda chip: SimpleNamespace(isSupportedDevice=chip.gpm),
             "nvmlGpmSampleGet": self.sample,
@@ -140,7 +137,7 @@ class Driver:
                 f"nvmlDeviceGetGraphicsRunningProcesses_{version}": lambda chip: chip.drawing,
             }
         for name, answer in handle_calls.items():
-            mocker.patch.object(pynvml, name, side_effect=self.on_chip(name, answer))
+            mocker.patch.object(pynvml, name, self.on_chip(name, answer))
         library_calls = {
             "nvmlInit": self.init,
             "nvmlShutdown": self.shutdown,
@@ -155,7 +152,7 @@ class Driver:
             "nvmlGpmMetricsGet": self.metrics,
         }
         for name, answer in library_calls.items():
-            mocker.patch.object(pynvml, name, side_effect=self.on_library(name, answer))
+            mocker.patch.object(pynvml, name, self.on_library(name, answer))
         mocker.patch.object(pynvml, "c_nvmlGpmMetricsGet_t", self.request)
 
     def on_chip(self, name: str, answer: Any) -> Any:
@@ -261,12 +258,6 @@ class Driver:
         return found
 
     @staticmethod
-    def limit_power(chip: Chip, limit_mw: int) -> None:
-        least, most = given(chip.power_range_mw)
-        assert least <= limit_mw <= most
-        chip.power_limit_mw = limit_mw
-
-    @staticmethod
     def recovery(chip: Chip) -> Any:
         error = NOT_SUPPORTED if chip.recovery is None else 0
         return SimpleNamespace(nvmlReturn=error, value=SimpleNamespace(uiVal=chip.recovery))
@@ -364,6 +355,14 @@ def process(pid: int, mib: int | None, *instance: int) -> Any:
         gpuInstanceId=gpu,
         computeInstanceId=compute,
     )
+
+
+def listed(mocker: MockerFixture, *chips: Chip) -> NvmlGpus:
+    """The source over a driver with these chips, which it has listed."""
+    Driver(mocker, *chips)
+    gpus = NvmlGpus(pynvml)
+    gpus.devices()
+    return gpus
 
 
 def mig_gpu(*slots: Chip | None) -> Chip:

@@ -14,12 +14,12 @@ from radrm.host.gpus.nvml import NvmlGpus
 from tests.host.gpus.nvml.driver import (
     NO_FUNCTION,
     NO_INSTANCE,
-    NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN,
     Chip,
     Driver,
     instance,
+    listed,
     mig_gpu,
     process,
 )
@@ -86,9 +86,7 @@ def test_a_gpu_that_comes_or_goes_is_noticed(mocker: MockerFixture) -> None:
 
 def test_a_destroyed_instance_is_noticed_by_its_reading(mocker: MockerFixture) -> None:
     gpu = mig_gpu(instance("MIG-1", "1g.5gb"), instance("MIG-2", "1g.5gb"))
-    Driver(mocker, gpu)
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, gpu)
     read(gpus, "MIG-1", "MIG-2")
     assert gpu.slots is not None and gpu.slots[0] is not None
     gpu.slots[0].fails = {"*": 2}  # its handle is stale
@@ -101,9 +99,7 @@ def test_a_destroyed_instance_is_noticed_by_its_reading(mocker: MockerFixture) -
 
 
 def test_who_asks_for_what_is_gone_for_ever_is_told_once(mocker: MockerFixture) -> None:
-    Driver(mocker, Chip())
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, Chip())
     read(gpus, "GPU-z")
     assert gpus.changed
     gpus.devices()
@@ -135,9 +131,7 @@ def test_processes_of_an_instance(mocker: MockerFixture) -> None:
     gpu = mig_gpu(one, two)
     # A driver that answers for the whole GPU, through whichever handle it is asked.
     one.compute = two.compute = [process(101, 300, 7, 0), process(102, 400, 8, 0)]
-    Driver(mocker, gpu)
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, gpu)
     assert [mib_of(r) for r in read(gpus, "MIG-1", "MIG-2")] == [{7: 300}, {8: 400}]
 
 
@@ -145,9 +139,7 @@ def test_instances_of_a_driver_that_numbers_none(mocker: MockerFixture) -> None:
     one = instance("MIG-1", "1g.5gb")
     mig_gpu(one)
     one.compute = [process(101, 300, NO_INSTANCE, NO_INSTANCE)]
-    Driver(mocker, one.parent or one)
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, one.parent or one)
     assert mib_of(read(gpus, "MIG-1")[0]) == {7: 300}
 
 
@@ -166,9 +158,7 @@ def test_instances_of_a_driver_that_lists_for_whole_gpus_only(
         chip.fails |= dict.fromkeys(calls, code)
     gpu.compute = [process(101, 300, 7, 0), process(NOBODY, 50, 7, 0), process(102, 1)]
     gpu.mps = [process(102, 400, 8, 0), process(102, 9, 8, 1)]
-    Driver(mocker, gpu)
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, gpu)
     first, second = read(gpus, "MIG-1", "MIG-2")
     assert (mib_of(first), mib_of(second)) == ({7: 300}, {8: 400})
     assert first.unmanaged == (UnmanagedProcess(NOBODY, 50),)
@@ -260,10 +250,3 @@ def test_a_round_asks_little(mocker: MockerFixture) -> None:
     read(gpus, *uuids, at_s=11.0)
     assert len(driver.calls) == 8 * 5 + 1
     assert len(set(driver.calls)) == 6
-
-
-def test_not_found_in_an_unknown_place_is_only_that(mocker: MockerFixture) -> None:
-    driver = Driver(mocker, Chip())
-    driver.fails = {"nvmlDeviceGetHandleByUUID": NOT_FOUND}
-    (reading,) = read(NvmlGpus(pynvml), "MIG-7")
-    assert reading.error and "no longer knows it" in reading.error

@@ -12,7 +12,6 @@ from pytest_mock import MockerFixture
 from radrm.core.records import Counters
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvml import NvmlGpus
-from radrm.host.gpus.source import SmactFeed
 from tests.host.gpus.nvml.driver import (
     LOST,
     NO_FUNCTION,
@@ -52,11 +51,6 @@ class World:
 
 def hopper(**given: object) -> Chip:
     return Chip(name="NVIDIA H100 80GB HBM3", gpm=True, **given)  # type: ignore[arg-type]
-
-
-def test_it_is_a_feed(mocker: MockerFixture) -> None:
-    feed: SmactFeed = World(mocker, hopper()).gpm
-    assert feed.name == "gpm"
 
 
 def test_two_samples_make_a_figure(mocker: MockerFixture) -> None:

@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 
 from radrm.core.records import Instant
 from radrm.errors import DeviceError
-from radrm.host.gpus.nvml import NvmlGpus
+from radrm.host.gpus.nvml import NvmlGpus, xids
 from tests.host.gpus.nvml.driver import (
     LOST,
     NOT_SUPPORTED,
@@ -38,29 +38,25 @@ HEALTH_CALLS = (
 # ------------------------------------------------------------------ Xids
 
 
-@pytest.mark.parametrize("number", [48, 46])
-def test_a_fault_stays_and_is_of_one_gpu(mocker: MockerFixture, number: int) -> None:
-    broken = Chip(uuid="GPU-b")
-    world = World(mocker, Chip(), broken)
-    world.driver.xid(broken, number)
+def test_each_fault_stays_and_is_of_one_gpu_and_no_programs_error_is_one(
+    mocker: MockerFixture,
+) -> None:
+    numbers = sorted(xids.FAULTS) + sorted(xids.APPLICATION)
+    chips = {number: Chip(uuid=f"GPU-{number}") for number in numbers}
+    world = World(mocker, Chip(), *chips.values())
+    for number, chip in chips.items():
+        world.driver.xid(chip, number)
     for after_s in (1.0, 10.0, 100_000.0):
         readings = world.read(after_s)
-        fault = readings["GPU-b"].fault
-        assert fault is not None and fault.startswith(f"Xid {number}: ")
-        assert "reboot the server" in fault, "the next step"
-        assert readings["GPU-b"].error is None
+        for number in numbers:
+            fault = readings[f"GPU-{number}"].fault
+            assert readings[f"GPU-{number}"].error is None
+            if number in xids.FAULTS:
+                assert fault is not None and fault.startswith(f"Xid {number}: ")
+                assert "reboot the server" in fault, "the next step"
+            else:
+                assert (fault, readings[f"GPU-{number}"].notes) == (None, ())
         assert (readings["GPU-a"].fault, readings["GPU-a"].notes) == (None, ())
-
-
-@pytest.mark.parametrize("number", [13])
-def test_what_a_program_did_wrong_says_nothing_of_the_gpu(
-    mocker: MockerFixture, number: int
-) -> None:
-    chip = Chip()
-    world = World(mocker, chip)
-    world.driver.xid(chip, number)
-    reading = world.one()
-    assert (reading.fault, reading.notes) == (None, ())
 
 
 def test_another_xid_is_a_note_for_an_hour(mocker: MockerFixture) -> None:
@@ -275,12 +271,13 @@ NOTES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("figures", "words"), NOTES)
-def test_notes(mocker: MockerFixture, figures: dict[str, Any], words: str) -> None:
-    reading = World(mocker, Chip(**figures)).one()
-    assert reading.fault is None
-    assert len(reading.notes) == 1
-    assert reading.notes[0].startswith(words)
+def test_notes(mocker: MockerFixture) -> None:
+    chips = [Chip(uuid=f"GPU-{n}", **figures) for n, (figures, _) in enumerate(NOTES)]
+    readings = World(mocker, *chips).read().values()
+    for reading, (_, words) in zip(readings, NOTES, strict=True):
+        assert reading.fault is None
+        assert len(reading.notes) == 1
+        assert reading.notes[0].startswith(words)
 
 
 WELL: list[dict[str, Any]] = [
@@ -291,10 +288,10 @@ WELL: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("figures", WELL)
-def test_nothing_to_note(mocker: MockerFixture, figures: dict[str, Any]) -> None:
-    reading = World(mocker, Chip(**figures)).one()
-    assert (reading.fault, reading.notes) == (None, ())
+def test_nothing_to_note(mocker: MockerFixture) -> None:
+    chips = [Chip(uuid=f"GPU-{n}", **figures) for n, figures in enumerate(WELL)]
+    for reading in World(mocker, *chips).read().values():
+        assert (reading.fault, reading.notes) == (None, ())
 
 
 def test_growing_errors_are_told_so(mocker: MockerFixture) -> None:
@@ -321,16 +318,17 @@ def test_what_the_driver_wants_done_is_a_fault(
     assert world.one(after_s=10.0).fault is None
 
 
-@pytest.mark.parametrize("action", [3, 99])
-def test_what_concerns_the_links_between_gpus_is_none(mocker: MockerFixture, action: int) -> None:
-    assert World(mocker, Chip(recovery=action)).one().fault is None
+def test_what_concerns_the_links_between_gpus_is_none(mocker: MockerFixture) -> None:
+    chips = [Chip(uuid=f"GPU-{action}", recovery=action) for action in (3, 5, 99)]
+    assert [r.fault for r in World(mocker, *chips).read().values()] == [None] * 3
 
 
-@pytest.mark.parametrize("code", [UNKNOWN])
-@pytest.mark.parametrize("call", HEALTH_CALLS)
-def test_an_error_there_spoils_no_reading(mocker: MockerFixture, call: str, code: int) -> None:
-    reading = World(mocker, Chip(fails={call: code})).one()
-    assert (reading.error, reading.fault, reading.used_mib) == (None, None, 1000)
+def test_an_error_there_spoils_no_reading(mocker: MockerFixture) -> None:
+    codes = (NOT_SUPPORTED, UNKNOWN, LOST)
+    ways = [(call, code) for call in HEALTH_CALLS for code in codes]
+    chips = [Chip(uuid=f"GPU-{n}", fails=dict([way])) for n, way in enumerate(ways)]
+    for reading in World(mocker, *chips).read().values():
+        assert (reading.error, reading.fault, reading.used_mib) == (None, None, 1000)
 
 
 def test_instances_share_the_condition_of_their_gpu(mocker: MockerFixture) -> None:

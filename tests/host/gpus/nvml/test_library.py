@@ -6,8 +6,6 @@ to be asked.
 
 from __future__ import annotations
 
-import threading
-
 from radrm.core.records import (
     AttemptMemory,
     Counters,
@@ -75,15 +73,6 @@ def test_an_old_driver(old_nvml: Nvml) -> None:
     gpus.close()
 
 
-def test_power_is_that_of_the_energy_counter(nvml: Nvml) -> None:
-    gpu = nvml.gpu(energy_mj=5_000_000_000)
-    gpus = listed(nvml)
-    read(gpus, gpu, at_s=10.0)
-    nvml.set(gpu, energy_mj=5_000_800_000)
-    (reading,) = read(gpus, gpu, at_s=12.0)
-    assert reading.power_w == 400.0
-
-
 # ------------------------------------------------------------------ MIG
 
 
@@ -105,34 +94,6 @@ def test_mig_instances(nvml: Nvml) -> None:
     assert [r.attempts[0].used_mib for r in readings] == [1000, 9000]
     assert [r.used_mib for r in readings] == [1000, 9000]
     gpus.close()
-
-
-def test_mig_that_is_cut_anew(nvml: Nvml) -> None:
-    gpu = nvml.gpu()
-    old = nvml.mig(gpu, "1g.5gb")
-    gpus = listed(nvml)
-    read(gpus, old)
-    nvml.gone(old)
-    new = nvml.mig(gpu, "2g.10gb")
-    (reading,) = read(gpus, old, at_s=11.0)
-    assert reading.error and "no longer knows it" in reading.error
-    assert gpus.changed
-    assert [d.uuid for d in gpus.devices()] == [new]
-    assert not gpus.changed
-    assert read(gpus, new, at_s=12.0)[0].error is None
-
-
-def test_a_new_instance_beside_the_old(nvml: Nvml) -> None:
-    gpu = nvml.gpu()
-    old = nvml.mig(gpu, "1g.5gb")
-    gpus = listed(nvml)
-    read(gpus, old)
-    new = nvml.mig(gpu, "2g.10gb")
-    assert read(gpus, old, at_s=15.0)[0].error is None
-    assert not gpus.changed
-    read(gpus, old, at_s=20.0)
-    assert gpus.changed
-    assert [d.uuid for d in gpus.devices()] == [old, new]
 
 
 # ------------------------------------------------------------------ health
@@ -194,20 +155,6 @@ def test_condition(nvml: Nvml) -> None:
     assert all(n.startswith(s) for n, s in zip(reading.notes, starts, strict=True))
 
 
-def test_a_lost_gpu_that_is_reset(nvml: Nvml) -> None:
-    gpu, other = nvml.gpu(), nvml.gpu()
-    gpus = listed(nvml)
-    read(gpus, gpu, other)
-    nvml.xid(gpu, 79)
-    nvml.fail("*", 15, gpu)
-    lost, well = read(gpus, gpu, other)
-    assert lost.error and "lost" in lost.error
-    assert (well.error, well.fault) == (None, None)
-    nvml.fail("*", 0, gpu)
-    back, well = read(gpus, gpu, other)
-    assert (back.error, back.fault, well.error) == (None, None, None)
-
-
 # ------------------------------------------------------------------ GPM
 
 
@@ -235,16 +182,6 @@ def test_gpm(nvml: Nvml) -> None:
     assert len(nvml.calls("nvmlGpmSampleAlloc")) == len(nvml.calls("nvmlGpmSampleFree")) == 2
 
 
-def test_gpm_that_has_no_figure(nvml: Nvml) -> None:
-    gpu = nvml.gpu(model=H100, sm_util=None)
-    feed = fed(listed(nvml))
-    cause = wait_until(lambda: feed.latest(gpu) or feed.error(gpu))
-    assert isinstance(cause, str) and "NVML error 3" in cause
-    nvml.set(gpu, sm_util=12.5)
-    assert measured(feed, gpu) == 0.125
-    assert feed.error(gpu) is None
-
-
 def test_gpm_of_mig_instances(nvml: Nvml) -> None:
     gpu = nvml.gpu(model=H100)
     one, two = nvml.mig(gpu, "1g.10gb", sm_util=10), nvml.mig(gpu, "3g.40gb", sm_util=80)
@@ -255,34 +192,3 @@ def test_gpm_of_mig_instances(nvml: Nvml) -> None:
     assert (feed.error(one) or "").startswith("GPM gives no SM activity: ")
     assert feed.latest(one) is None
     assert measured(feed, two) == 0.8
-
-
-def test_gpm_over_a_new_connection(nvml: Nvml) -> None:
-    gpu = nvml.gpu(model=H100, sm_util=50)
-    gpus = listed(nvml)
-    feed = fed(gpus)
-    measured(feed, gpu)
-    gpus.close()
-    nvml.set(gpu, sm_util=75)
-    wait_until(lambda: measured(feed, gpu) == 0.75)
-    feed.close()
-    gpus.close()
-    assert len(nvml.calls("nvmlGpmSampleAlloc")) == len(nvml.calls("nvmlGpmSampleFree")) == 4
-
-
-# ------------------------------------------------------------------ hanging
-
-
-def test_a_call_that_hangs_keeps_nobody_from_closing(nvml: Nvml) -> None:
-    gpu = nvml.gpu()
-    gpus = listed(nvml)
-    nvml.hang("nvmlDeviceGetUtilizationRates")
-    readings: list[Reading] = []
-    reader = threading.Thread(target=lambda: readings.extend(read(gpus, gpu)))
-    reader.start()
-    wait_until(lambda: nvml.calls("nvmlDeviceGetUtilizationRates"))
-    gpus.close()
-    assert nvml.calls("nvmlShutdown") == []
-    nvml.release("nvmlDeviceGetUtilizationRates")
-    reader.join(30)
-    assert [r.error for r in readings] == [None]

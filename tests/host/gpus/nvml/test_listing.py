@@ -24,6 +24,7 @@ from tests.host.gpus.nvml.driver import (
     Chip,
     Driver,
     instance,
+    listed,
     mig_gpu,
     process,
 )
@@ -96,14 +97,6 @@ def test_mig_without_instances_is_said(mocker: MockerFixture) -> None:
     assert "GPU 0: MIG is on, but it has no instance" in gpus.problems[0]
 
 
-def test_a_mig_instance_is_read_without_activity(mocker: MockerFixture) -> None:
-    Driver(mocker, mig_gpu(instance("MIG-1", "1g.5gb")))
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
-    (reading,) = gpus.read(["MIG-1"], AT, OWNERS.get)
-    assert reading == Reading("MIG-1", AT, used_mib=12)
-
-
 # ------------------------------------------------------------------ readings
 
 
@@ -147,9 +140,7 @@ def test_a_mig_instance_whose_lists_the_driver_refuses(mocker: MockerFixture) ->
     one.fails = dict.fromkeys(lists, INVALID_ARGUMENT)
     gpu = mig_gpu(one)
     gpu.compute = [process(201, 900, 7, 0), process(202, 800, 8, 0)]
-    Driver(mocker, gpu)
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, gpu)
     (reading,) = gpus.read(["MIG-1"], AT, lambda pid: (pid, 1))
     assert reading.attempts == (AttemptMemory(201, 1, 900),)
     gpu.compute = None
@@ -163,9 +154,7 @@ def test_a_mig_instance_whose_lists_the_driver_refuses(mocker: MockerFixture) ->
 def test_a_driver_without_lists_of_processes(mocker: MockerFixture) -> None:
     """As on WSL2, a Jetson and some vGPUs: this is not the same as no process."""
     chip = Chip(compute=None, used=9000 * MIB)
-    Driver(mocker, chip)
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
+    gpus = listed(mocker, chip)
     (reading,) = gpus.read(["GPU-a"], AT, lambda pid: (7, 1))
     assert (reading.attempts, reading.unmanaged, reading.used_mib) == (None, (), 9000)
     assert reading.notes == (NO_PROCESS_LIST,)

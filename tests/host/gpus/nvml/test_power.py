@@ -39,11 +39,6 @@ def test_the_mean_since_the_last_reading(mocker: MockerFixture) -> None:
     assert bench.watts(after_s=1.0, used_j=80) == 80.0
 
 
-def test_without_a_counter(mocker: MockerFixture) -> None:
-    bench = Bench(mocker, Chip(power_mw=250_000))
-    assert [bench.watts(), bench.watts()] == [250.0, 250.0]
-
-
 def test_over_very_short_times_the_last_mean_stands(mocker: MockerFixture) -> None:
     bench = Bench(mocker, Chip(energy_mj=0))
     bench.watts()

@@ -105,16 +105,3 @@ def test_a_driver_that_tells_is_believed(nvml: Nvml) -> None:
     reading = read(gpus, gpu)
     assert (reading.used_mib, reading.notes) == (70, ())
     assert "nvmlDeviceGetGraphicsRunningProcesses_v3" not in nvml.calls()
-
-
-def test_an_xid_outlasts_the_source_that_heard_it(nvml: Nvml) -> None:
-    gpu = nvml.gpu()
-    before = opened()
-    before.devices()
-    read(before, gpu)
-    nvml.xid(gpu, 79)
-    assert "Xid 79" in (read(before, gpu, 11.0).fault or "")
-    after = opened()
-    after.devices()
-    after.take_over(before)
-    assert "Xid 79" in (read(after, gpu, 12.0).fault or "")

@@ -116,24 +116,31 @@ def links_of(mocker: MockerFixture, found: list[Chip]) -> list[tuple[object, obj
     return [(device.nvlink_group, dict(device.nvlinks)) for device in devices]
 
 
-def test_a_mesh_has_pairs_with_more_links_than_others(mocker: MockerFixture) -> None:
-    square = meshed("112", "003", "330", "221")
-    links = links_of(mocker, square)
-    assert links == [
-        (None, {1: 2, 2: 1}),
-        (None, {0: 2, 3: 1}),
-        (None, {0: 1, 3: 2}),
-        (None, {1: 1, 2: 2}),
-    ]
-
-
-def test_all_linked_but_unequally_is_no_group(mocker: MockerFixture) -> None:
-    links = links_of(mocker, meshed("112", "002", "01"))
-    assert links == [(None, {1: 2, 2: 1}), (None, {0: 2, 2: 1}), (None, {0: 1, 1: 1})]
-
-
-def test_equal_links_are_a_group(mocker: MockerFixture) -> None:
-    assert links_of(mocker, meshed("1122", "0022", "0011")) == [(0, {})] * 3
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        # A square: pairs with more links than others.
+        (
+            ("112", "003", "330", "221"),
+            [
+                (None, {1: 2, 2: 1}),
+                (None, {0: 2, 3: 1}),
+                (None, {0: 1, 3: 2}),
+                (None, {1: 1, 2: 2}),
+            ],
+        ),
+        # All linked, but unequally.
+        (
+            ("112", "002", "01"),
+            [(None, {1: 2, 2: 1}), (None, {0: 2, 2: 1}), (None, {0: 1, 1: 1})],
+        ),
+        (("1122", "0022", "0011"), [(0, {})] * 3),
+    ],
+)
+def test_only_equal_links_to_all_are_a_group(
+    words: tuple[str, ...], found: list[tuple[object, object]], mocker: MockerFixture
+) -> None:
+    assert links_of(mocker, meshed(*words)) == found
 
 
 def test_links_through_a_switch_are_equal(mocker: MockerFixture) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from radrm.config import RetentionConfig
-from radrm.core.records import ArrayElement, Instant, Job
+from radrm.core.records import ArrayElement, Instant, Job, OuterJob
 from radrm.core.words import JobState
 from radrm.errors import StoreError
 from radrm.host.storage.database import LOG_RESERVE
@@ -377,3 +377,11 @@ def test_a_transaction_that_fails_is_synced_again_afterwards(site: Site) -> None
     with pytest.raises(StoreError), site.store._db.not_synced(), site.store._db.writing("x"):
         raise sqlite3.OperationalError("disk I/O error")
     assert site.store._db._pragma("synchronous") == 2
+
+
+def test_slurm_may_give_the_number_of_a_job_that_has_gone_again(site: Site) -> None:
+    outers = [OuterJob("slurm", "c", str(n), 0, 2, 3, "boot") for n in (1, 2)]
+    site.save([site.job(1, 200, outer=outers[0]), site.job(2, 1, outer=outers[1])])
+    assert [site.store.job_of_outer(outer.name) for outer in outers] == [1, 2]
+    site.sweep()
+    assert [site.store.job_of_outer(outer.name) for outer in outers] == [None, 2]
