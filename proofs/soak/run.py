@@ -20,8 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proofs.processes import Process, descendants
 from proofs.soak import samples
-from proofs.soak.daemon import Daemon, Process, descendants
+from proofs.soak.daemon import Daemon, is_driver, is_worker
 from proofs.soak.faults import FAULTS, Fault, begin
 from proofs.soak.ground import Ground
 from proofs.soak.hostile import ACTS, Act
@@ -311,8 +312,8 @@ class Soak:
             for each in descendants(os.getppid())
             if each.pid not in known
             and each.parent not in self._own
-            and not each.is_driver
-            and not (each.parent == daemon and each.is_worker)
+            and not is_driver(each)
+            and not (each.parent == daemon and is_worker(each))
         ]
 
     # ------------------------------------------------------------- small matters
