@@ -2,7 +2,7 @@
 #
 #   make demo       a tour on simulated GPUs: no GPU needed
 #   make test       the tests: on each push
-#   make proofs     each night: properties, crash, elastic-kills, fuzz, soak, and tests marked `nightly` (hours)
+#   make proofs     each night: properties, crash, fuzz, soak, and tests marked `nightly` (hours)
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
@@ -10,7 +10,6 @@
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make bench-slurm       radrm under a real Slurm of three nodes (root, half an hour; PART=latency: only that)
 #   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
-#   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
 #   make systemd    the service under a real systemd, in namespaces (root, some minutes; see systemd/README.md)
 #   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
@@ -40,7 +39,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test proofs lint check bench bench-deadlines bench-elastic bench-slurm crash elastic-kills \
+.PHONY: demo test proofs lint check bench bench-deadlines bench-elastic bench-slurm crash \
   fuzz soak nightly systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated manual package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
@@ -63,7 +62,7 @@ check: lint test
 
 # One after the other: each asks for both cores. All run, even if one fails.
 proofs: $(VENV)/.dev $(VENV)/.compiled
-	@failed=; for each in nightly properties crash elastic-kills fuzz soak; do \
+	@failed=; for each in nightly properties crash fuzz soak; do \
 	  echo "== $$each"; $(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -85,9 +84,6 @@ bench-slurm: $(VENV)/.dev
 
 crash: $(VENV)/.dev
 	@$(BIN)/python -m proofs.crash
-
-elastic-kills: $(VENV)/.dev
-	@$(BIN)/python -m proofs.elastic_kills
 
 fuzz: $(VENV)/.dev
 	@$(BIN)/python -m proofs.fuzz $(FUZZ)

@@ -212,6 +212,6 @@ def test_what_is_left_is_orphaned(place: Home) -> None:
     finally:
         process.kill()
         process.wait()
-    assert left == f"orphaned: process {process.pid} is left: sleep 1000 "
+    assert left == f"orphaned: process {process.pid} is left: sleep 1000"
     assert folder == f"orphaned: {place.paths.attempts}/11 is left"
     assert gpu.startswith("orphaned: GPU 0 is not free")

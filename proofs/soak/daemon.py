@@ -7,17 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from proofs.processes import Process, descendants
+from proofs.server import driver
 from proofs.soak.ground import Ground
 from proofs.soak.jobs import SCALE
 from radrm.client.connection import Client
 from radrm.errors import DeviceError, RadrmError, Unreachable
 from radrm.host.simulated.client import DriverClient
-from radrm.host.simulated.start_driver import SOCKET_NAME
 from tests.waiting import wait_until
 
 _END_S = 60.0
@@ -128,24 +126,19 @@ class Daemon:
         with Client((self.ground.paths,)) as client:
             return client.ask(op, **words)
 
-    @contextlib.contextmanager
-    def driver(self) -> Iterator[DriverClient]:
-        client = DriverClient(Path(self.ground.paths.run) / SOCKET_NAME)
-        try:
-            yield client
-        finally:
-            client.close()
+    def driver(self) -> contextlib.AbstractContextManager[DriverClient]:
+        return driver(self.ground.paths)
 
     def used_mib(self) -> dict[str, int]:
         """The memory in use of each simulated GPU, by UUID. Raises `RadrmError`."""
-        with self.driver() as driver:
-            uuids = [device["uuid"] for device in driver.ask("devices")["devices"]]
-            readings = driver.ask("read", uuids=uuids)["readings"]
+        with self.driver() as client:
+            uuids = [device["uuid"] for device in client.ask("devices")["devices"]]
+            readings = client.ask("read", uuids=uuids)["readings"]
         return {reading["uuid"]: reading["used_mib"] for reading in readings}
 
     def quit_driver(self) -> None:
-        with contextlib.suppress(DeviceError, Unreachable), self.driver() as driver:
-            driver.ask("quit")
+        with contextlib.suppress(DeviceError, Unreachable), self.driver() as client:
+            client.ask("quit")
 
     def runners(self) -> list[Process]:
         """The runners. What a runner forks has its words until it executes: that is the job."""

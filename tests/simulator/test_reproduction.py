@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.simulation.claims import CLAIMS, EXTRA_ROWS, UNITS, claims_table, verdict
-from benchmarks.simulation.pictures import BIN_S, binned
+from benchmarks.simulation.claims import CLAIMS, verdict
 from benchmarks.simulation.published import ROWS, Row
 from benchmarks.simulation.reproduction import PAGE, WHY, Judged
-from radrm.simulator.metrics import NAMES, Spread
-from radrm.simulator.run import DeviceRun, DeviceStep
+from radrm.simulator.metrics import Spread
 
 ROW = Row("heavy60", "one", "magm", oom=3, energy_mj=30.0, wait_min=100.0, exec_min=50.0, smact=0.8)
 RIGHT = {
@@ -53,38 +51,9 @@ def test_a_sentence_holds_beyond_two_standard_errors() -> None:
     assert verdict(Spread(10, None), Spread(10.1, None), 1) == "yes"
 
 
-def test_every_sentence_compares_rows_that_are_measured() -> None:
-    rows = {(row.trace, row.what) for row in (*ROWS, *EXTRA_ROWS)}
-    for claim in CLAIMS:
-        assert {(claim.trace, name) for name in (*claim.less, *claim.more)} <= rows
-        assert claim.figure in UNITS and claim.figure in NAMES
-        assert not set(claim.less) & set(claim.more)
-
-
-def test_a_sentence_shows_the_rows_that_are_nearest_to_each_other() -> None:
-    figures = dict.fromkeys(UNITS, Spread(60.0, 0.0))
-    found = {(row.trace, row.what): dict(figures) for row in (*ROWS, *EXTRA_ROWS)}
-    found["mix90", "Oracle first fit"]["makespan_s"] = Spread(600.0, 6.0)
-    found["mix90", "Oracle best fit"]["makespan_s"] = Spread(120.0, 6.0)
-    found["mix90", "Oracle least utilized"]["makespan_s"] = Spread(180.0, 6.0)
-    found["mix90", "Oracle first fit"]["mean_exec_s"] = Spread(120.0, 6.0)
-    lines = claims_table(found, 12)
-    assert lines[2] == "| 6.4.1 worst fit is fastest | yes | 1±0, 2±0 min |"
-    assert lines[5] == "| 6.4.1 best fit has the longest execution | no | 2.0±0.1, 1.0±0.0 min |"
-
-
 def test_the_page_has_every_row_sentence_and_picture() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert all(f"| {row.what} " in page for row in ROWS)
     assert all(f"| {claim.section} {claim.says} |" in page for claim in CLAIMS)
     assert set(WHY) <= {row.what for row in ROWS}
     assert "](reproduction.svg)" in page and PAGE.with_suffix(".svg").is_file()
-
-
-def test_a_curve_keeps_its_mean_in_bins() -> None:
-    steps = (DeviceStep(0, 0, 0.0, 0), DeviceStep(BIN_S / 2, 0, 1.0, 0))
-    device = DeviceRun("gpu", 1, steps)
-    assert binned(device, lambda step: step.smact, 1.5 * BIN_S) == (
-        [BIN_S / 2, 1.25 * BIN_S],
-        [0.5, 1.0],
-    )
