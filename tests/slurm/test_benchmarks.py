@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.cluster import kills, latency, trace
+from benchmarks.cluster import kills
 from benchmarks.cluster.place import running_cluster
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
@@ -19,12 +19,6 @@ def served() -> Iterator[Cluster]:
     need_slurm()
     with running_cluster() as place:
         yield place
-
-
-@pytest.mark.daemon
-def test_jobs_through_radrm_are_timed_beside_plain_ones(served: Cluster) -> None:
-    (row,) = latency.measure(served, jobs=1)
-    assert row.measured >= 0 and "medians of 1" in row.detail
 
 
 @pytest.mark.daemon
@@ -44,10 +38,3 @@ def test_what_must_not_be_is_counted() -> None:
         killed=Counter({"slurmctld": 2}),
     )
     assert [row.measured for row in ended.rows(4)] == [1, 1, 1, 1]
-
-
-def test_the_trace_is_drawn_the_same_each_time() -> None:
-    lines = trace.drawn(60)
-    assert lines == trace.drawn(60)
-    assert sorted(line.submit_s for line in lines) == [line.submit_s for line in lines]
-    assert max(line.memory_mib for line in lines) < 40_960
