@@ -4,7 +4,6 @@ It runs steps in four parts of under ten minutes. It changes no compute mode and
 nothing, needs no package index and leaves no process. A step that is skipped has failed.
 
 main        the parts: which steps run, one line each, what is left at the end
-packages    what this Python lacks, from a folder of wheels
 children    a step as a child with a time limit, and what it has left
 plan        the steps: name, part, limit, what it settles
 step        one step in its own process: what it records, what it checks

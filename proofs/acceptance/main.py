@@ -1,6 +1,6 @@
 """Run the steps of a part, one line each, and write the report.
 
-    python -m proofs.acceptance [--part N] [--only NAME ...] [--out FOLDER] [--wheels FOLDER]
+    python -m proofs.acceptance [--part N] [--only NAME ...] [--out FOLDER]
     python -m proofs.acceptance --report FOLDER ...
 
 Without --part all parts run, one after the other. The second form joins the results of folders
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proofs.acceptance import children, packages, report
+from proofs.acceptance import children, report
 from radrm.host.processes.tree import become_subreaper
 
 REPOSITORY = Path(__file__).parents[2]
@@ -39,17 +39,15 @@ def main(argv: list[str] | None = None) -> int:
     out = Path(options.out).absolute()
     for name in ("logs", "results", "raw"):
         (out / name).mkdir(parents=True, exist_ok=True)
-    try:
-        added = packages.provide(Path(options.wheels).absolute(), packages.site_folder())
-    except packages.Lacking as error:
-        print(error, file=sys.stderr)
-        return 2
-    environment = _environment(added)
+    environment = _environment()
     if not become_subreaper():
         print("this kernel lets no process collect orphans", file=sys.stderr)
         return 2
-    from proofs.acceptance.plan import PLAN
-
+    try:
+        from proofs.acceptance.plan import PLAN
+    except ModuleNotFoundError as error:
+        print(f"{error}; docs/lab/acceptance.md says how to bring it", file=sys.stderr)
+        return 2
     failed = 0
     for part in [options.part] if options.part else sorted({each.part for each in PLAN}):
         chosen = [
@@ -182,8 +180,8 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _environment(site: str | None) -> dict[str, str]:
-    paths = [str(REPOSITORY), site, os.environ.get("PYTHONPATH")]
+def _environment() -> dict[str, str]:
+    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH")]
     kept = {k: v for k, v in os.environ.items() if k not in ("RADRM_HOME", "RADRM_CONFIG")}
     return {
         **kept,
@@ -199,6 +197,5 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     add("--part", type=int, choices=(1, 2, 3, 4))
     add("--only", nargs="+", metavar="NAME", default=[], help="these steps of the part")
     add("--out", default=os.environ.get("OUT") or "gpu-accept", metavar="FOLDER")
-    add("--wheels", default=str(packages.WHEELS), metavar="FOLDER")
     add("--report", nargs="+", metavar="FOLDER", help="only join the results of these folders")
     return parser.parse_args(argv)

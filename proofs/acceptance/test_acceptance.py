@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from proofs.acceptance import children, first, hardware, main, packages, report
+from proofs.acceptance import children, first, hardware, main, report
 from proofs.acceptance.plan import PART_LIMIT_S, PLAN
-from proofs.acceptance.step import Failed, Step, lines_of, perform
+from proofs.acceptance.step import Failed, Step, perform
 from proofs.acceptance.suites import _first_reason
 from proofs.processes import Process
 from tests.paths import REPOSITORY
@@ -175,48 +175,6 @@ def test_the_plan() -> None:
     assert all(each.limit_s < PART_LIMIT_S < 600 for each in PLAN)
 
 
-# ------------------------------------------------------------------ packages
-
-
-def test_what_is_missing_and_not_in_the_wheels_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(packages.NEEDED, "no_such_module", "no-such-package")
-    with pytest.raises(packages.Lacking, match="lacks no_such_module") as caught:
-        packages.provide(tmp_path / "wheels", tmp_path / "site")
-    assert "make gpu-wheels GPU_VERSION=3." in str(caught.value)
-
-
-def test_where_nothing_is_missing_no_wheels_are_needed(tmp_path: Path) -> None:
-    assert packages.provide(tmp_path / "wheels", tmp_path / "site") is None
-
-
-def test_a_folder_that_others_can_change_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It lies beside other temporary files, and whoever makes it first would have root run code."""
-    site, mine = tmp_path / "site", tmp_path / "mine"
-    mine.mkdir()
-
-    def unpack(absent: list[str], wheels: Path, to: Path) -> None:
-        assert to.is_dir()  # nobody can put another one in its place any more
-        monkeypatch.setattr(packages, "missing", list)
-
-    monkeypatch.setattr(packages, "_unpack", unpack)
-    monkeypatch.setattr(packages, "missing", lambda: ["rich"])
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    site.symlink_to(mine)
-    with pytest.raises(packages.Lacking, match="another user's to change"):
-        packages.provide(tmp_path, site)
-    site.unlink()
-    site.mkdir()
-    site.chmod(0o777)
-    with pytest.raises(packages.Lacking, match="another user's to change"):
-        packages.provide(tmp_path, site)
-    site.rmdir()
-    assert packages.provide(tmp_path, site) == str(site)
-
-
 # ------------------------------------------------------------------ what is brought back
 
 
@@ -264,10 +222,6 @@ def test_a_serial_number_is_not_kept() -> None:
 def test_why_a_test_has_failed() -> None:
     text = "E                        [100%]\n==== ERRORS ====\nE   AssertionError: 3 is not 4\n"
     assert _first_reason(text) == "AssertionError: 3 is not 4"
-
-
-def test_lines_of_json_among_others() -> None:
-    assert lines_of('step 1\n{"a": 1}\nwarning\n{"b": 2}\n') == [{"a": 1}, {"b": 2}]
 
 
 TOPOLOGY = """\
