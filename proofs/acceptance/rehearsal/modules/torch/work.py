@@ -40,9 +40,6 @@ class Tensor:
     def __getitem__(self, place):
         return self
 
-    def data_ptr(self):
-        return 4096
-
 
 class Context:
     def __init__(self):
