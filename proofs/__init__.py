@@ -7,6 +7,9 @@
     packaging      the wheel and the Debian package, installed and tried
     acceptance     the plan for a real GPU
 
+What they share: `processes` (what runs, what is left) and `server` (a store and a simulated driver,
+from outside).
+
 `make proofs` runs the first three, as CI does each night; the others need root or a GPU and are run
 by hand. Their own unit tests are beside them, and `make test` runs those on each push.
 """
