@@ -36,6 +36,7 @@ from proofs.fuzz.targets.attempts import TARGETS as OF_ATTEMPTS
 from proofs.fuzz.targets.job_files import COMMAND, ENVELOPE, ROLES, SCRIPT
 from proofs.fuzz.targets.requests import REQUESTS
 from proofs.processes import cpu_s, figures
+from proofs.server import driver
 from radrm.client.connection import Client
 from radrm.errors import RadrmError
 from radrm.host.sockets import connect
@@ -380,3 +381,6 @@ def _home() -> Iterator[tuple[DaemonHome, int]]:
             yield home, user
         finally:
             home.close()
+            paths = paths_for(home.environment, os.getuid())
+            with contextlib.suppress(RadrmError), driver(paths) as client:
+                client.ask("quit")  # a system's, which `close` does not find
