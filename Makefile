@@ -113,21 +113,27 @@ properties: $(VENV)/.dev
 
 # These ask no package index: a rented machine may have none. They take the environment where it is
 # made, else the system's Python, which lends its PyTorch, and what that lacks from wheels/.
-GPU_PYTHON ?= $(if $(wildcard $(VENV)/.dev),$(BIN)/python,$(PYTHON))
+GPU_SITE = $(CURDIR)/wheels/site
+GPU_PYTHON ?= $(if $(wildcard $(VENV)/.dev),$(BIN)/python,PYTHONPATH=$(GPU_SITE):$$PYTHONPATH $(PYTHON))
 GPU_VERSION ?= 3.12
+GPU_NEEDED = proofs/acceptance/needed.txt
+GPU_UNPACKED = $(if $(wildcard $(VENV)/.dev),,$(if $(wildcard wheels/*.whl),$(GPU_SITE)))
 
-gpu-test:
-	@$(GPU_PYTHON) -m proofs.acceptance.packages -m pytest -o addopts= -m gpu -rs tests/gpu
+$(GPU_SITE):
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-index --find-links wheels \
+	  --target $@ --requirement $(GPU_NEEDED)
 
-gpu-accept:
+gpu-test: | $(GPU_UNPACKED)
+	@$(GPU_PYTHON) -m pytest -o addopts= -m gpu -rs tests/gpu
+
+gpu-accept: | $(GPU_UNPACKED)
 	@$(GPU_PYTHON) -m proofs.acceptance $(if $(PART),--part $(PART))
 
 gpu-wheels: $(BIN)/python
-	$(BIN)/python -m proofs.acceptance.packages --list | \
-	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --dest wheels \
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --dest wheels \
 	  --only-binary=:all: --python-version $(GPU_VERSION) --platform manylinux2014_x86_64 \
 	  --platform manylinux_2_17_x86_64 --platform manylinux_2_28_x86_64 --platform any \
-	  --requirement /dev/stdin
+	  --requirement $(GPU_NEEDED)
 
 slurm-test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 -rs tests/slurm

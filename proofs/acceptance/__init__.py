@@ -4,8 +4,7 @@ It runs steps in four parts of under ten minutes. It changes no compute mode and
 nothing, needs no package index and leaves no process. A step that is skipped has failed.
 
 main        the parts: which steps run, one line each, what is left at the end
-packages    what this Python lacks, from a folder of wheels
-children    a step as a child with a time limit; every process that it has left
+children    a step as a child with a time limit, and what it has left
 plan        the steps: name, part, limit, what it settles
 step        one step in its own process: what it records, what it checks
 suites      the steps that are tests of tests/gpu
@@ -14,7 +13,7 @@ sharing     steps of part 2: MPS, without radrm
 daemon      steps of parts 2 to 4: radrm's daemon
 guards      what keeps jobs apart: devices, caps, faults of neighbours
 hardware    steps of part 4: what only some machines have
-thesis      the experiments of chapter 3 of the thesis of RAD-RM
+thesis      what reading costs a training (Table 3.2 of the thesis of RAD-RM)
 report      the page for docs/lab, and the raw outputs
 rehearsal/  stand-ins to run all that without a GPU
 """

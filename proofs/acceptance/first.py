@@ -16,11 +16,16 @@ from typing import Any
 
 from proofs.acceptance.step import NO_HOME, Step, lines_of, said
 from tests.gpu import smi
-from tests.gpu.server import PROGRAMS
 
-PROBE = PROGRAMS / "nvml_probe.py"
 COMMANDS = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "dcgmi", "systemctl", "docker")
 NOBODY = 65534
+_NEEDED = (
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetUtilizationRates",
+)
+_SMACT = "nvmlGpmMetricsGet 2"
 _TORCH = """
 import json, torch
 print(json.dumps({"version": str(getattr(torch, "__version__", None)),
@@ -66,37 +71,29 @@ def facts(step: Step) -> str:
 
 
 def nvml_root(step: Step) -> str:
-    """Every call of NVML that radrm leans on."""
-    found = _probe(step, "nvml-root.json")
-    needed = (
-        "nvmlDeviceGetUUID",
-        "nvmlDeviceGetName",
-        "memory v2",
-        "nvmlDeviceGetUtilizationRates",
-    )
-    for name in needed:
-        step.check(not _error(found.get(name)), f"{name}: {found.get(name)}")
-    errors = {name: _error(answer) for name, answer in found.items() if _error(answer)}
-    step.record(errors=errors, recovery=found.get("recovery action (field 230)"))
-    gpm = found.get("gpm")
-    works = isinstance(gpm, dict) and "smact" in gpm and gpm["smact"][0] == 0
-    step.check(works, f"GPM gives no SM activity: {gpm}")
-    return (
-        f"{len(found) - len(errors)} calls answer, {len(errors)} do not; GPM reads {gpm['smact']}"
-    )
+    """Every call of NVML that radrm leans on, recorded while radrm makes them."""
+    found = _asked(step, "nvml-root.json")
+    for name in _NEEDED:
+        answers = [answer for call, answer in found.items() if call.split()[0] == name]
+        step.check(any("is" in answer for answer in answers), f"{name}: {answers}")
+    errors = {call: answer["error"] for call, answer in found.items() if "error" in answer}
+    step.record(errors=errors)
+    code, value = found.get(_SMACT, {}).get("is", (None, None))
+    step.check(code == 0, f"GPM gives no SM activity: {found.get(_SMACT)}")
+    return f"{len(found) - len(errors)} calls answer, {len(errors)} do not; GPM reads {value} %"
 
 
 def nvml_nobody(step: Step) -> str:
     """The same without rights: whether GPM needs them."""
     step.check(os.geteuid() == 0, "only root can become another user")
-    found = _probe(step, "nvml-nobody.json", "--user", str(NOBODY))
-    gpm = found.get("gpm")
+    found = _asked(step, "nvml-nobody.json", str(NOBODY))
+    gpm = {call: answer for call, answer in found.items() if call.startswith("nvmlGpm")}
     step.record(gpm=gpm)
-    error = _error(gpm)
-    if error:
-        return f"a user without rights cannot read GPM: error {error}"
-    step.check(isinstance(gpm, dict) and "smact" in gpm, f"no answer of GPM: {gpm}")
-    code, value = gpm["smact"]
+    errors = [answer["error"] for answer in gpm.values() if "error" in answer]
+    if errors:
+        return f"a user without rights cannot read GPM: error {errors[0]}"
+    step.check(_SMACT in gpm, f"no answer of GPM: {gpm}")
+    code, value = gpm[_SMACT]["is"]
     return f"a user without rights reads GPM: return code {code}, {value} %"
 
 
@@ -147,17 +144,20 @@ def _torch(step: Step) -> dict[str, Any]:
     return found
 
 
-def _probe(step: Step, name: str, *options: str) -> dict[str, Any]:
-    words = [sys.executable, str(PROBE), *options]
-    done = step.command(words, timeout_s=18, env={**os.environ, "HOME": NO_HOME})
-    step.check(done.returncode == 0, f"nvml_probe.py: {said(done)}")
-    step.keep(name, done.stdout)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def recorded(step: Step, *user: str) -> str:
+    """What radrm asks of NVML and gets, as the stand-ins of tests/standins play it."""
+    words = [sys.executable, "-m", "tests.standins.layouts.record", "--here", *user]
+    done = step.command(words, timeout_s=20, env={**os.environ, "HOME": NO_HOME})
+    step.check(done.returncode == 0, f"the recording of NVML: {said(done)}")
+    return done.stdout
 
 
-def _error(answer: Any) -> Any:
-    return answer.get("error") if isinstance(answer, dict) else None
+def _asked(step: Step, name: str, *user: str) -> dict[str, Any]:
+    """The answers of the driver and of the first GPU, by call."""
+    text = recorded(step, *user)
+    step.keep(name, text)
+    document = json.loads(text)
+    return {**document["system"], **document["every"], **document["gpus"][0]}
 
 
 def _times_of(command: list[str], seconds: float, ending: bytes) -> list[float]:

@@ -6,24 +6,17 @@ import json
 import os
 import re
 import shutil
-import sys
 from typing import Any
 
 from proofs.acceptance.daemon import PACKING, running, with_mps
-from proofs.acceptance.first import PROBE, masked
-from proofs.acceptance.step import NotHere, Step, lines_of, said
+from proofs.acceptance.first import masked, recorded
+from proofs.acceptance.step import NotHere, Step, lines_of
 from tests.gpu.server import PROGRAMS, RealServer
 from tests.paths import REPOSITORY
 
 IMAGE = "RADRM_ACCEPT_IMAGE"
 """Names a local container image whose `python3` has PyTorch: none is pulled."""
 _ENGINES = ("docker", "podman")
-_AFFINITY = (
-    "nvmlDeviceGetCpuAffinity",
-    "nvmlDeviceGetCpuAffinityWithinScope 0",
-    "nvmlDeviceGetCpuAffinityWithinScope 1",
-    "nvmlDeviceGetMemoryAffinity",
-)
 _CAP_MIB = 2048
 _FINAL = ("COMPLETED", "FAILED", "CANCELLED")
 _RUN = "docker run --rm $RADRM_CONTAINER_ARGS --volume={tests}:{tests}:ro {image} python3 {client}"
@@ -37,8 +30,7 @@ def mig(step: Step) -> str:
         raise NotHere("no GPU is cut into MIG instances")
     step.keep("nvidia-smi-L-mig.txt", listed)
     step.keep("nvidia-smi-mig.xml", masked(step.smi("-q", "-x")))
-    for index in range(len(re.findall(r"^GPU \d+", listed, re.M))):
-        step.keep(f"nvml-mig-{index}.json", _probe(step, "--mig", "--index", str(index)))
+    step.keep("nvml-mig.json", recorded(step))
     with running(step, uuid=uuids[0]) as server:
         rows = {row["uuid"]: row for row in server.ask("gpus") if row["kind"] == "mig"}
         step.record(instances=rows)
@@ -66,7 +58,7 @@ def several(step: Step) -> str:
     topology = step.command(["nvidia-smi", "topo", "-m"], timeout_s=20).stdout
     step.keep("nvidia-smi-topo.txt", topology)
     step.keep("nvidia-smi-nvlink.txt", step.command(["nvidia-smi", "nvlink", "-s"]).stdout)
-    step.keep("nvml-pairs.json", _probe(step, "--pairs"))
+    step.keep("nvml-several.json", recorded(step))
     second = uuids[1]
     # Isolation gives a job numbers of its own, from 0: `devices` tries that.
     settings = ("gpus.isolate=false", "mps.enabled=true")
@@ -144,10 +136,10 @@ def containers(step: Step) -> str:
 
 def one_cpu(step: Step) -> str:
     """What the driver says of CPUs near the GPU to a process that may use one CPU only."""
-    whole = {name: json.loads(_probe(step)).get(name) for name in _AFFINITY}
+    whole = _affinities(step)
     may = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, may[:1])
-    alone = {name: json.loads(_probe(step)).get(name) for name in _AFFINITY}
+    alone = _affinities(step)
     step.record(cpus=may, whole=whole, alone=alone)
     with running(step) as server:
         near = server.device()["near"]
@@ -164,10 +156,13 @@ def one_cpu(step: Step) -> str:
 # ------------------------------------------------------------------ helpers
 
 
-def _probe(step: Step, *options: str) -> str:
-    done = step.command([sys.executable, str(PROBE), *options], timeout_s=18)
-    step.check(done.returncode == 0, f"nvml_probe.py: {said(done)}")
-    return done.stdout
+def _affinities(step: Step) -> dict[str, Any]:
+    """What the driver says of CPUs and memory near each GPU."""
+    document = json.loads(recorded(step))
+    answers = enumerate([document["every"], *document["gpus"]])
+    return {
+        f"{at} {call}": a for at, each in answers for call, a in each.items() if "Affinity" in call
+    }
 
 
 def _held(server: RealServer, job: int, mib: int) -> str | None:

@@ -1,6 +1,6 @@
 """Run the steps of a part, one line each, and write the report.
 
-    python -m proofs.acceptance [--part N] [--only NAME ...] [--out FOLDER] [--wheels FOLDER]
+    python -m proofs.acceptance [--part N] [--only NAME ...] [--out FOLDER]
     python -m proofs.acceptance --report FOLDER ...
 
 Without --part all parts run, one after the other. The second form joins the results of folders
@@ -19,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proofs.acceptance import children, packages, report
+from proofs.acceptance import children, report
+from radrm.host.processes.tree import become_subreaper
 
 REPOSITORY = Path(__file__).parents[2]
 USUAL_PATHS = ("/usr/local/nvidia/bin", "/usr/local/cuda/bin")
@@ -38,15 +39,15 @@ def main(argv: list[str] | None = None) -> int:
     out = Path(options.out).absolute()
     for name in ("logs", "results", "raw"):
         (out / name).mkdir(parents=True, exist_ok=True)
-    try:
-        added = packages.provide(Path(options.wheels).absolute(), packages.site_folder())
-    except packages.Lacking as error:
-        print(error, file=sys.stderr)
+    environment = _environment()
+    if not become_subreaper():
+        print("this kernel lets no process collect orphans", file=sys.stderr)
         return 2
-    environment = _environment(added)
-    children.adopt_orphans()
-    from proofs.acceptance.plan import PLAN
-
+    try:
+        from proofs.acceptance.plan import PLAN
+    except ModuleNotFoundError as error:
+        print(f"{error}; docs/lab/acceptance.md says how to bring it", file=sys.stderr)
+        return 2
     failed = 0
     for part in [options.part] if options.part else sorted({each.part for each in PLAN}):
         chosen = [
@@ -98,7 +99,7 @@ def _run_step(step: Any, out: Path, environment: dict[str, str], limit_s: float)
     if ended.code is None:
         passes, line = False, f"it took more than {limit_s:.0f} s"
     elif ended.left:
-        names = ", ".join(f"{each.pid} ({each.command[:60]})" for each in ended.left[:3])
+        names = ", ".join(map(str, ended.left[:3]))
         passes, line = False, f"it left {len(ended.left)} processes: {names}; {line}"
     found = _result(out, step.name, passes, line, ended.seconds, result.get("facts"))
     if passes and not result.get("here", True):
@@ -112,9 +113,9 @@ def _clean(
 ) -> dict[str, Any]:
     """Whether no process is left, and the GPU is as it was found."""
     began = time.monotonic()
-    left = children.settled(0)
-    children.end_all(left)
-    wrong = [f"{each.pid} ({each.command[:60]}) was left" for each in left]
+    left = children.settled()
+    children.end_all(children.GRACE_S)
+    wrong = [f"{each} was left" for each in left]
     while (changed := _changed(before, gpu_state(environment))) is not None:
         if before is None or time.monotonic() - began > _CLEAN_S:
             wrong.append(changed)
@@ -179,8 +180,8 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _environment(site: str | None) -> dict[str, str]:
-    paths = [str(REPOSITORY), site, os.environ.get("PYTHONPATH")]
+def _environment() -> dict[str, str]:
+    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH")]
     kept = {k: v for k, v in os.environ.items() if k not in ("RADRM_HOME", "RADRM_CONFIG")}
     return {
         **kept,
@@ -196,6 +197,5 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     add("--part", type=int, choices=(1, 2, 3, 4))
     add("--only", nargs="+", metavar="NAME", default=[], help="these steps of the part")
     add("--out", default=os.environ.get("OUT") or "gpu-accept", metavar="FOLDER")
-    add("--wheels", default=str(packages.WHEELS), metavar="FOLDER")
     add("--report", nargs="+", metavar="FOLDER", help="only join the results of these folders")
     return parser.parse_args(argv)

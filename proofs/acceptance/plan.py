@@ -56,7 +56,6 @@ PLAN = (
             ("death", "a real out-of-memory death, and its recovery"),
         )
     ),
-    Planned("blocks", 1, 118, "Figure 3.1 of the thesis", thesis.blocks),
     Planned("race", 2, 55, "first clients without a server; memory under MPS", sharing.race),
     Planned("commands", 2, 45, "start_server first; two commands at once", sharing.commands),
     Planned("index", 2, 30, "CUDA_VISIBLE_DEVICES=0 for a client", sharing.index),

@@ -92,9 +92,6 @@ def _page(day: str, gpu: str, results: dict[str, dict[str, Any]]) -> list[str]:
     missing = [key for key in planned if key not in results]
     if missing:
         lines += ["", f"Not run: {', '.join(missing)}."]
-    points = results.get("blocks", {}).get("facts", {}).get("points")
-    if points:
-        lines += ["", "## Measures of load (thesis, Figure 3.1)", "", *thesis.table(points)]
     costs = results.get("overhead", {}).get("facts", {})
     if "daemon" in costs:
         lines += ["", "## What reading costs (thesis, Table 3.2)", "", *thesis.costs(costs)]

@@ -12,13 +12,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from proofs.acceptance.first import NOBODY, PROBE
+from proofs.acceptance.first import NOBODY, recorded
 from proofs.acceptance.step import NO_HOME, Failed, Step, lines_of
 from radrm.host.mps.control import MULTIUSER
 from radrm.host.mps.service import LIMIT_S
@@ -171,8 +170,7 @@ def race(step: Step) -> str:
         )
         apps = step.smi("--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv")
         step.keep("mps-compute-apps.csv", apps)
-        probe = step.command([sys.executable, str(PROBE)], timeout_s=20)
-        step.keep("nvml-under-mps.json", probe.stdout)
+        step.keep("nvml-under-mps.json", recorded(step))
         step.keep("nvidia-smi-mps.txt", step.smi())
         ends = [client.end() for client in clients]
         step.record(ends=ends)

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from proofs.acceptance import children, first, hardware, main, packages, report, thesis
+from proofs.acceptance import children, first, hardware, main, report
 from proofs.acceptance.plan import PART_LIMIT_S, PLAN
-from proofs.acceptance.step import Failed, Step, lines_of, perform
+from proofs.acceptance.step import Failed, Step, perform
 from proofs.acceptance.suites import _first_reason
+from proofs.processes import Process
 from tests.paths import REPOSITORY
 
 # A program that orphans a sleeper in a session of its own, as a daemon does, and ends.
@@ -38,12 +39,13 @@ RUNS = """
 import json, os, sys
 from pathlib import Path
 from proofs.acceptance import children
-children.adopt_orphans()
+from radrm.host.processes.tree import become_subreaper
+become_subreaper()
 seconds, limit_s = sys.argv[2:]
 command = [sys.executable, "-c", Path(sys.argv[1]).read_text(), seconds]
 found = children.run(command, float(limit_s), Path(sys.argv[1] + ".log"), os.environ)
-left = [[each.pid, each.command] for each in found.left]
-print(json.dumps([found.code, left, len(children.settled(0))]))
+left = [[each.pid, " ".join(each.words)] for each in found.left]
+print(json.dumps([found.code, left, len(children.settled())]))
 """
 
 
@@ -107,14 +109,14 @@ def steps_of(monkeypatch: pytest.MonkeyPatch, results: dict[str, children.Ended]
         return ended
 
     monkeypatch.setattr(children, "run", run)
-    monkeypatch.setattr(children, "settled", lambda besides: [])
+    monkeypatch.setattr(children, "settled", list)
     # It ends all children of this process, and other tests have some.
-    monkeypatch.setattr(children, "end_all", lambda processes: None)
+    monkeypatch.setattr(children, "end_all", lambda grace_s: None)
     monkeypatch.setattr(main, "gpu_state", lambda environment: {"GPU-1": "Default, Disabled, 5"})
 
 
 def test_a_part_counts_what_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sleeper = children.Process(77, 1, 5, "sleep 600")
+    sleeper = Process(77, 1, 5, ("sleep", "600"))
     steps_of(
         monkeypatch,
         {
@@ -173,63 +175,18 @@ def test_the_plan() -> None:
     assert all(each.limit_s < PART_LIMIT_S < 600 for each in PLAN)
 
 
-# ------------------------------------------------------------------ packages
-
-
-def test_what_is_missing_and_not_in_the_wheels_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(packages.NEEDED, "no_such_module", "no-such-package")
-    with pytest.raises(packages.Lacking, match="lacks no_such_module") as caught:
-        packages.provide(tmp_path / "wheels", tmp_path / "site")
-    assert "make gpu-wheels GPU_VERSION=3." in str(caught.value)
-
-
-def test_where_nothing_is_missing_no_wheels_are_needed(tmp_path: Path) -> None:
-    assert packages.provide(tmp_path / "wheels", tmp_path / "site") is None
-
-
-def test_a_folder_that_others_can_change_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It lies beside other temporary files, and whoever makes it first would have root run code."""
-    site, mine = tmp_path / "site", tmp_path / "mine"
-    mine.mkdir()
-
-    def unpack(absent: list[str], wheels: Path, to: Path) -> None:
-        assert to.is_dir()  # nobody can put another one in its place any more
-        monkeypatch.setattr(packages, "missing", list)
-
-    monkeypatch.setattr(packages, "_unpack", unpack)
-    monkeypatch.setattr(packages, "missing", lambda: ["rich"])
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    site.symlink_to(mine)
-    with pytest.raises(packages.Lacking, match="another user's to change"):
-        packages.provide(tmp_path, site)
-    site.unlink()
-    site.mkdir()
-    site.chmod(0o777)
-    with pytest.raises(packages.Lacking, match="another user's to change"):
-        packages.provide(tmp_path, site)
-    site.rmdir()
-    assert packages.provide(tmp_path, site) == str(site)
-
-
 # ------------------------------------------------------------------ what is brought back
-
-POINT = {"blocks": 1, "threads": 1, "launch_s": 0.02, "utilization": 1.0, "graphics": 0.9}
 
 
 def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
     for name in ("results", "raw", "logs"):
         (tmp_path / name).mkdir()
     fields = "driver_version, name\n580.1, NVIDIA H100 80GB HBM3\n"
-    point = {**POINT, "smact": 0.008, "occupancy": None}
     run = {"epochs_s": [9.0, 2.0, 2.0], "cpu_s": 10.0, "memory_mib": 900.0}
     costs = {"alone": [run], "read": [run], "daemon": {"cpu_share": 0.01, "memory_mib": 60.0}}
     for name, passes, facts in (
         ("facts", True, {"fields": fields, "cpus": 16}),
-        ("blocks", False, {"points": [point]}),
+        ("near", False, {}),
         ("overhead", True, costs),
     ):
         result = {"name": name, "passes": passes, "line": "a|b", "seconds": 2.0, "facts": facts}
@@ -240,8 +197,7 @@ def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
     assert time.strftime("%Y") in page.name
     text = page.read_text()
     assert "2 of 3 steps passed" in text
-    assert "| blocks | **failed** | 2 | a/b | Figure 3.1 of the thesis |" in text
-    assert "| 1 | 1 | 1.000 | 0.900 | 0.008 | - |" in text
+    assert "| near | **failed** | 2 | a/b | CPUs and GPUs near this one; its fabric |" in text
     assert "| none | 2.000 | 10.0 | 900 |" in text
     assert "Not run: nvml-root, " in text
     with tarfile.open(page.with_suffix(".tar.gz")) as archive:
@@ -266,16 +222,6 @@ def test_a_serial_number_is_not_kept() -> None:
 def test_why_a_test_has_failed() -> None:
     text = "E                        [100%]\n==== ERRORS ====\nE   AssertionError: 3 is not 4\n"
     assert _first_reason(text) == "AssertionError: 3 is not 4"
-
-
-def test_lines_of_json_among_others() -> None:
-    assert lines_of('step 1\n{"a": 1}\nwarning\n{"b": 2}\n') == [{"a": 1}, {"b": 2}]
-
-
-def test_the_table_of_a_figure() -> None:
-    assert thesis.table([{**POINT, "smact": 0.5, "occupancy": 0.25}])[-1] == (
-        "| 1 | 1 | 1.000 | 0.900 | 0.500 | 0.250 |"
-    )
 
 
 TOPOLOGY = """\

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,11 +22,11 @@ from typing import Any
 
 from proofs.crash.jobs import SAMPLES, Submitted
 from proofs.crash.place import Place, processes_of
+from proofs.server import Stored, stored
 from tests.radrun.runs.place import seen_by
 
 KINDS = ("lost", "doubled", "orphaned", "untrue")
 _REMOVAL_S = 5.0
-_FINAL = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"}
 
 
 @dataclass(slots=True)
@@ -51,20 +50,11 @@ class Account:
         return Counter({kind: len(lines) for kind, lines in self.wrong.items()})
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """The records of a store."""
-
-    jobs: dict[int, dict[str, Any]]
-    tickets: dict[int, str]
-    attempts: dict[int, list[dict[str, Any]]]
-
-
 def account_of(place: Place, jobs: list[Submitted]) -> Account:
     """Account for all jobs of a home whose jobs have all ended. Its daemon still runs."""
-    account, stored = Account(), _read(place)
+    account, found = Account(), stored(place.paths.database)
     by_ticket: dict[str, list[int]] = {}
-    for job_id, ticket in stored.tickets.items():
+    for job_id, ticket in found.tickets.items():
         by_ticket.setdefault(ticket, []).append(job_id)
     for job in jobs:
         ids = sorted(by_ticket.pop(job.ticket, []))
@@ -72,7 +62,7 @@ def account_of(place: Place, jobs: list[Submitted]) -> Account:
             kind = "lost" if len(ids) < job.elements else "doubled"
             account.note(kind, f"{job.name} has {len(ids)} of {job.elements} jobs")
         for job_id, name in zip(ids, job.names, strict=False):
-            _check_job(account, place, job, name, stored, job_id)
+            _check_job(account, place, job, name, found, job_id)
     for ticket, ids in by_ticket.items():
         account.note("doubled", f"jobs {ids} of ticket {ticket} were never submitted")
     for line in _lines(f"{place.work}/doubled"):
@@ -91,12 +81,11 @@ def _left_in_time(place: Place) -> list[str]:
 
 
 def _check_job(
-    account: Account, place: Place, job: Submitted, name: str, stored: _Stored, job_id: int
+    account: Account, place: Place, job: Submitted, name: str, found: Stored, job_id: int
 ) -> None:
-    record, attempts = stored.jobs[job_id], stored.attempts.get(job_id, [])
-    state = record["state"]
-    made = [each for each in attempts if each.get("outcome") is not None]
-    if state not in _FINAL:
+    record, attempts = found.jobs[job_id], found.attempts.get(job_id, [])
+    state, made = record["state"], found.made(job_id)
+    if not found.ended(job_id):
         account.note("lost", f"{name} (job {job_id}) is {state} for ever: {record['reason']}")
         return
     if any(each.get("ended") is None for each in attempts):
@@ -112,11 +101,11 @@ def _check_job(
         account.note("untrue", f"{name} is {state}, not {expected}: {record['reason']}")
     if job.kind == "elastic" and state == "COMPLETED":
         folder = f"{place.work}/steps-{name}"
-        found = seen_by(
+        seen = seen_by(
             *(list(map(json.loads, _lines(f"{folder}/{n}"))) for n in ("begun", "steps"))
         )
-        if sorted(found) != list(range(SAMPLES)) and not job.again:
-            account.note("doubled", f"{name} has seen {len(found)} of {SAMPLES} samples")
+        if sorted(seen) != list(range(SAMPLES)) and not job.again:
+            account.note("doubled", f"{name} has seen {len(seen)} of {SAMPLES} samples")
 
 
 def _check_starts(
@@ -213,23 +202,6 @@ def left_behind(place: Place) -> Iterator[str]:
     for gpu in place.ask("gpus"):
         if gpu["jobs"] or gpu["used_mib"] or gpu["reserved_mib"]:
             yield f"GPU {gpu['index']} is not free: {gpu}"
-
-
-# ------------------------------------------------------------------ reading
-
-
-def _read(place: Place) -> _Stored:
-    store = sqlite3.connect(f"file:{place.paths.database}?mode=ro", uri=True)
-    try:
-        jobs, tickets, attempts = {}, {}, {}
-        for job_id, ticket, text in store.execute("SELECT id, ticket, record FROM jobs"):
-            jobs[job_id], tickets[job_id] = json.loads(text), ticket
-        for (text,) in store.execute("SELECT record FROM attempts ORDER BY serial"):
-            record = json.loads(text)
-            attempts.setdefault(record["job_id"], []).append(record)
-        return _Stored(jobs, tickets, attempts)
-    finally:
-        store.close()
 
 
 def _lines(path: str) -> list[str]:

@@ -61,6 +61,7 @@ _VICTIMS = (
     ((), 12),
     (("runners",), 2),
     (("jobs",), 2),
+    (("workers",), 2),
     (("runners", "jobs"), 1),
 )
 """Whom a shot kills beside the process that crosses the point, and how often."""

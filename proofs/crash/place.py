@@ -39,14 +39,13 @@ from proofs.crash.watcher import (
     set_boot,
     shoot_attempts,
 )
+from proofs.processes import every_process
+from proofs.server import driver
 from radrm.client.connection import Client
 from radrm.daemon import main as daemon
 from radrm.errors import DeviceError, RadrmError, Unreachable
 from radrm.host import crossings
 from radrm.host.attempts import start_runner
-from radrm.host.processes.procfs import read_stat
-from radrm.host.simulated.client import DriverClient
-from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for, prepare
 from radrm.host.storage.spool import Envelope, Spool
 from tests.paths import REPOSITORY
@@ -309,9 +308,8 @@ class Place:
     def _end_driver(self) -> None:
         """End the simulated driver. It ends by itself where it holds no memory of a job."""
         with contextlib.suppress(DeviceError, Unreachable, OSError):
-            driver = DriverClient(Path(self.paths.run, SOCKET_NAME))
-            pid = driver.hello().pid
-            driver.close()
+            with driver(self.paths) as client:
+                pid = client.hello().pid
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the driver's end")
 
@@ -326,13 +324,12 @@ def processes_of(place: str, daemon: int = 0) -> Iterator[tuple[int, str]]:
 
     Those that `daemon` itself has started are left out.
     """
-    home, folder = f"HOME={place}\0".encode(), f"{place}/home/attempts/".encode()
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    home, folder = f"HOME={place}\0".encode(), f"{place}/home/attempts/"
+    for each in every_process():
         with contextlib.suppress(OSError):
-            words = Path("/proc", name, "cmdline").read_bytes()
-            marked = home in Path("/proc", name, "environ").read_bytes() + b"\0"
-            stat = read_stat(int(name))
-            if stat is None or stat.dead or b"simulated.driver" in words:
+            marked = home in Path("/proc", str(each.pid), "environ").read_bytes() + b"\0"
+            words = " ".join(each.words)
+            if "simulated.driver" in words:
                 continue
-            if folder in words or (marked and not (daemon and stat.parent == daemon)):
-                yield int(name), words.replace(b"\0", b" ").decode(errors="replace")
+            if folder in words or (marked and not (daemon and each.parent == daemon)):
+                yield each.pid, words

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,81 +126,87 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def light(**more: Any) -> Submitted:
-    return Submitted("light0", "light", 0, "T", acknowledged=True, **more)
+    return Submitted("light0", "light", 0, "T", **{"acknowledged": True, **more})
 
 
-def sound(place: Home, state: str = "COMPLETED") -> None:
+def sound(place: Home) -> None:
     """A job that ran once, to its end."""
-    place.job(1, "T", state)
+    place.job(1, "T")
     place.attempt(1, 1)
     place.note("starts/light0", "1")
     place.note("ends/light0", "1 0")
 
 
-def test_a_true_end_is_right(place: Home) -> None:
-    sound(place)
-    assert place.wrong(light()) == []
-
-
-def test_an_acknowledged_job_that_is_not_there_is_lost(place: Home) -> None:
-    assert place.wrong(light()) == ["lost: light0 has 0 of 1 jobs"]
-    assert place.wrong(Submitted("light0", "light", 0, "T")) == [], "its submit was killed"
-
-
-def test_a_job_without_an_end_is_lost(place: Home) -> None:
+def never_ended(place: Home) -> None:
     place.job(1, "T", "RUNNING")
-    assert place.wrong(light()) == ["lost: light0 (job 1) is RUNNING for ever: None"]
 
 
-def test_two_starts_of_one_attempt_are_doubled(place: Home) -> None:
+def began_twice(place: Home) -> None:
     sound(place)
     place.note("starts/light0", "1", "1")
-    assert place.wrong(light()) == ["doubled: light0 began 2 times in attempt 1"]
 
 
-def test_a_start_that_the_store_does_not_know_is_doubled(place: Home) -> None:
+def began_unknown(place: Home) -> None:
     sound(place)
     place.note("starts/light0", "1", "2")
-    assert place.wrong(light()) == ["doubled: light0 began in attempt 2, unknown to the store"]
 
 
-def test_a_second_run_without_a_reason_is_doubled(place: Home) -> None:
+def ran_again(place: Home) -> None:
     sound(place)
     place.attempt(1, 2)
     place.note("starts/light0", "1", "2")
     place.note("ends/light0", "1 0", "2 0")
-    (line,) = place.wrong(light())
-    assert line.startswith("doubled: light0 ran again after number 1")
 
 
-def test_two_that_live_at_once_are_doubled(place: Home) -> None:
+def lived_twice(place: Home) -> None:
     sound(place)
     place.note("doubled", "light0 1")
-    assert place.wrong(light()) == ["doubled: two attempts lived at once: light0 1"]
 
 
-def test_a_loss_without_a_kill_is_untrue(place: Home) -> None:
+def was_lost(place: Home) -> None:
     place.job(1, "T", "FAILED")
     place.attempt(1, 1, "lost", exit_code=None)
     place.note("starts/light0", "1")
-    (line,) = place.wrong(light())
-    assert line.startswith("untrue: light0 was lost, and its runner was not killed")
+
+
+def was_lost_by_a_kill(place: Home) -> None:
+    was_lost(place)
     Path(place.folder, "killed").write_text("runners 11\n")
-    assert place.wrong(light()) == []
 
 
-def test_an_end_that_the_job_contradicts_is_untrue(place: Home) -> None:
+def contradicts(place: Home) -> None:
     sound(place)
     place.note("ends/light0", "1 42")
-    (line,) = place.wrong(light())
-    assert line.startswith("untrue: light0 completed, and noted 42")
 
 
-def test_a_forgotten_cancel_is_untrue(place: Home) -> None:
-    sound(place)
-    assert place.wrong(light(asked=True, cancelled={1})) == [
-        "untrue: light0 was cancelled, and is COMPLETED: None"
-    ]
+@pytest.mark.parametrize(
+    ("happened", "job", "found"),
+    [
+        (sound, light(), None),
+        (None, light(), "lost: light0 has 0 of 1 jobs"),
+        (None, light(acknowledged=False), None),  # its submit was killed
+        (never_ended, light(), "lost: light0 (job 1) is RUNNING for ever: None"),
+        (began_twice, light(), "doubled: light0 began 2 times in attempt 1"),
+        (began_unknown, light(), "doubled: light0 began in attempt 2, unknown to the store"),
+        (ran_again, light(), "doubled: light0 ran again after number 1"),
+        (lived_twice, light(), "doubled: two attempts lived at once: light0 1"),
+        (was_lost, light(), "untrue: light0 was lost, and its runner was not killed"),
+        (was_lost_by_a_kill, light(), None),
+        (contradicts, light(), "untrue: light0 completed, and noted 42"),
+        (
+            sound,
+            light(asked=True, cancelled={1}),
+            "untrue: light0 was cancelled, and is COMPLETED: None",
+        ),
+    ],
+)
+def test_each_kind_of_wrong_is_found_once(
+    place: Home, happened: Callable[[Home], None] | None, job: Submitted, found: str | None
+) -> None:
+    if happened is not None:
+        happened(place)
+    lines = place.wrong(job)
+    assert len(lines) == (found is not None) and all(line.startswith(found) for line in lines)
 
 
 def test_what_is_left_is_orphaned(place: Home) -> None:
@@ -212,6 +219,6 @@ def test_what_is_left_is_orphaned(place: Home) -> None:
     finally:
         process.kill()
         process.wait()
-    assert left == f"orphaned: process {process.pid} is left: sleep 1000 "
+    assert left == f"orphaned: process {process.pid} is left: sleep 1000"
     assert folder == f"orphaned: {place.paths.attempts}/11 is left"
     assert gpu.startswith("orphaned: GPU 0 is not free")

@@ -19,6 +19,7 @@ import time
 from proofs.crash import KILLED
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import send_signal
+from radrm.host.processes.procfs import read_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Watcher:
         for victim in shot["victims"]:
             if victim == "daemon":
                 _kill(int(_read(os.path.join(self._folder, DAEMON))))
-            elif victim in ("runners", "jobs"):
+            elif victim in ("runners", "jobs", "workers"):
                 shoot_attempts(self._folder, victim)
         if PAUSE in shot["victims"]:
             time.sleep(_PAUSE_S)
@@ -161,7 +162,8 @@ def note_groups(folder: str) -> None:
 
 
 def shoot_attempts(folder: str, victim: str) -> list[str]:
-    """Kill all runners of a home, or the main processes of its jobs. Returns the serials."""
+    """Kill all runners of a home, the main processes of its jobs, or of each elastic job the newest
+    worker. Returns the serials."""
     record = "claim" if victim == "runners" else "start.json"
     attempts, shot = os.path.join(folder, "home", "attempts"), []
     for serial in os.listdir(attempts):
@@ -172,10 +174,26 @@ def shoot_attempts(folder: str, victim: str) -> list[str]:
         ended = os.path.exists(os.path.join(attempts, serial, "exit.json"))
         if ended or fields.get("by", "runner") != "runner":
             continue
-        append(folder, KILLED, f"{victim} {serial}")
+        if victim == "workers" and not (fields := _newest_worker(fields["pid"])):
+            continue
+        append(folder, KILLED, f"{'runners' if victim == 'runners' else 'jobs'} {serial}")
         if send_signal(fields["pid"], fields["start_ticks"], signal.SIGKILL):
             shot.append(serial)
     return shot
+
+
+def _newest_worker(radrun: int) -> dict[str, int]:
+    """The newest process that a `radrun` has started; empty where this is none."""
+    found: dict[str, int] = {}
+    try:
+        if "radrm.radrun" in _read(f"/proc/{radrun}/cmdline"):
+            for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
+                stat = read_stat(pid)
+                if stat is not None and stat.parent == radrun:
+                    found = {"pid": pid, "start_ticks": stat.start_ticks}
+    except OSError:
+        pass
+    return found
 
 
 def append(folder: str, name: str, line: str) -> None:

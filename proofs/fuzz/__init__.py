@@ -8,7 +8,7 @@ The files, in the order in which they may import one another:
     judging         one input: the target, its limits, and what counts as a finding
     scratch         files that targets read
     targets         the table of all targets (a folder; a file for each area)
-    campaign        many inputs for each target; findings are made smaller and saved
+    campaign        many inputs for each target; findings are saved
     hostile_daemon  the same against a real daemon, by four ways in
     __main__        `make fuzz`
 """

@@ -123,7 +123,7 @@ def _run(name: str, inputs: int, seed: str, folder: Path) -> Row:
     cpu_s = time.process_time() - began_s
     lines = []
     for found in result.findings.values():
-        path = campaign.save(campaign.shrunk(target, found), folder)
+        path = campaign.save(found, folder)
         lines.append(f"{found.kind}: {path.with_suffix('.txt')}")
     if result.grown_mib > MOST_GROWN_MIB:
         lines.append(f"its memory has grown by {result.grown_mib:.0f} MiB")

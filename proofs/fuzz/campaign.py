@@ -1,4 +1,4 @@
-"""Many inputs for one target. Each finding is made smaller, and saved with a command to repeat it.
+"""Many inputs for one target. Each finding is saved with a command that repeats it.
 
     NAME-HASH.input     the input, as bytes; words of a command line as a JSON list
     NAME-HASH.txt       what is wrong, and the command that repeats it
@@ -13,7 +13,6 @@ import json
 import logging
 import resource
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,8 +23,6 @@ from proofs.fuzz.mutations import as_bytes
 
 MOST_FINDINGS = 20
 """Kinds of findings of one target after which it is stopped."""
-_SHRINK_S = 5.0
-"""Real seconds in which a finding is made smaller."""
 
 
 @dataclass
@@ -78,36 +75,6 @@ def _keep(result: Result, found: Finding) -> None:
     known = result.findings.get(found.kind)
     if known is None or len(repr(found.given)) < len(repr(known.given)):
         result.findings[found.kind] = found
-
-
-def shrunk(target: Target, found: Finding) -> Finding:
-    """Return a finding of the same kind with a smaller input, as far as one is found soon."""
-    until_s = time.monotonic() + _SHRINK_S
-
-    def same(given: Any) -> bool:
-        again = try_one(target, given)
-        return again is not None and again.kind == found.kind
-
-    given = _smaller(found.given, same, lambda: time.monotonic() < until_s)
-    again = try_one(target, given)
-    return again if again is not None and again.kind == found.kind else found
-
-
-def _smaller(given: Any, same: Callable[[Any], bool], goes_on: Callable[[], bool]) -> Any:
-    """Take parts away, halves first, as long as the rest is still a finding of the kind."""
-    size = max(1, len(given) // 2)
-    while goes_on():
-        at, removed = 0, False
-        while at < len(given) and goes_on():
-            rest = given[:at] + given[at + size :]
-            if rest and same(rest):
-                given, removed = rest, True
-            else:
-                at += size
-        if size == 1 and not removed:
-            break
-        size = max(1, size // 2)
-    return given
 
 
 def save(found: Finding, folder: Path) -> Path:

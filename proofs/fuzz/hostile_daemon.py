@@ -35,6 +35,8 @@ from proofs.fuzz.mutations import Mutator, as_bytes
 from proofs.fuzz.targets.attempts import TARGETS as OF_ATTEMPTS
 from proofs.fuzz.targets.job_files import COMMAND, ENVELOPE, ROLES, SCRIPT
 from proofs.fuzz.targets.requests import REQUESTS
+from proofs.processes import cpu_s, figures
+from proofs.server import driver
 from radrm.client.connection import Client
 from radrm.errors import RadrmError
 from radrm.host.sockets import connect
@@ -342,11 +344,11 @@ def against(attack: Attack, name: str, count: int) -> dict[str, Any]:
     assert home.process is not None
     pid = home.process.pid
     attack.run_honest_job()
-    began_s, first = _cpu_s(pid), count // 5
+    began_s, first = cpu_s(pid), count // 5
     way.act(attack, first)
-    before_mib = _memory_mib(pid)
+    before_mib = figures(pid)["VmRSS"] / 1024
     way.act(attack, count - first)
-    grown_mib = _memory_mib(pid) - before_mib
+    grown_mib = figures(pid)["VmRSS"] / 1024 - before_mib
     attack.look()
     attack.run_honest_job()
     if grown_mib > MOST_GROWN_MIB:
@@ -355,7 +357,7 @@ def against(attack: Attack, name: str, count: int) -> dict[str, Any]:
         "target": name,
         "inputs": attack.inputs,
         "accepted": attack.accepted,
-        "cpu_s": _cpu_s(pid) - began_s,
+        "cpu_s": cpu_s(pid) - began_s,
         "grown_mib": grown_mib,
         "findings": list(attack.findings.values()),
     }
@@ -379,13 +381,6 @@ def _home() -> Iterator[tuple[DaemonHome, int]]:
             yield home, user
         finally:
             home.close()
-
-
-def _memory_mib(pid: int) -> float:
-    words = Path(f"/proc/{pid}/statm").read_text().split()
-    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            paths = paths_for(home.environment, os.getuid())
+            with contextlib.suppress(RadrmError), driver(paths) as client:
+                client.ask("quit")  # a system's, which `close` does not find

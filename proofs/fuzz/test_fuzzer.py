@@ -72,7 +72,7 @@ def test_a_parser_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds(parser(str.upper), 2) == ["slow"]
 
 
-def test_a_finding_is_made_smaller_saved_and_repeated(
+def test_a_finding_is_saved_and_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails_at(text: str) -> None:
@@ -80,8 +80,8 @@ def test_a_finding_is_made_smaller_saved_and_repeated(
 
     target = parser(fails_at)
     (found,) = campaign.run(target, 200, "1").findings.values()
-    path = campaign.save(campaign.shrunk(target, found), tmp_path)
-    assert path.read_bytes() == b"="
+    path = campaign.save(found, tmp_path)
+    assert b"=" in path.read_bytes()
     monkeypatch.setitem(BY_NAME, "planted", target)
     assert command.main(["--target", "planted", "--repeat", str(path)]) == 1
     assert "AssertionError" in capsys.readouterr().out

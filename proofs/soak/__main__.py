@@ -8,7 +8,6 @@ or daemon leaves is found below this one, whatever it did to hide, and is killed
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import random
 import signal
@@ -17,8 +16,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from proofs.processes import end_all
 from proofs.soak import ground as grounds
-from proofs.soak.daemon import descendants
 from proofs.soak.ground import Ground
 from proofs.soak.report import report
 from proofs.soak.run import Soak
@@ -87,12 +86,7 @@ def collect(child: int) -> int:
     pid = status = 0
     while pid != child:
         pid, status = os.wait()
-    while left := descendants(os.getpid()):
-        for each in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each.pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.wait()
+    end_all()
     return os.waitstatus_to_exitcode(status)
 
 

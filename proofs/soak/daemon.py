@@ -7,17 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from proofs.processes import Process, descendants
+from proofs.server import driver
 from proofs.soak.ground import Ground
 from proofs.soak.jobs import SCALE
 from radrm.client.connection import Client
 from radrm.errors import DeviceError, RadrmError, Unreachable
 from radrm.host.simulated.client import DriverClient
-from radrm.host.simulated.start_driver import SOCKET_NAME
 from tests.waiting import wait_until
 
 _END_S = 60.0
@@ -32,29 +30,17 @@ SETTINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process as `/proc` shows it."""
+def is_runner(each: Process) -> bool:
+    return any(word.endswith("start_runner.py") for word in each.words)
 
-    pid: int
-    parent: int
-    words: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return f"{self.pid} {' '.join(self.words)[:100]}"
+def is_driver(each: Process) -> bool:
+    return "radrm.host.simulated.driver" in each.words
 
-    @property
-    def is_runner(self) -> bool:
-        return any(word.endswith("start_runner.py") for word in self.words)
 
-    @property
-    def is_driver(self) -> bool:
-        return "radrm.host.simulated.driver" in self.words
-
-    @property
-    def is_worker(self) -> bool:
-        """True for a process for estimators and other rules."""
-        return any(word.startswith("radrm.host.") for word in self.words) and not self.is_driver
+def is_worker(each: Process) -> bool:
+    """True for a process for estimators and other rules."""
+    return any(word.startswith("radrm.host.") for word in each.words) and not is_driver(each)
 
 
 class Daemon:
@@ -140,56 +126,24 @@ class Daemon:
         with Client((self.ground.paths,)) as client:
             return client.ask(op, **words)
 
-    @contextlib.contextmanager
-    def driver(self) -> Iterator[DriverClient]:
-        client = DriverClient(Path(self.ground.paths.run) / SOCKET_NAME)
-        try:
-            yield client
-        finally:
-            client.close()
+    def driver(self) -> contextlib.AbstractContextManager[DriverClient]:
+        return driver(self.ground.paths)
 
     def used_mib(self) -> dict[str, int]:
         """The memory in use of each simulated GPU, by UUID. Raises `RadrmError`."""
-        with self.driver() as driver:
-            uuids = [device["uuid"] for device in driver.ask("devices")["devices"]]
-            readings = driver.ask("read", uuids=uuids)["readings"]
+        with self.driver() as client:
+            uuids = [device["uuid"] for device in client.ask("devices")["devices"]]
+            readings = client.ask("read", uuids=uuids)["readings"]
         return {reading["uuid"]: reading["used_mib"] for reading in readings}
 
     def quit_driver(self) -> None:
-        with contextlib.suppress(DeviceError, Unreachable), self.driver() as driver:
-            driver.ask("quit")
+        with contextlib.suppress(DeviceError, Unreachable), self.driver() as client:
+            client.ask("quit")
 
     def runners(self) -> list[Process]:
         """The runners. What a runner forks has its words until it executes: that is the job."""
-        found = {each.pid: each for each in descendants(os.getppid()) if each.is_runner}
+        found = {each.pid: each for each in descendants(os.getppid()) if is_runner(each)}
         return [each for each in found.values() if each.parent not in found]
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
-
-
-def descendants(root: int) -> list[Process]:
-    """All living processes below `root`, in no order. Zombies do not live."""
-    every: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-                if fields[0] not in (b"Z", b"X"):
-                    every.setdefault(int(fields[1]), []).append(int(name))
-    found, waiting = [], [root]
-    while waiting:
-        parent = waiting.pop()
-        for pid in every.get(parent, ()):
-            waiting.append(pid)
-            found.append(Process(pid, parent, _words(pid)))
-    return found
-
-
-def _words(pid: int) -> tuple[str, ...]:
-    try:
-        data = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return ()
-    return tuple(word.decode(errors="replace") for word in data.rstrip(b"\0").split(b"\0"))

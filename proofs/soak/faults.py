@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from proofs.server import driver
 from proofs.soak.daemon import Daemon
 from proofs.soak.samples import FILLER
 from proofs.soak.users import spawn
 from radrm.errors import RadrmError
-from radrm.host.simulated.client import DriverClient
-from radrm.host.simulated.start_driver import SOCKET_NAME
 
 _LOOK_S = 0.1
 
@@ -179,8 +178,7 @@ def take_memory(world: World) -> bool:
     device = str(world.chance.randrange(2))
 
     def hold() -> None:
-        with contextlib.suppress(RadrmError, Exception):
-            client = DriverClient(Path(ground.paths.run) / SOCKET_NAME)
+        with contextlib.suppress(RadrmError, Exception), driver(ground.paths) as client:
             client.attach(device, smact=0.5)
             client.alloc(20_000)
             client.start()

@@ -11,10 +11,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from proofs.fuzz.mutations import Mutator, as_bytes
+from proofs.fuzz.targets.requests import REQUESTS
 from proofs.soak.ground import Ground
 from proofs.soak.users import envelope
 from radrm.daemon.intake.envelopes import user_name
 from radrm.host.storage.tickets import new_ticket
+
+_MOST_CHARACTERS = 100_000
 
 Act = Callable[[Ground, int, random.Random, float], None]
 """An act: the ground, the user that this process is already, chance, and until when it lasts."""
@@ -57,20 +61,11 @@ def floods(ground: Ground, uid: int, chance: random.Random, until_s: float) -> N
 
 
 def garbage(ground: Ground, uid: int, chance: random.Random, until_s: float) -> None:
-    """Send what no client sends: bytes, deep nests, too long lines, wrong words."""
-    ops = ("status", "page", "intake", "explain", "gpus", "logs", "check", "?")
-    wrong = (None, -1, 1e300, "*" * 500, "[", [[]], {"a": {}}, "\ud800", [1] * 5000, "9" * 400)
+    """Send what no client sends: bytes, deep nests, too long lines, requests nearly right."""
+    mutator = Mutator(chance, REQUESTS, _MOST_CHARACTERS)
     while time.time() < until_s:
-        words = {
-            "op": chance.choice(ops),
-            **{
-                name: chance.choice(wrong)
-                for name in ("jobs", "after", "limit", "user", "options", "devices", "all")
-                if chance.random() < 0.5
-            },
-        }
         lines = (
-            json.dumps(words).encode(),
+            as_bytes(mutator.input()).replace(b"\n", b" "),
             chance.randbytes(chance.randint(1, 2000)).replace(b"\n", b""),
             b"[" * 100_000,
             b'{"op":' * 3000,
@@ -85,15 +80,14 @@ def garbage(ground: Ground, uid: int, chance: random.Random, until_s: float) -> 
 def bad_envelopes(ground: Ground, uid: int, chance: random.Random, until_s: float) -> None:
     """Put files into the spool that are no envelopes, but have their names."""
     spool = Path(ground.paths.spool)
-    good = envelope(ground, uid, new_ticket(), "#!/bin/sh\n:\n").to_bytes()
+    known = new_ticket()
+    good = envelope(ground, uid, known, "#!/bin/sh\n:\n").to_bytes()
+    mutator = Mutator(chance, (json.loads(good),), _MOST_CHARACTERS)
     for _ in range(30):
         ticket = new_ticket()
-        document = json.loads(good) | {"ticket": ticket}
-        key = chance.choice(sorted(document))
-        document[key] = chance.choice((None, -1, 1e400, "\ud800", [], {"a": [{}]}, "x" * 100_000))
         data = chance.choice(
             (
-                json.dumps(document).encode(),
+                as_bytes(mutator.input()).replace(known.encode(), ticket.encode()),
                 good,
                 good[: chance.randint(0, len(good))],
                 chance.randbytes(chance.randint(0, 3000)),

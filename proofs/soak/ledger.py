@@ -7,11 +7,11 @@ daemon may remove them there later (`[retention]`).
 from __future__ import annotations
 
 import contextlib
-import json
-import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from proofs.server import stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +60,21 @@ class Ledger:
         for ticket, kind, at_s in kind_of_ticket:
             self.acknowledged[ticket] = Acknowledged(ticket, kind, at_s)
 
-    def read(self, database: Path) -> None:
+    def read(self, database: str) -> None:
         """Copy the jobs that have ended since the last look. Raises `sqlite3.Error`."""
-        with contextlib.closing(_open(database)) as db:
-            ids = [i for (i,) in db.execute("SELECT id FROM jobs WHERE final")]
-            for job in (i for i in ids if i not in self.ended):
-                self.ended[job] = _ended(db, job)
+        found = stored(database)
+        for job in (each for each in found.jobs if each not in self.ended and found.ended(each)):
+            record = found.jobs[job]
+            outcomes = {int(each["number"]): str(each["outcome"]) for each in found.made(job)}
+            ticket, state = found.tickets[job], record["state"]
+            self.ended[job] = Ended(job, ticket, state, record.get("reason"), outcomes)
 
 
-def unfinished(database: Path) -> list[tuple[int, str, str]]:
+def unfinished(database: str) -> list[tuple[int, str, str]]:
     """The id, ticket and state of each job that has not ended."""
-    with contextlib.closing(_open(database)) as db:
-        found = db.execute("SELECT id, ticket, state FROM jobs WHERE NOT final").fetchall()
-    return [(int(job), str(ticket), str(state)) for job, ticket, state in found]
-
-
-def reservations(database: Path) -> list[str]:
-    """The records of all reservations."""
-    with contextlib.closing(_open(database)) as db:
-        return [str(text) for (text,) in db.execute("SELECT record FROM reservations")]
+    found = stored(database)
+    left = [job for job in found.jobs if not found.ended(job)]
+    return [(job, found.tickets[job], found.jobs[job]["state"]) for job in left]
 
 
 def witnessed(path: Path) -> Iterator[Line]:
@@ -90,19 +86,3 @@ def witnessed(path: Path) -> Iterator[Line]:
         with contextlib.suppress(ValueError):
             word, job, attempt, at_s, ticket = words
             yield Line(word, int(job), int(attempt), float(at_s), ticket)
-
-
-def _open(database: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10.0)
-
-
-def _ended(db: sqlite3.Connection, job: int) -> Ended:
-    ticket, state, record = db.execute(
-        "SELECT ticket, state, record FROM jobs WHERE id = ?", (job,)
-    ).fetchone()
-    outcomes = {}
-    for (text,) in db.execute("SELECT record FROM attempts WHERE job_id = ?", (job,)):
-        attempt = json.loads(text)
-        if attempt.get("outcome") is not None:
-            outcomes[int(attempt["number"])] = str(attempt["outcome"])
-    return Ended(job, ticket, state, json.loads(record).get("reason"), outcomes)

@@ -20,13 +20,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proofs.processes import Process, descendants
+from proofs.server import reservations
 from proofs.soak import samples
-from proofs.soak.daemon import Daemon, Process, descendants
+from proofs.soak.daemon import Daemon, is_driver, is_worker
 from proofs.soak.faults import FAULTS, Fault, begin
 from proofs.soak.ground import Ground
 from proofs.soak.hostile import ACTS, Act
 from proofs.soak.jobs import KINDS, PROBE, draw
-from proofs.soak.ledger import Ledger, Line, reservations, unfinished, witnessed
+from proofs.soak.ledger import Ledger, Line, unfinished, witnessed
 from proofs.soak.prober import probe
 from proofs.soak.samples import Sample
 from proofs.soak.users import command, spawn, submit
@@ -271,7 +273,7 @@ class Soak:
 
     def _finish(self, first: Sample, before: dict[str, int]) -> None:
         """Let all jobs end, and count what is left."""
-        seen, database = self.seen, Path(self._ground.paths.database)
+        seen, database = self.seen, self._ground.paths.database
         for uid in self._ground.users:
             seen.latencies += _latencies(self._ground.home_of(uid) / "probes", seen.ledger)
         left = _patiently(lambda: not unfinished(database), END_S)
@@ -311,8 +313,8 @@ class Soak:
             for each in descendants(os.getppid())
             if each.pid not in known
             and each.parent not in self._own
-            and not each.is_driver
-            and not (each.parent == daemon and each.is_worker)
+            and not is_driver(each)
+            and not (each.parent == daemon and is_worker(each))
         ]
 
     # ------------------------------------------------------------- small matters
@@ -344,7 +346,7 @@ class Soak:
         return self._left_s < self._quiet_s
 
     def _sample(self) -> Sample:
-        seen, database = self.seen, Path(self._ground.paths.database)
+        seen, database = self.seen, self._ground.paths.database
         seen.ledger.read(database)
         counts = len(seen.ledger.acknowledged), len(seen.ledger.ended)
         return samples.take(self.daemon, seen.began_s, *counts)

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from proofs.processes import figures
 from proofs.soak.daemon import Daemon
 from radrm.client.states import LIVE
 
@@ -43,7 +44,7 @@ class Sample:
 def take(daemon: Daemon, began_s: float, submitted: int, ended: int) -> Sample:
     """Look now. Raises `RadrmError` if the daemon does not answer, `OSError` if it has ended."""
     summary = daemon.ask("page", limit=1)
-    status = _status(daemon.pid)
+    status = figures(daemon.pid)
     paths = daemon.ground.paths
     running = sum(summary["counts"].get(state, 0) for state in LIVE)
     return Sample(
@@ -86,9 +87,3 @@ def left_over(daemon: Daemon) -> list[str]:
         found += [f"{folder}/{name}" for name in os.listdir(folder)]
     names = (name for name in os.listdir(paths.spool) if name.endswith(".job"))
     return found + [f"{paths.spool}/{name}" for name in names]
-
-
-def _status(pid: int) -> dict[str, int]:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    pairs = (line.split(":", 1) for line in lines)
-    return {key: int(value.split()[0]) for key, value in pairs if key in ("VmRSS", "Threads")}

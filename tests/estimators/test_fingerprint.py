@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 
 import pytest
@@ -192,13 +190,6 @@ def test_variables_that_a_program_file_names_count(
     before = sources_of(["python", "a.py", "--config=net.yaml"], str(tmp_path))
     (tmp_path / "net.yaml").write_text("layers: 9")
     assert before != sources_of(["python", "a.py", "--config=net.yaml"], str(tmp_path))
-
-
-def test_what_an_earlier_release_has_stored_matches_nothing() -> None:
-    """It took other models for the same thing: what it has learned of them is no history."""
-    parts = [[["python", "a.py"]], "", "", []]
-    old = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
-    assert fingerprint("python a.py") != old
 
 
 def test_names_of_variables_are_whole_words() -> None:

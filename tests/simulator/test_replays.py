@@ -6,5 +6,5 @@ from benchmarks.simulation import replays
 
 
 def test_ranges_contain_the_truth() -> None:
-    found = [replays.one(seed, seeds=5, count=20) for seed in range(4)]
-    assert sum(each.contained for each in found) >= 3, found
+    found = [replays.one(seed, seeds=5, count=20) for seed in range(2)]
+    assert all(each.contained for each in found), found

@@ -153,11 +153,11 @@ def test_a_long_trace_is_read_line_by_line() -> None:
     def lines() -> Iterator[str]:
         nonlocal taken
         yield f"{HEAD}\n"
-        for taken in range(1, 20_001):
+        for taken in range(1, 2001):
             yield f"{taken},a,1,60,1000,0.5\n"
 
     jobs = read_trace(lines(), "t.csv").jobs
-    assert len(jobs) == taken == 20_000
+    assert len(jobs) == taken == 2000
     assert len({id(job.name) for job in jobs}) == 1  # texts that come again are kept once
 
 
@@ -190,11 +190,3 @@ def test_what_is_written_is_read_again(jobs: list[TraceJob]) -> None:
     assert len(first) == len(jobs) and min(job.submit_s for job in first) == 0
     without_line = [[getattr(j, n) for n in j.__slots__ if n != "line"] for j in (*first, *again)]
     assert without_line[: len(jobs)] == without_line[len(jobs) :]
-
-
-@given(st.lists(st.text(max_size=40), max_size=6))
-def test_any_text_gives_a_trace_or_one_clear_line(lines: list[str]) -> None:
-    try:
-        read_trace([f"{HEAD}\n", *(f"{line}\n" for line in lines)], "t.csv")
-    except BadFile as error:
-        assert "\n" not in str(error) and str(error).startswith("t.csv")

@@ -96,13 +96,18 @@ def step_of(cluster: Cluster, job: int) -> int:
     raise AssertionError(f"job {job} has no step")
 
 
-def test_a_job_runs_in_its_step_on_the_gpu_that_the_daemon_gives(
+def test_a_job_runs_in_its_step_with_its_arguments_on_the_gpu_that_the_daemon_gives(
     cluster: Cluster, home: DaemonHome
 ) -> None:
-    job = submit(cluster, 'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID $RADRM_ATTEMPT"; exit 3')
+    place = cluster.work / "args.sh"
+    body = 'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID $RADRM_ATTEMPT [$1] [$2]"; exit 3'
+    place.write_text(through_radrm(body, "--gpu-memory=4G"))
+    words = "--parsable", *HERE, f"--output={cluster.work}/%A.out", str(place), "--lr", "a b"
+    job = int(cluster.run("sbatch", *words).stdout)
     assert cluster.wait(job) == ("FAILED", "3:0")
     document = ended(home, job)
-    assert cluster.output(job).split() == [*document["devices"], str(job), "1"]
+    uuid = document["devices"][0]
+    assert cluster.output(job) == f"{uuid} {job} 1 [--lr] [a b]\n"
     assert (document["state"], document["exit_code"]) == ("FAILED", 3)
     said = wait_until(lambda: cluster.scontrol("-o", "show", "job", str(job)), "the job")
     assert said and "Comment=radrm:gpu_s=" in said
@@ -257,17 +262,6 @@ def test_a_signal_to_the_batch_script_reaches_the_job(cluster: Cluster, home: Da
     cluster.run("scancel", "-b", "-s", "USR1", str(job))
     assert cluster.wait(job) == ("FAILED", "5:0")
     assert "got it" in cluster.output(job)
-
-
-def test_arguments_reach_the_script(cluster: Cluster, home: DaemonHome) -> None:
-    place = cluster.work / "args.sh"
-    place.write_text(through_radrm('echo "[$1] [$2]"', "--gpu-memory=1G"))
-    done = cluster.run(
-        "sbatch", "--parsable", *HERE, f"--output={cluster.work}/%A.out", str(place), "--lr", "a b"
-    )
-    job = int(done.stdout)
-    assert cluster.wait(job) == ("COMPLETED", "0:0")
-    assert cluster.output(job) == "[--lr] [a b]\n"
 
 
 def test_outside_a_slurm_job_it_says_how_to_submit(home: DaemonHome) -> None:

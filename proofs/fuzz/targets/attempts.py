@@ -10,6 +10,7 @@ import msgspec
 
 from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target
+from proofs.fuzz.mutations import as_bytes
 from proofs.fuzz.targets.summaries import DESCRIPTION
 from radrm.core.records import Instant, Placement, Share
 from radrm.core.words import Collocation
@@ -144,8 +145,7 @@ def _notice(data: bytes) -> None:
 
 def _name(text: str) -> None:
     """A name in a watched folder, as the kernel gives it: any bytes but NUL and a slash."""
-    data = text.encode("utf-8", "surrogateescape" if _escaped(text) else "surrogatepass")
-    name = os.fsdecode(data.replace(b"\0", b"").replace(b"/", b"")[:255])
+    name = os.fsdecode(as_bytes(text).replace(b"\0", b"").replace(b"/", b"")[:255])
     claim = claim_of("01M80TA4D4JDCEV010A4H87B41", name)
     assert len(claim.encode()) <= 255 and "/" not in claim
     assert kept_name(name).endswith(".rad")
@@ -155,17 +155,11 @@ def _name(text: str) -> None:
     reserved(name, False)
 
 
-def _escaped(text: str) -> bool:
-    return not any(0xD800 <= ord(c) <= 0xDFFF and not 0xDC80 <= ord(c) <= 0xDCFF for c in text)
-
-
 def _trace(data: bytes) -> None:
     job, why = with_trace(DESCRIPTION, data)
     assert (job.trace is None) == (why is not None)
     assert why is None or why.isprintable()
 
-
-_BAD_REPORT = (BadReport,)
 
 TARGETS = (
     *(
@@ -187,7 +181,7 @@ TARGETS = (
             "resized=3\nuse.worker.0=12.5,1024,0.1\nuse.ps.1=3,100\n",
         ),
         _report,
-        _BAD_REPORT,
+        (BadReport,),
         bytes=True,
         most=600,
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -18,7 +17,7 @@ from radrm.host.storage.submitted import parse_envelope
 from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_submit
 from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
-from radrm.jobfile.parsing import dated, typed, typed_whole
+from radrm.jobfile.parsing import typed
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.jobfile.relations import MAX_ARRAY
 from radrm.jobfile.sizes import runs_radrun
@@ -80,15 +79,6 @@ def _option(text: str) -> None:
     option = BY_NAME.get(name)
     if option is not None:
         option.value(value if equals else "", "command line")
-
-
-def _raw_options(text: str) -> None:
-    try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    typed_whole(raw, "options")
-    dated(raw, HERE, "options")
 
 
 def _moment(text: str) -> None:
@@ -221,8 +211,7 @@ RuntimeError: CUDA error: MPS server is not ready to accept new MPS client reque
 """
 
 TARGETS = (
-    Target("job-file", (SCRIPT, ROLES), _job_file, bytes=True, most=(1 << 20) + 64),
-    Target("prototype-file", (_PROTOTYPE,), _job_file, bytes=True, most=(1 << 20) + 64),
+    Target("job-file", (SCRIPT, ROLES, _PROTOTYPE), _job_file, bytes=True, most=(1 << 20) + 64),
     Target(
         "submit",
         (
@@ -262,14 +251,6 @@ TARGETS = (
             *("due=fri 9:00", "comment=a note", "precision=bf16", "device-ids=uuid"),
         ),
         _option,
-    ),
-    Target(
-        "raw-options",
-        (
-            {"gpus": "2", "hold": True, "env": ["A=1", "B=2"], "due": "+90m", "role": []},
-            {"role": ["ps:1-2,cpus=1", "worker:2-3,gpus=1"], "gpus": "0", "memory": "1G-2G"},
-        ),
-        _raw_options,
     ),
     Target(
         "moment",

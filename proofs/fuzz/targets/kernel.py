@@ -10,6 +10,7 @@ from pathlib import Path
 
 from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target
+from proofs.fuzz.mutations import as_bytes
 from radrm.config import NodeConfig
 from radrm.host.attempts import containers
 from radrm.host.gpus import exporter, unmanaged
@@ -107,7 +108,7 @@ def _looked_at(cgroup: bytes, mountinfo: bytes) -> None:
 
 def _mounted(text: str) -> None:
     """Whatever users call the folders on which they mount, the daemon finds its own group."""
-    name = text.encode("utf-8", "surrogateescape" if _is_escaped(text) else "surrogatepass")
+    name = as_bytes(text)
     for plain in (b"\\", b" ", b"\t", b"\n", b"#"):  # as the kernel does it
         name = name.replace(plain, b"\\%03o" % plain[0])
     mount = b"91 22 0:51 / /home/ann/" + name.replace(b"\0", b"") + b" rw - fuse.x y rw,user_id=1\n"
@@ -115,10 +116,6 @@ def _mounted(text: str) -> None:
     proc = scratch.file("proc/self/mountinfo", mount + _MOUNTINFO.encode()).parent.parent
     assert cgroups.own_group("cpu", str(proc)) == "/sys/fs/cgroup/cpu/user.slice"
     NodeWatch(NodeConfig(cpus=4), f"{proc}/self").look()
-
-
-def _is_escaped(text: str) -> bool:
-    return not any(0xD800 <= ord(c) <= 0xDFFF and not 0xDC80 <= ord(c) <= 0xDCFF for c in text)
 
 
 def _environ(data: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Requests: the arguments of the daemon's, the simulated driver's, and what planners answer.
+"""What other processes send: requests of the simulated driver, sessions, what planners answer.
 
-All requests of the daemon's socket go through a real daemon: see `hostile_daemon`.
+Those of the daemon's socket go through a real daemon: `hostile_daemon` changes `REQUESTS`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,13 @@ import contextlib
 import fnmatch
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from proofs.fuzz.judging import Target
 from radrm.client.jupyter import JupyterHint
-from radrm.daemon.answers import requests
-from radrm.daemon.views import arguments
 from radrm.daemon.views.references import Globs
-from radrm.errors import RadrmError
 from radrm.host.clock import Clock
 from radrm.host.planning.worker import thought_of
 from radrm.host.sessions.frames import (
@@ -34,7 +30,6 @@ from radrm.host.sessions.frames import (
 from radrm.host.simulated.requests import BadRequest, Service
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import kind_of
-from radrm.jobfile.parsing import typed
 from radrm.simulated.model import Model, Reader
 from radrm.simulated.spec import parse
 
@@ -88,17 +83,6 @@ REQUESTS: tuple[dict[str, Any], ...] = (
         "since_s": 1.5,
     },
 )
-_CHECKS: tuple[tuple[str, Callable[[arguments.Words], object]], ...] = (
-    ("jobs", arguments.references),
-    ("devices", arguments.device_words),
-    ("reason", arguments.reason_word),
-    ("options", arguments.raw_options),
-    ("state", arguments.states),
-    ("user", arguments.filters),
-    ("after", arguments.cursor),
-    ("limit", arguments.page),
-    ("options", lambda words: typed(words["options"])),
-)
 _DRIVER = (
     {"op": "attach", "gpus": 1, "smact": 0.5, "visible": "0", "family": "cnn", "batch_size": 8},
     {"op": "alloc", "mib": 2000},
@@ -113,19 +97,6 @@ _ANSWER = {
     "wake_at": 5.0,
     "error": None,
 }
-
-
-def _request(data: bytes) -> None:
-    words = requests._words(data)
-    wrong: RadrmError | None = None
-    for key, check in _CHECKS:
-        try:
-            if key in words:
-                check(words)
-        except RadrmError as error:
-            wrong = max(wrong or error, error, key=lambda each: len(str(each)))
-    if wrong is not None:
-        raise wrong
 
 
 def _globs(text: str) -> None:
@@ -182,7 +153,6 @@ _TYPED = (size_frame(24, 80) + frame(INPUT, b"ls\r") + frame(INTERRUPT)).decode(
 
 
 TARGETS = (
-    Target("request", REQUESTS, _request, bytes=True, most=(512 << 10) + 64),
     Target("globs", ("train-*\n[abc]?", "*[!a-z]*\n]", "a**b?\n[[]x"), _globs, most=1 << 14),
     Target(
         "spool-name", ("01M80TA4D4JDCEV010A4H87B41.job", ".01M80TA4D4JDCEV010A4H87B41"), kind_of

@@ -97,12 +97,12 @@ def _traced(text: str) -> None:
 
 
 TARGETS = (
-    Target("torchsummary", (_TORCHSUMMARY,), _summary, most=1 << 20),
-    Target("torchinfo", (_TORCHINFO,), _summary, most=1 << 20),
-    Target("keras", (_KERAS, _KERAS_DRAWN), _summary, most=1 << 20),
     Target(
-        "modules",
-        (BERT, BERT.replace("bias=True)", "bias=True), 65,792 params", 2)),
+        "model-summary",
+        (
+            *(_TORCHSUMMARY, _TORCHINFO, _KERAS, _KERAS_DRAWN, BERT),
+            BERT.replace("bias=True)", "bias=True), 65,792 params", 2),
+        ),
         _summary,
         most=1 << 20,
     ),

@@ -82,12 +82,6 @@ def test_each_has_its_slot_in_turn(kind: CheckpointKind) -> None:
     assert order == [1, 2, 1, 2]
 
 
-def test_one_that_cannot_save_is_never_stopped() -> None:
-    world = two_jobs(NONE)
-    world.later(10 * LENGTH_S)
-    assert world.running == [1] and not world.asked
-
-
 def test_one_that_does_not_save_is_asked_again_later() -> None:
     world = two_jobs()
     world.later(ASK_S)
@@ -97,14 +91,6 @@ def test_one_that_does_not_save_is_asked_again_later() -> None:
     while not world.asked:
         world.later(1.0)
     assert WARN_S <= world.boot_s - asked_s <= WARN_S + 60.0
-
-
-def test_an_early_end_frees_the_gpu_at_once() -> None:
-    world = two_jobs()
-    world.later(10.0)
-    world.end(1)
-    world.read()
-    assert world.running == [2]
 
 
 # ------------------------------------------------------------------ how a slot counts

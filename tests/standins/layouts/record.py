@@ -1,9 +1,12 @@
-"""Record what radrm asks NVIDIA's mock of NVML, for each of its models.
+"""Record what radrm asks of NVML: of NVIDIA's mock, for each of its models, or of the driver here.
 
     python -m tests.standins.layouts.record FOLDER
+    python -m tests.standins.layouts.record --here [UID]
 
-FOLDER has the mock as it is built: libnvidia-ml.so.1, and configs/mock-nvml-config-MODEL.yaml.
-CONTRIBUTING.md says how to build it. The tests that play the recordings need no mock.
+The second form prints the recording, of this user or of another one that it becomes: run as root
+and as a user without rights, it says what needs rights. FOLDER has the mock as it is built:
+libnvidia-ml.so.1, and configs/mock-nvml-config-MODEL.yaml. CONTRIBUTING.md says how to build it.
+The tests that play the recordings need no mock.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvml import Found, NvmlGpus
 from radrm.host.gpus.nvml import library as loading
 from radrm.host.health import gpus as health
-from tests.standins.layouts.recorded import LAYOUTS, Recorder
+from tests.standins.layouts.recorded import LAYOUTS, Player, Recorder, layouts
 
 CONFIG = "configs/mock-nvml-config-{}.yaml"
 ROUNDS = 3
@@ -41,7 +44,7 @@ def environment(folder: Path, model: str) -> dict[str, str]:
     return {loading.VARIABLE: library, "MOCK_NVML_CONFIG": config}
 
 
-def ask(recorder: Recorder) -> None:
+def ask(recorder: Recorder | Player) -> None:
     """List and read the GPUs as a daemon does, and look at them as `radrm doctor` does."""
     gpus = NvmlGpus(recorder)
     devices = gpus.devices()
@@ -59,7 +62,17 @@ def ask(recorder: Recorder) -> None:
 
 
 def main(words: list[str]) -> None:
-    if len(words) == 1:
+    if words[:1] == ["--here"]:
+        loading.load()
+        ask(Player(layouts()[0]))  # it imports what another user may not be able to read
+        if words[1:]:
+            os.setgroups([])
+            os.setgid(int(words[1]))
+            os.setuid(int(words[1]))
+        recorder = Recorder()
+        ask(recorder)
+        print(recorder.text())
+    elif len(words) == 1:
         for model in models(Path(words[0])):
             command = [sys.executable, "-m", "tests.standins.layouts.record", "--one", model]
             subprocess.run(

@@ -27,6 +27,7 @@ Answer = dict[str, Any]
 Answers = dict[str, Answer]
 
 _BY_INDEX, _BY_UUID = "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID"
+_INSTANCE = "nvmlDeviceGetMigDeviceHandleByIndex"
 _SAMPLE, _METRICS = "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
 _OBJECTS = {"nvmlGpmSampleAlloc": "c_nvmlGpmSample_t", "nvmlEventSetCreate": "c_nvmlEventSet_t"}
 """Functions whose result is an object of the driver, which no recording can hold."""
@@ -65,7 +66,7 @@ class Recorder(_InPlaceOfPynvml):
         self.system: Answers = {}
         self.gpus: dict[int, Answers] = {}
         self._handles: dict[int, int] = {}
-        """The index of each GPU, by its handle's address."""
+        """The index of each GPU, by its handle's address; MIG instances from 100 on."""
         self._samples: dict[int, int] = {}
         """The index of the GPU that a sample was taken of, by the sample's address."""
 
@@ -98,13 +99,15 @@ class Recorder(_InPlaceOfPynvml):
             raise
         if name == _BY_INDEX:
             self._handles[_address(found)] = given[0]
+        if name == _INSTANCE and index is not None:
+            self._handles[_address(found)] = 100 * (index + 1) + given[1]
         if name == _SAMPLE and index is not None:
             self._samples[_address(given[1])] = index
         if name == _METRICS:
             for metric in found.metrics[: found.numMetrics]:
                 values = {"is": [metric.nvmlReturn, metric.value]}
                 answers.setdefault(_written(name, [metric.metricId], {}), values)
-        elif name not in (*_OBJECTS, _BY_INDEX, _BY_UUID):
+        elif name not in (*_OBJECTS, _BY_INDEX, _BY_UUID, _INSTANCE):
             answers.setdefault(call, {"is": _plain(found)})
         return found
 
