@@ -88,7 +88,7 @@ def driver_caps(step: Step) -> str:
     """The driver's own cap on the memory of a time-sliced job (R615)."""
     with running(step, "policy=first-fit", "policies.sharing.conditions=false") as server:
         _need_driver_caps(step, server)
-        options = ("--collocation=timeslice", f"--gpu-memory={_CAP_MIB}M")
+        options = ("--collocation=timeslice", f"--gpu-memory={_CAP_MIB}M:{_CAP_MIB}M")
         within = server.run("hold.py", "--memory", _CAP_MIB // 2, options=options)
         step.check(server.wait_end(within)["state"] == "COMPLETED", "a job within its cap failed")
         beyond = server.run("client.py", "--until-oom", options=options)

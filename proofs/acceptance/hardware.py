@@ -18,6 +18,8 @@ IMAGE = "RADRM_ACCEPT_IMAGE"
 """Names a local container image whose `python3` has PyTorch: none is pulled."""
 _ENGINES = ("docker", "podman")
 _CAP_MIB = 2048
+_HARD_CAP = f"--gpu-memory={_CAP_MIB}M:{_CAP_MIB}M"
+"""A declared size alone lets a job grow into what is free."""
 _FINAL = ("COMPLETED", "FAILED", "CANCELLED")
 _RUN = "docker run --rm $RADRM_CONTAINER_ARGS --volume={tests}:{tests}:ro {image} python3 {client}"
 
@@ -74,7 +76,7 @@ def several(step: Step) -> str:
         step.check(held == "held", f"the number {number} is not the second GPU: no memory there")
         step.check(numbered["state"] == "COMPLETED", f"by index it ended {numbered['state']}")
         server.until(lambda: server.device()["mps"], "the GPU to be served by MPS")
-        options = ("--collocation=mps", f"--gpu-memory={_CAP_MIB}M")
+        options = ("--collocation=mps", _HARD_CAP)
         capped = server.run("client.py", "--until-oom", options=options)
         server.wait_end(capped)
         told = lines_of(server.output(capped))
@@ -116,7 +118,7 @@ def containers(step: Step) -> str:
     with with_mps(step) as server:
         server.until(lambda: server.device()["mps"], "the GPU to be served by MPS")
         script = server.file("job.sh", f"#!/bin/sh\n{command.replace('docker', engine, 1)}\n")
-        options = ("--collocation=mps", f"--gpu-memory={_CAP_MIB}M")
+        options = ("--collocation=mps", _HARD_CAP)
         options += (f"--env=RADRM_CONTAINER_ENGINE={engine}",)
         job = server.submit(*options, "--", "sh", str(script))
         server.until(
