@@ -155,6 +155,8 @@ def _need_isolation(step: Step) -> None:
     step.record(isolation=why_not)
     if why_not is not None:
         raise NotHere(f"no isolation of devices: {why_not}")
+    if not os.path.exists("/dev/nvidia0"):  # as in a rehearsal
+        raise NotHere("there is no file of a GPU to be kept from")
 
 
 def _need_driver_caps(step: Step, server: RealServer) -> None:

@@ -73,10 +73,10 @@ def test_two_jobs_are_clients_of_one_server(mps: RealServer) -> None:
 
 
 def test_a_cap_holds(mps: RealServer) -> None:
-    """More than declared is refused by the MPS server: an out-of-memory death like any other."""
+    """More than the limit is refused by the MPS server: an out-of-memory death like any other."""
     neighbour = mps.run("hold.py", "--memory", 1024, "--until", "go", options=_sharing("4G"))
     mps.until(lambda: "holding" in mps.output(neighbour), "the neighbour to hold its memory")
-    greedy = mps.run("hold.py", "--memory", 8192, options=_sharing("4G"))
+    greedy = mps.run("hold.py", "--memory", 8192, options=_sharing("4G:4G"))
     mps.wait_state(greedy, "RECOVERING", "COMPLETED")
     assert mps.json("explain", str(greedy))["attempts"][0]["outcome"] == "oom"
     Path(mps.work, "go").touch()

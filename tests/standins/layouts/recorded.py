@@ -144,9 +144,9 @@ def _plain(value: Any) -> Any:
     """The same as JSON; structures and unions as objects, an object of the driver as nothing."""
     if _is_pointer(value):
         return None
-    if isinstance(value, (ctypes.Structure, ctypes.Union)):
-        fields = [field[0] for field in value._fields_]
-        found = {name: getattr(value, name) for name in fields if name not in _TIMES}
+    if isinstance(value, (ctypes.Structure, ctypes.Union, pynvml.nvmlFriendlyObject)):
+        names = getattr(value, "_fields_", None) or [(name,) for name in vars(value)]
+        found = {name: getattr(value, name) for name, *_ in names if name not in _TIMES}
         return {name: _plain(each) for name, each in found.items() if not _is_pointer(each)}
     if isinstance(value, (list, tuple, ctypes.Array)):
         return [_plain(each) for each in value]

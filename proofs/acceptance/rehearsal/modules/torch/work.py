@@ -74,10 +74,10 @@ class Context:
         self.mps.sendall(b"client\n")
         told = self.mps.makefile()
         told.readline()
-        # The control daemon has all GPUs of the rehearsal, so its numbers are those of NVML.
+        # Each control daemon has one GPU, so its number is 0.
         limits = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "").split(",")
         for number, _, limit in (each.partition("=") for each in limits):
-            if number == str(pynvml.nvmlDeviceGetIndex(self.gpu)):
+            if number == "0":
                 self.cap_mib = int(limit[:-1]) * (1024 if limit[-1] == "G" else 1)
         threading.Thread(target=self.listen, args=(told,), daemon=True).start()
 
