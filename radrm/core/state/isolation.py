@@ -13,7 +13,7 @@ Invariants:
 - Several failures within one pause count as one.
 
 What may interleave: a planner's fallback is called in the same step. The host may interrupt a
-rule that takes too long: it calls `interrupt` (`daemon/rule_limit.py`) from a signal
+rule that takes too long: it calls `interrupt` (`core/planning/interrupt.py`) from a signal
 handler, which raises `TooSlow` inside the rule's own code and nowhere else.
 
 What a restart sees: failures are not stored, so every rule is called again. A planner's own
