@@ -132,6 +132,8 @@ def _checked(output: bytes) -> Result | None:
     try:
         said = json.loads(output[:_MOST_OUTPUT])
         error, final = said["error"], said.get("final") is True
+        if not isinstance(error, str | None):
+            return None
         return Result(None if error is None else plain(error)[:300], final)
     except (ValueError, TypeError, LookupError, RecursionError):
         return None

@@ -273,7 +273,10 @@ def test_nobody_listens(sender: Sender) -> None:
 # ------------------------------------------------------------------ the answer
 
 
-@pytest.mark.parametrize("said", [b"", b"[]", b"{", b"[" * 99_999, b'{"error": 5}', b"\xff"])
+SAID = [b"", b"[]", b"{", b"[" * 99_999, b'{"error": 5}', b'{"error": ["a"]}', b"\xff"]
+
+
+@pytest.mark.parametrize("said", SAID)
 def test_what_is_no_answer_is_not_believed(said: bytes) -> None:
     assert outbox._checked(said) is None
 
