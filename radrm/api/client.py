@@ -1,9 +1,9 @@
-"""A job's log that grows, as an iterator.
+"""`Client`: submit jobs, watch them and command them from a program.
 
-Theory of operation. A client has one connection, which carries one request at a time. A daemon
-that restarts is found again by the next request. `wait`, `events` and `follow_logs` survive its
-absence once it has answered; all others raise `Unreachable`. A submission
-is on disk before `submit` returns, also without a daemon.
+Theory of operation. A client has one connection, which carries one request at a time. A daemon that
+restarts is found again by the next request. `wait`, `events` and `follow_logs` survive its absence
+once it has answered; all others raise `Unreachable`. A submission is on disk before `submit`
+returns, also without a daemon.
 
 `LogFollower` copies a log from inside its own loop. So it runs in a thread, which hands over
 pieces through a short queue: a slow reader slows it down, and nothing piles up. It ends when the

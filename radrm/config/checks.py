@@ -1,11 +1,5 @@
 """Checks of tables, of `[notify]` and `[slurm]`, and of contradictory settings.
 
-Checks of the settings `[slurm]`.
-
-Check the table `[notify]`: targets and addresses.
-
-Check whole tables, and settings that contradict each other.
-
 This checks keys, types and choices. `radrm.wiring` checks whether a rule exists, and its
 settings.
 """

@@ -1,9 +1,5 @@
 """Find and read the configuration file, and change one setting.
 
-Change one setting, for `--set KEY=VALUE`.
-
-Find and read the configuration file.
-
 RADRM_CONFIG                        if it is set; then the file must exist
 /etc/radrm/radrm.toml               for the daemon of the whole server
 $XDG_CONFIG_HOME/radrm/radrm.toml   for a user's own daemon

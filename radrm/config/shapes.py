@@ -1,8 +1,4 @@
-"""The settings, their meaning and their defaults.
-
-The settings `[slurm]`: a daemon on a node of a Slurm cluster.
-
-The settings: a frozen dataclass for each table, with meanings and defaults.
+"""The settings: a frozen dataclass for each table, with meanings and defaults.
 
 The docstrings of the fields are the reference of docs/configuration.md, which
 `tools/config_reference.py` makes. Each rule has its own settings, and `radrm.core.settings` has

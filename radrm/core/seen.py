@@ -1,11 +1,5 @@
 """What can be seen of the state: as records, and as plain data for another process.
 
-A device with its jobs, its reservations and its last reading, as a record.
-
-The ledger of a device as plain data, and the ledger that is made from it.
-
-The state as plain data, and the state that is made from it in another process.
-
 Theory of operation
 -------------------
 A slow planner must know what a fast one knows. So its process makes a `State` from the data, and

@@ -1,9 +1,5 @@
 """Counters and histograms since the daemon's start: the question `metrics`.
 
-A histogram with fixed bounds: how many values lie within each of them.
-
-The counters and histograms of a daemon, which begin at 0 when it starts.
-
 Theory of operation. `note` is called with each round of decisions once it is on disk, so nothing
 counts that a later daemon does not know. The next daemon begins at 0, as counters of Prometheus
 do. All amounts are bounded: no count is kept by job or by user.

@@ -1,9 +1,5 @@
 """Decisions are saved, then acted on; what equal earlier runs say is learned.
 
-Convert ended attempts to past runs, which the estimators learn from.
-
-Step, save, act: the only way in which an event changes anything.
-
 Theory of operation. Invariant: an action is carried out only after its decision is on disk.
 While a decision cannot be saved (a full disk), later events wait and are not stepped through. The
 result of an action is a new event; it takes the same path, until no event is left.

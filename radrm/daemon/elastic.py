@@ -1,13 +1,7 @@
 """Attempts whose tasks change while they run: what the daemon tells `radrun`, and believes of it.
 
-The text of a placement, for `radrun` (`host/attempts/elastic/names.py`).
-
-How the tasks of an attempt have ended, from its main process and what its launcher says.
-
 The main process decides: where it ends with 0, all tasks have, because a script can go on after a
 program that failed. Where it fails, the launcher's word tells which task did.
-
-Resizes under way: ask the launcher of a job, watch for its answer, check it, or withdraw.
 
 Theory of operation. A `Resize` becomes a file, `placement-G.json`, in the attempt's folder, and
 `radrun` answers by another one (`host/attempts/elastic/names.py` has the files). All of it happens

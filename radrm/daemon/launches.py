@@ -1,9 +1,4 @@
-"""What a launch gets: amounts for its limits, and its logs.
-
-CPUs and host memory of all tasks of an attempt together.
-
-The paths of an attempt's logs: the patterns of `--output` and `--error`.
-"""
+"""What a launch gets: amounts for its limits, and its logs."""
 
 from __future__ import annotations
 

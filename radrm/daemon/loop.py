@@ -1,12 +1,4 @@
-"""The loop, and what wakes it.
-
-What wakes the loop's thread: other threads, ends of processes, new files in the spool.
-
-Theory of operation. Any thread and any signal handler may call `wake`. The call is kept until
-`clear`, so one that comes before the wait ends that wait at once. Nothing here says what has
-happened: the loop looks at everything after each wait, and a lost notice only delays it.
-
-The daemon's loop: wait, gather events, step, save, act.
+"""The daemon's loop: wait, gather events, step, save, act.
 
 Theory of operation. One thread does all of this, so nothing here is locked. Readings, requests,
 estimates and MPS come through `post`; ends of processes, new envelopes and signals wake the
@@ -14,6 +6,10 @@ thread through descriptors. Each round drains only what is queued when it begins
 client cannot starve events. Decisions are saved before actions (`decisions.py`), so the next
 daemon can continue from the store after a kill at any point. While the store cannot be written,
 questions are still answered and everything else waits.
+
+What wakes it. Any thread and any signal handler may call `wake`. The call is kept until `clear`, so
+one that comes before the wait ends that wait at once. A wake does not say what has happened: the
+loop looks at everything after each wait, and a lost notice only delays it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """MPS clients: how they are stopped, and what a failure of one means.
 
-Tell whether the failure of an attempt lies with its GPU's MPS server or driver.
-
-Theory of operation. Two things prove it: the last words of the program (`radrm/passing.py`), and a
+Theory of operation: failures. Two things prove that a failure lies with the GPU's MPS server or
+driver: the last words of the program (`radrm/passing.py`), and a
 server in FAULT while the attempt ran. A fault ends the work of all clients; which of them caused it
 cannot be told. The first client that fails makes radrm ask the server (`Mps.suspect`), and only the
 answer shows the fault. So the end of a failed client waits for that, for `_PATIENCE_S` at most. It
 waits in memory; the record of it stays in its folder until it is stored. So the next daemon finds
 it there, and judges it by the last words and the faults that its predecessor has seen.
 
-Send TERM and KILL to attempts; the work of MPS clients is removed first (`host/mps/removal.py`).
-
-Theory of operation. For a client the signal follows when another thread has removed the work that
-is in flight, or when that has taken too long. That thread posts `ClientsEnded`, and the loop's
+Theory of operation: stops. For a client the signal follows when another thread has removed the work
+that is in flight, or when that has taken too long. That thread posts `ClientsEnded`, and the loop's
 thread sends the signal. A daemon that is killed in between leaves an attempt without its signal:
 the next daemon adopts it and sends TERM again, in the same way, and KILL follows after the grace
 time. An attempt that ends meanwhile is unknown to the launcher then, and nothing is signalled.

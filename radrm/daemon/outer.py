@@ -1,19 +1,14 @@
-"""Steps of Slurm jobs, and their answers.
-
-The batch steps of Slurm jobs that wait on this server for their jobs.
+"""The batch steps of Slurm jobs that wait on this server for their jobs.
 
 Theory of operation. A step is a process of the job's user, who can write anything into an envelope
 and into a request. So an outer job is believed only if the kernel says that the process which
 connected is that user's, and Slurm says that it is in that Slurm job of that user
-(`host/slurm.py`).
-That can take Slurm's own command, so it is asked in a thread; the step asks again until there is an
-answer. An envelope of a step that nobody has vouched for waits in the spool, and is refused once
-the process is dead.
+(`host/slurm.py`). That can take Slurm's own command, so it is asked in a thread; the step asks
+again until there is an answer. An envelope of a step that nobody has vouched for waits in the
+spool, and is refused once the process is dead.
 
 A pidfd tells when a step ends. All memory here is a cache: after a restart the steps ask again, and
 the jobs' records name their processes.
-
-The request `step`: the batch step of a Slurm job asks about its job.
 
 A step asks first who it is, then submits its job, then asks when it is woken: is there an attempt
 to run, has the job ended. It also says when its Slurm job ends.

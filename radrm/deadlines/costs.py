@@ -1,11 +1,7 @@
-"""The price of energy and of lateness.
-
-The price of energy by the local hour, and the cost of a late end.
+"""The price of energy by the local hour, and the cost of a late end.
 
 A site's zone is a list of offsets from UTC, which the host reads once: so a rule, also one in
 another process, decides alike wherever it runs. The offsets change in summer.
-
-The costs of a configuration.
 """
 
 from __future__ import annotations

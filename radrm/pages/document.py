@@ -2,8 +2,6 @@
 
 `data-theme="light"` or `"dark"` at the root chooses one; without it the reader's setting does.
 Print is always light.
-
-It follows the reader's choice of light or dark, and prints in black on white.
 """
 
 from __future__ import annotations

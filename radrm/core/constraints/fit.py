@@ -1,17 +1,11 @@
 """Why a device cannot take a job: no matter which jobs are on it, and because of them.
 
-Why a device cannot take a job, even without other jobs; and the room for its memory.
-
-The collocation mode that a job would have on a device.
-
-Whose turn it is on an MPS server that takes one user at a time.
-
-Theory of operation
--------------------
+Theory of operation: turns on an MPS server
+-------------------------------------------
 An MPS server serves the processes of one user at a time; a client of a second user hangs
 until the first user's last client has gone. So all MPS jobs on a device belong to one user,
 its *cohort*. Jobs of others may run time-sliced beside it, where the policy predicts that this is
-worth it (`core/constraints/fit.py`). Else they wait: if the cohort's user keeps submitting, it
+worth it. Else they wait: if the cohort's user keeps submitting, it
 never ends, and they starve.
 
 The ledger of a device records since when the present cohort is there without a gap, and when
@@ -35,8 +29,8 @@ What a restart sees: the times of earlier turns are lost. Adopted attempts keep 
 times, so a cohort is as old as its oldest *live* client. A restart can make a turn longer,
 never shorter.
 
-Why a job cannot join the jobs on a device, and its part of the SMs there.
-
+Theory of operation: parts of the SMs
+-------------------------------------
 An MPS client may declare the part of the SMs that it uses (`--sm-share`). MPS caps that, and
 guarantees none. So radrm books what jobs declare: the clients of a device book at most all of it. A
 job without a share books nothing. What counts is the declared part, also while a planner gives

@@ -1,10 +1,6 @@
 """The kinds of device that tasks can run on, and whether all roles together can have some.
 
-The kinds of device that a task can run on, and those that it uses rather than others.
-
 A kind is a GPU or a MIG instance, with MPS or without, of a type such as `a100`.
-
-Whether the roles of a job can have devices all together.
 
 No two roles share a device. So two roles that find devices singly may block each other. This
 searches an assignment by augmenting paths (Kuhn's algorithm): it finds one if any exists.

@@ -1,9 +1,5 @@
 """One device as one job would find it, kept while nothing there changes.
 
-One device as one job would find it, and the jobs that are on it.
-
-One device as one job would find it, kept as long as nothing that it depends on has changed.
-
 Theory of operation
 -------------------
 A planner tries waiting jobs after almost every event, and most events change one device. So the

@@ -1,12 +1,8 @@
 """When the memory of a device is expected to be free, and what is reserved for others until then.
 
-When a live attempt is expected to end, and when the memory of a device is expected to be free.
-
 A live attempt has its memory until it really ends, so nothing starts on the promise of its time
 limit. A planner may count on the limit to reserve for later, but not on a prediction: it may be
 wrong, and beside others a job takes longer.
-
-Why a job would need memory that is reserved for others before its time limit.
 
 A new attempt takes memory from now until its time limit; without one, nobody knows how long. So a
 job with a short limit can use what is reserved for later. An attempt that is here has its memory

@@ -1,9 +1,5 @@
 """A job leaves its attempt: to its end, or back to its queue.
 
-End a job, after its last attempt or while it waits.
-
-Return a job to its queue, with a pause.
-
 A pause is in the job's record, so a restart keeps it. The job is outside the queue meanwhile and
 keeps its order key. Without a pause, a job that fails or is lost at once would start again
 without end in one moment.

@@ -1,22 +1,18 @@
 """Memory of jobs that may grow: host memory in place and after a death, GPU memory up to a cap.
 
-More host memory for a running job that is near its limit, while its node has room.
+Host memory of a running job that is near its limit grows while its node has room. The growth is a
+change of shares, which the host applies and answers. It doubles what the job books, up to the range
+of the job and to the room on its node. It never shrinks: the kernel would have to take pages away
+from running tasks. While a job waits for host memory, none grows.
 
-The growth is a change of shares, which the host applies and answers. It doubles what the job books,
-up to the range of the job and to the room on its node. It never shrinks: the kernel would have to
-take pages away from running tasks. While a job waits for host memory, none grows.
+After a death at that limit the next attempt of an elastic job books twice as much, up to its range
+and to the largest node. For a parameter server, which is a task of any role but the last one, the
+*number* of servers doubles instead, because their parameters are divided among them (DLRover,
+section 4.2). So such deaths end: each one has the job larger, up to its most.
 
-After a death at the limit of host memory: the next attempt of an elastic job gets more.
-
-It books twice as much, up to its range and to the largest node. For a parameter server, which is a
-task of any role but the last one, the *number* of servers doubles instead, because their parameters
-are divided among them (DLRover, section 4.2). So such deaths end: each one has the job larger, up
-to its most.
-
-Memory caps: the most that the processes of an attempt may hold on a GPU, where that is enforced.
-
-Theory of operation
--------------------
+Theory of operation: memory caps
+--------------------------------
+A cap is the most that the processes of an attempt may hold on a GPU, where that is enforced.
 Each client of an MPS server has a cap, which it reads when it starts: nobody can change it then.
 Elsewhere the driver may enforce one for all processes of an attempt together (`Device.caps`); such
 a cap can be raised.

@@ -1,9 +1,5 @@
 """The devices of an attempt: taken, given back, and where a migrating job goes.
 
-Reserve and release the devices of an attempt, and enter it in their ledgers.
-
-The devices where a migrating job is to continue, reserved until it starts there.
-
 A migration is a checkpoint, a stop, and a start at the target. The target is in the job's
 record, so a restart between these continues the migration. A job that is resized by a restart goes
 the same way. Its target may have devices that it holds: both reservations are its own, and the

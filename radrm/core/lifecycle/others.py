@@ -1,9 +1,7 @@
 """What the end of a job means for others: the rest of its array, and the jobs that follow it.
 
-`--max-fails`: an array whose elements keep failing stops, until its user releases it.
-
-Theory of operation
--------------------
+Theory of operation: arrays that keep failing (`--max-fails`)
+-------------------------------------------------------------
 An array counts its elements that FAILED after they had run; with a time, only those that ended so
 soon after their first start. At the limit the array is *stopped*: none of its waiting
 elements may enter the queue (`state/queue/queue.py`), and those that run go on. A release of any
@@ -13,7 +11,7 @@ Invariants:
 - When `step` returns, the count covers all ends of this step.
 - At most one unfinished element, the *carrier*, has the count in its record; the others have 0.
 - A stop changes one record, however long the array is.
-- The user is told once per stop.
+- Each stop is reported to the user once.
 
 What may interleave: the carrier may end; then another element gets the count, in the same step. An
 ended element that runs again brings no count with it.
@@ -21,10 +19,8 @@ ended element that runs again brings no count with it.
 What a restart sees: the carrier's record. Of an array whose elements have all ended, only the queue
 remembers the count, for elements that are still to come.
 
-Dependencies (`--after`): an end lets its followers start, or fails them.
-
-Theory of operation
--------------------
+Theory of operation: dependencies (`--after`)
+---------------------------------------------
 A job's *unmet* dependencies are in its record (`Job.after`), and keep it out of the queue. When
 a job ends, `settle` finds its followers by an index, in the same step. A met dependency moves to
 `Job.followed`. One that can never be met fails its job with the reason, which is another end, so

@@ -1,28 +1,21 @@
-"""Times that a job's user has set: its limit, its silence, its beginning.
+"""Times that a job's user has set: its limit, its silence, its beginning; and warnings about them.
 
-An attempt's time limit, and the signal before it (`--signal`).
+The time limit is for a job's run: attempts that continue an earlier one's work have what that has
+left.
 
-The limit is for a job's run: attempts that continue an earlier one's work have what that has left.
-
-What the user of a running job is warned of: in the attempt's record, and by `--notify`.
-
-A job whose log and progress do not change for as long as its `--silent-limit`.
-
-Theory of operation. The host says since when the logs stand still, again and again while they do
-(`events.SilenceReported`). Only what it says counts: if nobody can look, the job runs on. A report
-of progress is no silence either. Its user is warned first: a fifth of the limit before its end, or
-as long as the signal before a limit (`--signal`), which is sent then, too. A later look than the
-end of the limit warns, and the next ones stop.
+Theory of operation: silence (`--silent-limit`). The host says since when the logs stand still,
+again and again while they do (`events.SilenceReported`). Only what it says counts: if nobody can
+look, the job runs on. A report of progress is no silence either. Its user is warned first: a fifth
+of the limit before its end, or as long as the signal before a limit (`--signal`), which is sent
+then, too. A later look than the end of the limit warns, and the next ones stop.
 
 What a restart sees: the warnings of the attempt. Reports that a job sent while no daemon ran are
 lost, so a job that reports counts as silent from the restart on.
 
-A job that does not start before a moment (`--begin`).
-
-Theory of operation. The moment is a date, so the wall clock decides. Until then the job is outside
-the queue (`Job.awaits_begin`), blocks nobody and keeps its order key. A timer, which counts time
-since boot, only asks for a look: a clock that was set back meanwhile sets another one. Each step
-compares the two clocks (`follow_clock`), for a clock that was set forward.
+Theory of operation: `--begin`. The moment is a date, so the wall clock decides. Until then the job
+is outside the queue (`Job.awaits_begin`), blocks nobody and keeps its order key. A timer, which
+counts time since boot, only asks for a look: a clock that was set back meanwhile sets another one.
+Each step compares the two clocks (`follow_clock`), for a clock that was set forward.
 
 What a restart sees: the flag in the job's record. `wake_for_begin` sets the timer again.
 """

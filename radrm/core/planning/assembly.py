@@ -1,7 +1,5 @@
 """From a policy's devices to a placement: near ones, and nodes for tasks without a GPU.
 
-Devices that are near each other, for a job on several.
-
 The policy chooses first, without regard to nearness. If all that it chose are idle and of one
 type, every other idle eligible device of that type is as good: small differences between idle
 devices do not count. Then the policy chooses again, from one group of such devices:
@@ -18,11 +16,7 @@ jobs. If no group has enough, or the policy chose busy devices, the first choice
 In a mesh, as in a DGX-1, not all GPUs are linked, and some by more links than others. A group is
 then a set of GPUs each of which is linked to each; those with the most links come first.
 
-The nodes of tasks that use no GPU: one with room, near the job's GPUs if possible.
-
 A task on a GPU is on its GPU's node. With one node there is nothing to choose.
-
-Turn a policy's choice of devices into a placement, or into refusals with numbers.
 
 Every planner that uses a policy shares this. Of the devices that the core and the policy accept,
 those that suit the job best come first (`View.rank`); the policy chooses among equals. A job on

@@ -1,17 +1,11 @@
-"""What users ask of running jobs: another size, another place, a save.
+"""What users ask of running jobs: save, go on elsewhere, or have another size.
 
-Another size for a running job: fewer tasks, or more on devices that a policy chooses.
+Another size: tasks that stay keep their devices and their memory; the last ones of a role go first.
+New tasks are placed as a start is: in the order of the policy, where the job has none yet, in its
+collocation mode, and on nodes with room.
 
-Tasks that stay keep their devices and their memory; the last ones of a role go first. New tasks are
-placed as a start is: in the order of the policy, where the job has none yet, in its collocation
-mode, and on nodes with room.
-
-Where a user's running job is to continue: on a GPU that the user or the policy chooses.
-
-The policy is that of the planner that starts jobs, so a migration puts no job where it could not
-have started.
-
-What users ask of running jobs: save, go on elsewhere, or have another size.
+Another place: a GPU that the user or the policy chooses. The policy is that of the planner that
+starts jobs, so a migration puts no job where it could not have started.
 
 Each request becomes a proposal, and the core checks it as it checks a planner's. Growth by hand
 also waits its turn: a planner looks at the queue by itself, and a user has no reason to.

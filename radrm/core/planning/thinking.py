@@ -1,8 +1,4 @@
-"""Has a slow planner make its plan.
-
-Have a slow planner make its plan: the one way for daemon, simulator and tests.
-
-The thoughts of slow planners: what is under way, since when, and what follows.
+"""Have a slow planner make its plan: the one way for daemon, simulator and tests.
 
 Theory of operation
 -------------------

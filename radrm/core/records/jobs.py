@@ -1,9 +1,4 @@
-"""A job, its dependencies, and the job of Slurm in which it runs.
-
-The job of another resource manager in which a job's processes run.
-
-A job and its dependencies.
-"""
+"""A job, its dependencies, and the job of Slurm in which it runs."""
 
 from __future__ import annotations
 

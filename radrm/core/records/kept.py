@@ -1,12 +1,6 @@
 """What a restart keeps: the use of users, learned losses, reservations, states of rules.
 
-The GPU time that users have had lately.
-
-What times in which jobs share a device show, and what was learned from them.
-
-GPUs that are reserved for users, or for nobody: maintenance.
-
-What a restart keeps: the records of devices and rules, and all unfinished work.
+Together with unfinished jobs and their attempts this is all that the core reads at its start.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""What a job asks for, what is predicted of it, and its progress.
-
-The specification of a job: what its submitter asked for.
-
-Predictions of a job's needs, and the progress that it reports.
-"""
+"""What a job asks for, what is predicted of it, and its progress."""
 
 from __future__ import annotations
 

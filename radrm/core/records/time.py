@@ -1,9 +1,5 @@
 """Moments on both clocks, and a record that changes at one.
 
-Moments on two clocks: time since boot, and wall-clock time.
-
-A changed copy of a record.
-
 Every event changes records of many fields. `dataclasses.replace` passes all of them through
 `__init__`, where a frozen dataclass sets each one by its name. Here the copy is made as a *draft*:
 an object of a class with the same slots that is not frozen. Then it becomes a record. This takes a

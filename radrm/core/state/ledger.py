@@ -1,16 +1,9 @@
 """The occupants and reservations of a device, and the user whose clients are on its MPS server.
 
-The user whose clients are on a device's MPS server, since when, and the earlier users.
-
-`radrm.core.constraints.fit` has the theory of operation. Nothing of this is stored: after
-a restart a cohort is as old as its oldest live client, and earlier turns are forgotten.
-
-The occupants and reservations of one device: bookkeeping before monitoring.
-
 Theory of operation
 -------------------
     free = capacity - unmanaged - sum over attempts of max(reserved, observed)
-         - what planners have reserved meanwhile (`core/state/reserved/`)
+         - what planners have reserved meanwhile (`core/state/reserved.py`)
 
 A new job's need is reserved at once, in the step that places it. So two jobs of the same
 second can both be placed before either shows up in a reading. Once a job's memory has
@@ -27,6 +20,8 @@ Invariants:
 What may interleave: a reading may be older than the last change here, or show an attempt
 that has ended. Memory of attempts that do not hold the device counts as unmanaged; a
 reading from before the last leave is ignored.
+
+`core/constraints/fit.py` has the theory of turns on an MPS server.
 
 What a restart sees: reservations and the attempts' usage are stored; holdings are made again
 from them (`core/adoption.py`), and their memory counts as still growing. Readings, the

@@ -1,9 +1,5 @@
 """The SM activity of a device: its mean since the last change, and what a policy uses of it.
 
-The mean SM activity of a device since something last changed on it.
-
-The SM activity of a device that a policy uses.
-
 Theory of operation
 -------------------
 A mean over readings describes the jobs on the device only if these have not changed meanwhile.

@@ -1,9 +1,4 @@
-"""Readings: their checks, memory by job, and the measured use of an attempt on a device.
-
-The measured use of a live attempt on a device.
-
-Checks of readings: drop impossible figures, and divide the memory in use by job.
-"""
+"""Readings: their checks, memory by job, and the measured use of an attempt on a device."""
 
 from __future__ import annotations
 

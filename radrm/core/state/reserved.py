@@ -1,11 +1,7 @@
 """Reservations, and the memory that they take over time.
 
-How much of a device is taken over an interval, and when a part of it is free.
-
 Times are boot-time seconds; infinity is an unknown end. An interval has its start and not its
 end. One without length is the moment of its start.
-
-The reservations of one device, and the memory that they take over time.
 
 Theory of operation
 -------------------
@@ -23,10 +19,6 @@ Invariants:
 - Without planners' reservations nothing depends on the time.
 - What each owner holds is summed once per change: `outdated` is called when a reservation, an
   attempt or its use changes. Each waiting job that is tried asks for it, on each device.
-
-An index of the reservations that planners made, by owner.
-
-The reservations of devices for users and for maintenance, by device.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The memory of `step`, all of it together.
-
-An index of followers, so that an end finds them without a search.
-
-Everything that `step` remembers, with indices so that no event looks at every job.
+"""Everything that `step` remembers, with indices so that no event looks at every job.
 
 Theory of operation
 -------------------

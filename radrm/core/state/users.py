@@ -1,9 +1,7 @@
 """What users run now, their limits, and their recent GPU time.
 
-What each user has at the moment: queued jobs, running jobs and GPUs; and the limits for it.
-
-Theory of operation
--------------------
+Theory of operation: what users run now
+---------------------------------------
     room for jobs of g GPUs = min(running_jobs - running, (gpus - in use) // g)
 
 A job runs while it has a live attempt, and on the way from its place to the target of a migration.
@@ -19,10 +17,8 @@ Invariants:
 
 What may interleave: limits that were lowered before a restart stop nothing that runs.
 
-The recent GPU time of users and groups.
-
-Theory of operation
--------------------
+Theory of operation: recent GPU time
+------------------------------------
 An account is that of a user or of a Unix group. Its rate is the number of GPUs that its jobs
 hold: a device counts 1, and n jobs that share it have 1/n each, as with a device's energy. So
 sharing costs a user less than a device of one's own. A MIG instance counts as a device.

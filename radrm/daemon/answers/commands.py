@@ -1,14 +1,5 @@
 """Commands of users to jobs, and what becomes of jobs that follow.
 
-The command `config reload`: start the daemon anew, with its configuration as it is now.
-
-Which jobs can never start once others are cancelled, and which run again with others.
-
-The first is for the answer of a cancel: it predicts what `core.lifecycle.others.dependencies` does
-after it. Nothing here changes anything.
-
-The commands that users give about their jobs, and the table of all commands.
-
 A command may name several jobs at once, by an array, a name or a glob. The daemon carries it out
 for each job for which that is possible. It refuses the command only if there is no such job.
 """

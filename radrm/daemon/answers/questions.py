@@ -1,9 +1,4 @@
-"""Questions of clients, with those of limits.
-
-The limits of a user, and what the user has now.
-
-The questions that any user may ask. A question changes nothing.
-"""
+"""The questions that any user may ask. A question changes nothing."""
 
 from __future__ import annotations
 

@@ -1,14 +1,8 @@
 """Requests for running jobs: to save, to move, to have another size.
 
-The commands that ask running jobs to save their work: `checkpoint` and `migrate`.
-
 A command only asks. The answer says whether the job was asked; its documents show what came of it
-(`checkpoint_pending`, `checkpoint_error`, `saved_at`, `moves`).
-
-The command `resize`: give running jobs another number of tasks.
-
-It only asks. The answer says whether the resize began; the job's documents show what came of it
-(`resizing`, `resize_error`, `roles`).
+(`checkpoint_pending`, `checkpoint_error`, `saved_at`, `moves`; of a resize `resizing`,
+`resize_error`, `roles`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Looks at the spool, and pauses of envelopes that the machine fails.
-
-Errors of the machine, and how long something waits after one; each time longer.
-
-Look into the spool: envelopes become jobs, and are removed once the jobs are saved.
+"""Look into the spool: envelopes become jobs, and are removed once the jobs are saved.
 
 Theory of operation. A look has a budget of time and bytes, so that the loop answers questions
 between two looks. Few jobs share a transaction, and its time counts. An envelope stays in the spool

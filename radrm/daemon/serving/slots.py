@@ -1,16 +1,14 @@
 """Limits of connections: how many, and how many requests of each user.
 
-How many requests a second each user may make: a token bucket per user.
-
-Theory of operation
--------------------
+Theory of operation: requests
+-----------------------------
 A user's bucket holds the requests of `BURST_S` seconds, at least ten. A request takes one. Without
 one in the bucket it waits for its own, in the thread of its connection: scripts are slowed down,
 and need not try again. What would wait for more than `LONGEST_WAIT_S` is refused and takes nothing.
 
-Limit the connections: in all, of one user, and with some kept for root.
-
-Theory of operation. One lock covers the table. `admit` runs in the accepting thread, `leave` in
+Theory of operation: connections
+--------------------------------
+One lock covers the table. `admit` runs in the accepting thread, `leave` in
 each connection's thread. A connection may be ended from here while its thread works; the thread
 then calls `leave` for an entry that is gone, which does nothing.
 """

@@ -1,13 +1,5 @@
 """Requests wait: for their user's turn, and in line for the loop.
 
-Long questions one at a time, so that many of them need no more memory than one.
-
-Each request that waits does pieces of the first one's work in its own turn: so none waits for
-another user's turn, and a client that leaves stops nothing. Users take turns: many questions of one
-user delay another user's by one of them.
-
-Work on requests in small pieces, in turn, with the same time for each user.
-
 Theory of operation. A request's work is a generator that yields between pieces. Each round of
 the loop gives a short time to requests. So neither a command on 100,000 jobs nor a hundred
 clients delay events or other users. Between two pieces jobs and devices may change: work must
@@ -15,6 +7,10 @@ read the snapshot again after each `yield`.
 
 A user's requests are of three kinds (`kind_of`), each with places of its own: a submission does not
 wait for the user's reports, nor for commands on many jobs, whatever those take.
+
+Long questions are worked on one at a time, so that many of them need no more memory than one. Each
+that waits does pieces of the first one's work in its own turn: none waits for another user's turn,
+and a client that leaves stops nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Documents of jobs.
-
-The CPU share of a running job, as answers show it.
-
-The JSON documents of jobs, as `status` and other questions answer them.
+"""The JSON documents of jobs, as `status` and other questions answer them.
 
 Times are epoch seconds on the daemon's clock. Durations are measured by time since boot, and
 null across a reboot. Unknown values are null.

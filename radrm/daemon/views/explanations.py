@@ -1,9 +1,5 @@
-"""Explanations of waiting, and what sharing costs.
-
-What sharing costs on the GPUs here, in words and as JSON.
-
-The document of `radrm explain`: why a job waits, device by device with both numbers, and
-where and how its attempts ran.
+"""The document of `radrm explain`: why a job waits, device by device with both numbers, where and
+how its attempts ran, and what sharing costs on the GPUs here.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""What names mean: globs, names and references of jobs.
+"""Which jobs a word means: an id, a ticket, an array, one of its elements, a name, a glob.
 
-Match many globs against one name in one pass, without backtracking.
-
-The places of all patterns are the bits of one number, and a character of the name moves them
+Globs. The places of all patterns are the bits of one number, and a character of the name moves them
 all at once (the "Shift-And" method: Baeza-Yates and Gonnet, CACM 35(10), 1992). So the cost of a
 name is its length times the length of the patterns in machine words, for any number of stars.
 No pattern of a user can make a match slow.
 
-Names and globs, looked up for one request in one pass over the jobs.
-
-Which jobs a word means: an id, a ticket, an array, one of its elements, a name, a glob.
+References.
 
     12            job 12, or all elements of array 12
     12_3          element 3 of array 12

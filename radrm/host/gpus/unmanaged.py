@@ -1,4 +1,4 @@
-"""Describe the unmanaged processes on a device: their users and commands.
+"""Unmanaged processes on GPUs: who they are, and when they are logged and signalled.
 
 A process chooses its own name and arguments, and terminals show them. So they are shortened and
 cleaned. Only the pid is known of a process that is hidden in a container or has just ended.

@@ -1,4 +1,4 @@
-"""Questions to the NVIDIA driver about one GPU."""
+"""MPS on this server: its control daemons, the ends of their clients, and what the driver says."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ The files, in the order in which they may import one another:
     arrivals    what waits in the spool, user by user
     sources     which program files a job runs, in a few bytes
     submission  from a job file to its envelope
-    schema      the store's tables, and how they were before
+    schema      the store's tables
     database    the store's SQLite file: opening, transactions, rows as records
     submitted   envelope, parsed job file and edits of a job
     runs        past runs, for the estimators

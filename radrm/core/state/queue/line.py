@@ -1,11 +1,7 @@
 """Lines: jobs sorted by an order, by ranks of their users, and by due times.
 
-Jobs sorted by the order. Adding or removing one costs the logarithm of their number.
-
-Jobs sorted by the ranks of their users, then by the order.
-
-Theory of operation
--------------------
+Theory of operation: users' ranks
+---------------------------------
 A user's rank changes while nothing happens to the jobs: GPU time goes on. So each user's jobs are
 sorted by themselves, and the users' lines are merged when the queue is read. A change of ranks
 moves nothing. Between users of one rank the keys count as their turns say (`Order.turn`), which
@@ -20,19 +16,16 @@ Invariants:
 
 What may interleave: a copy keeps the ranks of its moment.
 
-The first jobs of a sorted line, one per place; all others stand aside.
-
-Theory of operation
--------------------
+Theory of operation: places
+---------------------------
 An array with `%N` and a user with a limit have *places*. The first jobs in the order of service
 have one each: these are *next*, and may be in the queue. So a line of any length costs an event no
 more than its places change.
 
 Invariant: after `fill`, the next jobs are the head of the line.
 
-The line for GPUs in two parts: jobs with a due time, and the others in their order.
-
-A planner that ranks jobs by their due times asks for it; until then nothing is kept.
+A planner that ranks jobs by their due times asks for a line in two parts, jobs with a due time and
+the others; until then nothing of it is kept.
 """
 
 from __future__ import annotations

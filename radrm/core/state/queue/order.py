@@ -1,9 +1,4 @@
-"""Orders, which sort the waiting jobs, and their answers, safe for a sorted queue.
-
-The interface of an order: it sorts the waiting jobs.
-
-An order's answers, made safe for a sorted queue: any two keys can be compared.
-"""
+"""Orders, which sort the waiting jobs, and their answers, safe for a sorted queue."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The waiting jobs in the order of service, with the limits of arrays and of jobs without a GPU.
 
-The jobs without a GPU: how many run, and which of those that wait may start now.
-
 Theory of operation
 -------------------
 At most `core.gpuless_at_once` of them run at a time, because they share the server's CPUs. The
@@ -15,8 +13,6 @@ Invariants:
 - While the limit is reached, `line` costs the users with such jobs waiting, not their jobs.
 
 What a restart sees: nothing is stored. The counts follow from the attempts.
-
-The elements of one array: which have not ended, and which may be in the queue now.
 
 Theory of operation
 -------------------
@@ -36,8 +32,6 @@ returns the elements that leave and enter the queue.
 
 What a restart sees: nothing of this is stored. The places follow from the records alone, if
 live elements are put first (`core/adoption.py`).
-
-The queue: the lines, the limits of arrays, and the times at which keys change.
 
 A job is in the queue if it could start: it waits, and is not held, paused, being estimated, or
 waiting for other jobs or for its `--begin`. Of an array with a limit, only so many elements are.

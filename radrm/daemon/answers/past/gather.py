@@ -1,19 +1,15 @@
 """Past runs: gathered in pieces, the GPU time that was held, and figures of them.
 
-Who held which GPU for how long: n attempts on a device get 1/n of its time each.
-
-So all parts add up to the time for which some attempt held the device, as with recent GPU time
-(`core/state/users.py`) and with energy. A MIG instance counts as a device.
+Of the time of a device n attempts get 1/n each. So all parts add up to the time for which some
+attempt held the device, as with recent GPU time (`core/state/users.py`) and with energy. A MIG
+instance counts as a device.
 
 Theory of operation. The stays are walked through in the order of time. Each device has a sum V of
 dt/n; what an attempt gets is V at its end less V at its beginning. So a change costs the same
 however many attempts are there. The time of a device in a day is that for which n > 0.
 
-The figures of one row of a report. docs/reports.md says what each means.
-
-The jobs that were there in a time, with their attempts, in pieces of a few ms.
-
-Jobs that had not ended when the question came count as they were then.
+docs/reports.md says what the figures mean. Jobs that had not ended when the question came count as
+they were then.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""Overviews of the past: bins of time, sums and quantiles.
-
-A time in parts: hours, or local days, or several of these; and how many were there meanwhile.
-
-Quantiles of any number of amounts, in a small space: counts on a logarithmic scale.
-
-What an overview of a time counts, job by job and attempt by attempt.
-
-How a server did in a time: throughput, waiting, use, deaths, energy, estimators, attempts.
+"""How a server did in a time: throughput, waiting, use, deaths, energy, estimators, attempts.
 
 `radrm report --overview` and the page of `--html`. The sums are those of `report`, of the same
 whole hours, and every user sees them. docs/reports.md says what each figure means.
