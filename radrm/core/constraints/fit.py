@@ -222,7 +222,7 @@ def is_contested(state: State, ledger: DeviceLedger) -> bool:
     if not device.mps or device.mps_multiuser:
         return False
     if len(of_user) < 2 and (not of_user or ledger.cohort.uid in of_user):
-        return False  # nobody else waits: known without the time
+        return False  # no other user waits, so the time does not matter
     had = ledger.turn_over(state.step.now.boot_s)
     return had is not None and len(of_user) > (had in of_user)
 

@@ -162,7 +162,7 @@ def wake_for_begin(state: State, job: Job) -> None:
 
 
 def at_begin(state: State, job: Job) -> bool:
-    """Let a job into the queue if its moment has come. Returns whether it has."""
+    """Let a job into the queue once its begin time has passed. Returns whether it has passed."""
     if not job.awaits_begin or not job.state.waiting:
         return False
     now = with_begin(state, job)

@@ -38,7 +38,7 @@ def find_size(
     counts: Mapping[str, int],
     only: Collection[str] | None = None,
 ) -> Placement | Refusal:
-    """Return the placement of a running job with these numbers of tasks, or why there is none.
+    """Return the placement of a running job with these numbers of tasks, or why it is refused.
 
     `counts`: by role; a role that is not named keeps its tasks. `instead` replaces `policy` while
     that rests after a failure. `only`: use no other devices for new tasks. Each of them has the
@@ -164,7 +164,7 @@ def _main_reason(refusals: tuple[Refusal, ...]) -> Refusal:
 def find_move(
     view: View, planners: Sequence[AnyPlanner], job: Job, here: Sequence[str], to: str | None
 ) -> Migrate | Refusal:
-    """Return a migration of a running job away from the devices `here`, or why there is none.
+    """Return a migration of a running job off the devices `here`, or why it is refused.
 
     `to`: the UUID of the only device to use; None: any other.
     """

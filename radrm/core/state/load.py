@@ -5,8 +5,8 @@ Theory of operation
 A mean over readings describes the jobs on the device only if these have not changed meanwhile.
 A training job also needs up to a minute until it computes. So each change of the jobs restarts
 the window, and the mean counts again from `warm_from_s` on: `core.smact_warm_s` after the latest
-job has come, and at least `CoreSettings.smact_after_exit_s` after one has left. Then the device is
-*warm*.
+job has started, and at least `CoreSettings.smact_after_exit_s` after one has ended. Then the device
+is *warm*.
 
 Until then an *expected* load stands in. After a job has come it is the load before plus
 what is predicted for the new job; without a prediction it is None. After a job has left it
@@ -53,7 +53,7 @@ class Window(Protocol):
 
     @property
     def last_s(self) -> float:
-        """Boot time of the last reading; minus infinity if there is none."""
+        """Boot time of the last reading; -inf before the first."""
         ...
 
     @property

@@ -80,7 +80,7 @@ def earliest_s(
 ) -> float | None:
     """Return the first moment from `start_s` at which at most `room_mib` are taken for `length_s`.
 
-    None if there is none, because claims without an end take too much.
+    None if reservations without an end take too much.
     """
     ends = {claim.end_s for claim in claims if start_s < claim.end_s < FOREVER}
     for at_s in (start_s, *sorted(ends)):

@@ -59,7 +59,7 @@ class Rates:
         return wait_s
 
     def refusal(self, uid: int, wait_s: float) -> str:
-        """Return what a user is told whose request is refused."""
+        """Return the message for a user whose request is refused."""
         return (
             f"you send more than {self._per_s(uid):g} requests a second; "
             f"nothing was done, try again in {ceil(wait_s)} s"

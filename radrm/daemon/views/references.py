@@ -131,7 +131,7 @@ def _tokens(pattern: str) -> Iterable[str]:
 
 
 def _end_of_set(pattern: str, at: int) -> int:
-    """The place of the bracket that closes this set; `at` itself if there is none."""
+    """The index of the bracket that closes this set, or `at` if none does."""
     first = at + 1 + (pattern[at + 1 : at + 2] == "!")
     end = pattern.find("]", first + 1)
     return at if end < 0 else end

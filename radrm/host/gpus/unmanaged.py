@@ -145,7 +145,7 @@ class Sighting:
 
 
 def due(config: UnmanagedConfig, seen: Sighting, now_s: float) -> Step | None:
-    """Return the next step if its time has come. No step is skipped."""
+    """Return the next step if it is due. No step is skipped."""
     stayed_s = now_s - seen.since_s
     if config.action not in ("warn", "signal"):
         return None

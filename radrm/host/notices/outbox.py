@@ -128,7 +128,7 @@ class Sender:
 
 
 def _checked(output: bytes) -> Result | None:
-    """Return the answer in the output, in plain words; None if there is none."""
+    """Parse the output of the process that sends. None if it is no valid answer."""
     try:
         said = json.loads(output[:_MOST_OUTPUT])
         error, final = said["error"], said.get("final") is True

@@ -148,11 +148,11 @@ def _devices(situation: Situation, plan: Allocation) -> dict[int, tuple[str, ...
     for number in sorted(moving):
         place, configuration = plan[number]
         job = situation.jobs[works[number].job_id]
-
-        def suits(device: Device) -> tuple[object, ...]:
-            return (rank(device, job, ()), device.uuid not in situation.ready, device.index)  # noqa: B023
-
-        chosen = sorted(left[place].values(), key=suits)[: configuration.gpus]
+        ranked = [
+            (rank(device, job, ()), uuid not in situation.ready, device.index, device)
+            for uuid, device in left[place].items()
+        ]
+        chosen = [row[3] for row in sorted(ranked, key=lambda row: row[:3])[: configuration.gpus]]
         found[job.id] = tuple(device.uuid for device in sorted(chosen, key=lambda d: d.index))
         for device in chosen:
             del left[place][device.uuid]

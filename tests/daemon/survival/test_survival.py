@@ -85,7 +85,7 @@ def test_a_killed_runner_makes_the_attempt_lost(daemon: DaemonHome) -> None:
     lost, again = daemon.submit("tree.rad"), daemon.submit("--requeue", "tree.rad")
     children = []
     for job in (lost, again):
-        child = wait_until(lambda job=job: read(daemon.work / f"child-{job}"), "its child")  # type: ignore[misc]
+        child = wait_text(daemon.work / f"child-{job}").strip()
         children.append(Path(f"/proc/{child}"))
         os.kill(int(read(daemon.work / f"runner-{job}")), signal.SIGKILL)
     done = daemon.wait_end(lost)
