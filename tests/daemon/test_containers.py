@@ -14,7 +14,7 @@ import pytest
 
 from tests.daemon.harness import DaemonHome
 from tests.paths import BIN
-from tests.waiting import wait_until
+from tests.waiting import wait_text, wait_until
 
 
 @pytest.fixture
@@ -45,10 +45,9 @@ def test_a_cancel_reaches_the_container(home: DaemonHome, docker: Path) -> None:
         home.file("other.sh", JOB.format(arguments="--label=radrm.attempt=x", pid=pids[1])),
     ]
     jobs = [home.submit("--gpus", "1", str(script)) for script in scripts]
-    wait_until(lambda: all(pid.exists() and pid.read_text() for pid in pids), "the containers")
+    mine, other = [Path(f"/proc/{wait_text(pid).strip()}") for pid in pids]
     home.ask("cancel", jobs=[str(job) for job in jobs])
     assert [home.wait_end(job)["state"] for job in jobs] == ["CANCELLED", "CANCELLED"]
-    mine, other = [Path(f"/proc/{pid.read_text().strip()}") for pid in pids]
     assert not mine.exists()
     assert other.exists(), "what is not labelled as the attempt's is left alone"
     subprocess.run(["kill", "-9", other.name], check=True)

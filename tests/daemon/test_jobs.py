@@ -11,7 +11,7 @@ import pytest
 
 from radrm.client.connection import every_job
 from tests.daemon.harness import DaemonHome
-from tests.waiting import wait_until
+from tests.waiting import wait_text, wait_until
 
 pytestmark = pytest.mark.daemon
 
@@ -123,10 +123,7 @@ def test_cancel_ends_the_whole_tree(guest: DaemonHome) -> None:
         "#!/bin/bash\nsleep 1000 & echo $! > child\nsetsid sleep 1000 & echo $! > stray\nwait\n",
     )
     job = guest.submit("tree.rad")
-    pids = [
-        int(wait_until(lambda n=name: (guest.work / n).exists() and (guest.work / n).read_text()))  # type: ignore[misc]
-        for name in ("child", "stray")
-    ]
+    pids = [int(wait_text(guest.work / name)) for name in ("child", "stray")]
     done = guest.radrm("cancel", str(job))
     assert done.returncode == 0, done.stderr
     ended = guest.wait_end(job)

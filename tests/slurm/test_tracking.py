@@ -17,7 +17,7 @@ from filelock import FileLock
 from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
-from tests.waiting import wait_until
+from tests.waiting import wait_text, wait_until
 
 NODE = "g1"
 HERE = ("-w", NODE, "--gres=gpumem:4096")
@@ -95,7 +95,7 @@ def all_end_with_it(cluster: Cluster) -> None:
     pids = cluster.work / "pids"
     leaves = f"setsid sh -c 'echo $$ > {pids}; sleep 600' > /dev/null 2>&1 &"
     job = cluster.sbatch(through_radrm(f"({leaves})\nsleep 600", "--gpu-memory=2G"), *HERE)
-    pid = int(wait_until(lambda: pids.exists() and pids.read_text(), "its process") or 0)
+    pid = int(wait_text(pids))
     cluster.run("scancel", str(job))
     assert cluster.wait(job)[0] == "CANCELLED"
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the end of its process")

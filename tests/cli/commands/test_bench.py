@@ -17,7 +17,7 @@ from radrm.cli import main as entry
 from tests.daemon.harness import simjob
 from tests.documents import errors_of
 from tests.paths import REPOSITORY
-from tests.waiting import wait_until
+from tests.waiting import wait_text
 
 BY_STEPS = ("--seconds", "120", "--step-pattern", r"([\d.]+)/\d+ s ")
 """What does not hang on how fast processes start."""
@@ -127,7 +127,7 @@ def test_a_command_that_fails_is_told_with_its_own_words(tmp_path: Path) -> None
 @pytest.mark.daemon
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     process = collocate(tmp_path, "--", "sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 9000")
-    pid = wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    pid = wait_text(tmp_path / "pid")
     process.send_signal(signal.SIGINT)
     finished(process)
     assert process.returncode == 130

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.elastic.home import ElasticHome, elastic_home
-from tests.waiting import wait_until
+from tests.waiting import wait_text, wait_until
 
 
 @pytest.fixture
@@ -31,8 +31,7 @@ def begin(home: ElasticHome) -> int:
 def shown_gpus(home: ElasticHome, job: int, attempt: int) -> str:
     suffix = "" if attempt == 1 else f".attempt{attempt}"
     log = home.work / f"radrm-{job}{suffix}.out"
-    wait_until(lambda: log.exists() and log.read_text(), f"the log of attempt {attempt}")
-    return log.read_text().splitlines()[0]
+    return wait_text(log).splitlines()[0]
 
 
 def test_it_grows_and_shrinks_by_new_attempts_and_its_work_goes_on(home: ElasticHome) -> None:

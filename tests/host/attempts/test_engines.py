@@ -19,7 +19,7 @@ from radrm.host.processes import cgroups
 from tests.host.attempts.host import SERIAL, A, B, Host, end_of, next_of
 from tests.host.processes.programs import TOKEN, gone
 from tests.paths import BIN
-from tests.waiting import wait_until
+from tests.waiting import wait_text, wait_until
 
 # ------------------------------------------------------------------ the command line
 
@@ -256,8 +256,7 @@ IMAGE = "image sh -c 'echo $$ > first; env -i sleep 1000 & echo $! > second; wai
 
 def containers_pids(host: Host) -> list[int]:
     files = [host.cwd / name for name in ("first", "second")]
-    wait_until(lambda: all(file.exists() and file.read_text() for file in files))
-    first, second = (int(file.read_text()) for file in files)
+    first, second = (int(wait_text(file)) for file in files)
     wait_until(lambda: Path(f"/proc/{second}/cmdline").read_bytes().startswith(b"sleep"))
     assert Path(f"/proc/{second}/environ").read_bytes() == b""
     return [first, second]
