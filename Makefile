@@ -16,7 +16,7 @@
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break decisions of the core on purpose, COUNT=150 of the sample SEED=1, and list what no test
 #                   notices (at most an hour)
-#   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times their examples
+#   make properties EXAMPLES=20    every property, with 20 times its examples, others each time
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
@@ -108,8 +108,7 @@ mutants: $(VENV)/.dev
 
 EXAMPLES ?= 20
 properties: $(VENV)/.dev
-	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "not daemon and not nightly" tests/core tests/contract \
-	  tests/planners tests/radrun/shards tests/jobfile tests/estimators
+	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "hypothesis and not daemon and not nightly"
 
 # These ask no package index: a rented machine may have none. They take the environment where it is
 # made, else the system's Python, which lends its PyTorch, and what that lacks from wheels/.

@@ -19,6 +19,11 @@ def metered_j(home: DaemonHome) -> float:
     return float(reading["energy_j"])
 
 
+def energy_of_jobs_j(home: DaemonHome) -> dict[int, float]:
+    rows = home.ask("energy", by="job", since=0)["rows"]
+    return {row["job"]: row["kwh"] * 3.6e6 for row in rows}
+
+
 def test_the_parts_are_the_meter_also_after_a_kill(home: DaemonHome) -> None:
     home.gpus = "sim:1xA100-40GB"
     home.settings = ["policy=magm", 'energy.price={"00:00"=1.0, "12:00"=1.0}', "energy.pue=2"]
@@ -30,11 +35,12 @@ def test_the_parts_are_the_meter_also_after_a_kill(home: DaemonHome) -> None:
         for smact in (0.1, 0.5)
     )
     ended = [home.wait_end(job) for job in (light, heavy)]
+    booked_j = {job["id"]: pytest.approx(job["energy_j"], rel=0.01) for job in ended}
+    wait_until(lambda: energy_of_jobs_j(home) == booked_j, "the reading that stores the last part")
     used_j = metered_j(home) - before_j
     answer = home.ask("energy", by="job", since=0)
     assert (answer["total"]["kwh"] - earlier_j) * 3.6e6 == pytest.approx(used_j, rel=0.05)
-    of_job = {row["job"]: row["kwh"] * 3.6e6 for row in answer["rows"]}
-    assert of_job == {job["id"]: pytest.approx(job["energy_j"], rel=0.01) for job in ended}
+    of_job = energy_of_jobs_j(home)
     assert of_job[heavy] > 1.5 * of_job[light], "by their SM activity"
     assert answer["total"]["cost"] == pytest.approx(2 * answer["total"]["kwh"])
     report = home.ask("report", by="job", since=0)
@@ -61,7 +67,7 @@ def test_the_parts_are_the_meter_also_after_a_kill(home: DaemonHome) -> None:
     assert sorted(job["id"] for job in listed["jobs"]) == [light, heavy]
     assert listed["sums"]["gpu_s"] == pytest.approx(after["total"]["gpu_s"])
     again = home.ask("energy", by="job", since=0)
-    assert {row["job"]: row["kwh"] * 3.6e6 for row in again["rows"]} == pytest.approx(of_job)
+    assert energy_of_jobs_j(home) == pytest.approx(of_job)
     wait_until(
         lambda: home.ask("energy", by="job", since=0)["idle"]["kwh"] > again["idle"]["kwh"],
         "idle energy to be booked again",

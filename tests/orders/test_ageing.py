@@ -233,7 +233,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=some(60), derandomize=True)
+@settings(max_examples=some(60))
 @given(moves=moves, order=st.sampled_from([Shortest(max_wait_s=900), SmallestWork(max_wait_s=900)]))
 def test_no_job_is_passed_by_one_that_came_much_later(moves: list[Move], order: Ageing) -> None:
     world = busy(order, 2)

@@ -124,7 +124,7 @@ def test_users_with_nearly_no_use_are_forgotten() -> None:
     assert len(world.scheduler.state.uses.recent().users) < 300
 
 
-@settings(max_examples=some(60), derandomize=True)
+@settings(max_examples=some(60))
 @given(
     moves=st.lists(
         st.tuples(

@@ -117,7 +117,6 @@ fields = st.sampled_from(list(json.loads(envelope().to_bytes())))
 )
 @settings(
     max_examples=some(80),
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_no_content_is_left_lying_or_raises(
