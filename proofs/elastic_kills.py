@@ -25,8 +25,8 @@ from typing import Any
 import psutil
 
 from tests.daemon.harness import DaemonHome
+from tests.elastic.radrun.runs.place import PROGRAM, seen_by
 from tests.paths import REPOSITORY
-from tests.radrun.runs.place import PROGRAM, seen_by
 from tests.waiting import wait_until
 
 SAMPLES, BATCH = 2403, 8
@@ -39,7 +39,7 @@ def make_home(folder: Path) -> DaemonHome:
     programs = folder / "bin"
     programs.mkdir()
     program = programs / "radrun"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m radrm.radrun "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m radrm.elastic.radrun "$@"\n')
     program.chmod(0o755)
     home.environment["PATH"] = f"{programs}:{home.environment['PATH']}"
     home.environment["PYTHONPATH"] = str(REPOSITORY)

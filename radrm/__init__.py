@@ -1,17 +1,19 @@
 """radrm: a resource manager for shared GPU servers.
 
 The layers, from the ground up; imports go down, or to earlier files of a folder:
-    0  errors, spellings, core, tracer, report, elastic, radrun, in_jobs
+    0  errors, spellings, core, tracer, report, in_jobs, wings
     1  progress_bars, progress_lines, jobfile, last_words, oom, passing, hints, config
     1  interference, deadlines, simulated
     1  orders, policies, planners, estimators, recovery, rules
     2  wiring
-    3  host, simulator
+    3  host
     4  daemon
     5  client
-    6  experiments, pages, api
-    7  metrics, web, agents, slurm
-    8  cli, __main__
+    6  pages, api
+    7  cli, __main__
+    8  agents, elastic, lab, metrics, published, slurm, top, web
+
+Those of the last line are *wings*: the server runs without any of them (`wings.py`).
 """
 
 __version__ = "0.3.0"

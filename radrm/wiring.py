@@ -16,6 +16,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
+from radrm import wings
 from radrm.config import Config, resolved, shown
 from radrm.core.records import DECLARED, Estimate
 from radrm.core.rules import (
@@ -49,7 +50,7 @@ from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Sharing
 from radrm.recovery import RECOVERIES
 
-REGISTRIES: Mapping[str, Mapping[str, str]] = {
+_OWN: Mapping[str, Mapping[str, str]] = {
     "orders": ORDERS,
     "policies": POLICIES,
     "planners": PLANNERS,
@@ -57,7 +58,10 @@ REGISTRIES: Mapping[str, Mapping[str, str]] = {
     "recovery": RECOVERIES,
 }
 
-TABLES: Mapping[str, str] = {kind: kind for kind in REGISTRIES} | {"recovery": "recoveries"}
+KINDS = tuple(_OWN)
+"""The kinds of rules."""
+
+TABLES: Mapping[str, str] = {kind: kind for kind in KINDS} | {"recovery": "recoveries"}
 """The table of the configuration for each kind of rule."""
 
 INTERFACES: Mapping[str, type] = {
@@ -98,12 +102,18 @@ _OF_USERS = "running_jobs", "gpus", "reserved_gpu_hours"
 # ------------------------------------------------------------------ rules
 
 
+def registry(kind: str) -> Mapping[str, str]:
+    """Return where each rule of a kind is that radrm has, with those of its wings."""
+    own = _OWN[kind]
+    return {**own, **wings.planners()} if kind == "planners" else own
+
+
 def find_rule(kind: str, name: str) -> Callable[..., Any]:
     """Return the class of a rule. Raises `BadConfig`, which names the nearest known rule."""
     if kind == "planners" and name in NOT_CHOSEN:
         raise BadConfig(f"{name} is not chosen as a planner; {NOT_CHOSEN[name]}")
-    known = dict(REGISTRIES[kind])
-    target = known.get(name)
+    # Reading what wings have is slow, and most sites use a rule of the server.
+    target = _OWN[kind].get(name) or registry(kind).get(name)
     if target is not None:
         module, _, attribute = target.partition(":")
         found: Callable[..., Any] = getattr(import_module(module), attribute)
@@ -116,7 +126,7 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
         with _not_raising(f"{TABLES[kind]}.{name}"):
             loaded: Callable[..., Any] = offered[name].load()
         return loaded
-    names = sorted([*known, *offered])
+    names = sorted([*registry(kind), *offered])
     raise BadConfig(f"there is no rule {shown(name)} among {kind}{_nearest(name, names)}")
 
 

@@ -94,6 +94,16 @@ class Code:
                     found.add(deeper if deeper in self.modules else base)
         return found
 
+    def names_imported(self, module: Module) -> set[tuple[str, str]]:
+        """Each name that a module imports from another of the package, with where it comes from."""
+        return {
+            (base, alias.name)
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.ImportFrom)
+            and (base := self._absolute(node, module)).split(".")[0] == self.package
+            for alias in node.names
+        }
+
     @staticmethod
     def _absolute(node: ast.ImportFrom, module: Module) -> str:
         """The full name of what an import names, however many dots it starts with."""

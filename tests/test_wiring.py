@@ -17,14 +17,14 @@ from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
 from radrm.jobfile.radfile import read_job_file
-from radrm.planners.andreas import Andreas
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.sharing import Magm
+from radrm.published.andreas import Andreas
 from radrm.wiring import (
     AUTO_CHAIN,
     INTERFACES,
+    KINDS,
     QUICK,
-    REGISTRIES,
     TABLES,
     describe,
     find_rule,
@@ -32,6 +32,7 @@ from radrm.wiring import (
     make_planner,
     make_rules,
     make_settings,
+    registry,
     settings_of,
 )
 
@@ -50,7 +51,7 @@ def test_a_rule_without_settings_offers_none() -> None:
 
 
 def test_every_registered_rule_is_there_under_its_name() -> None:
-    for kind, name in [(kind, name) for kind, rules in REGISTRIES.items() for name in rules]:
+    for kind, name in [(each, name) for each in KINDS for name in registry(each)]:
         rule = find_rule(kind, name)
         assert is_dataclass(rule)
         assert {each.name: each.default for each in fields(rule)}["name"] == name
@@ -109,7 +110,7 @@ def test_core_settings_are_checked(text: str, word: str) -> None:
 
 @pytest.mark.parametrize("value", [nan, inf, -inf, -0.5, True, 10**400])
 def test_no_rule_takes_a_number_that_is_none(value: float) -> None:
-    for kind, names in REGISTRIES.items():
+    for kind, names in ((each, registry(each)) for each in KINDS):
         for name in names:
             rule = find_rule(kind, name)
             for key, setting in settings_of(rule).items():
@@ -252,18 +253,18 @@ def test_a_planner_has_the_name_of_its_entry_point(mocker: MockerFixture) -> Non
         make_planner(Config(), "mine")
 
 
-@pytest.mark.parametrize("kind", REGISTRIES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_rule_here_has_all_of_its_interface(kind: str) -> None:
     interface = INTERFACES[kind]
     assert "name" in missing_members(object(), interface)
-    for name in REGISTRIES[kind]:
+    for name in registry(kind):
         rule = find_rule(kind, name)
         wanted = SlowPlanner if kind == "planners" and is_slow(rule) else interface
         assert missing_members(rule, wanted) == [], name
 
 
 def test_every_kind_of_rule_has_its_table_in_the_configuration() -> None:
-    assert TABLES.keys() == REGISTRIES.keys()
+    assert TABLES.keys() == set(KINDS)
     assert set(TABLES.values()) <= set(Config.__dataclass_fields__)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from radrm.cli.listing import ALIASES, GROUPS
+from radrm.cli.listing import ALIASES, groups
 from radrm.jobfile.options import OPTIONS
 from tools.declared import Command, Declared, commands
 
@@ -41,7 +41,7 @@ def reference() -> str:
     aliases = ", ".join(f"`{short}` is `{name}`" for short, name in ALIASES.items())
     parts = [_HEAD.format(aliases=aliases)]
     known = commands()
-    for title, group in GROUPS.items():
+    for title, group in groups().items():
         parts.append(f"## {title}\n")
         parts += ["\n".join(_section(c)) for c in known if c.name.partition(" ")[0] in group]
     return "\n".join(parts)

@@ -37,7 +37,8 @@ from radrm.config import (
     goals_with,
 )
 from radrm.core.settings import CoreSettings
-from radrm.wiring import REGISTRIES, rule_of_table, table_of
+from radrm.wiring import registry as rules_of
+from radrm.wiring import rule_of_table, table_of
 
 Row = tuple[str, ...]
 """The cells of a row, behind its key: the default, the meaning, and who sets it."""
@@ -85,7 +86,7 @@ def _top_table(whole: Mapping[str, Any]) -> str:
             continue
         says = meaning(Config, key)
         if key in registries:
-            says += f" Available: {_listed(sorted(REGISTRIES[registries[key]]))}."
+            says += f" Available: {_listed(sorted(rules_of(registries[key])))}."
         rows.append((f"`{key}`", _code(default), says, who_sets(Config, key)))
     return _markdown(rows)
 
@@ -103,7 +104,7 @@ def _rules(table: str) -> Iterator[str]:
     yield f"### `[{table}.NAME]`"
     registry = registry_of(table)
     alike: dict[tuple[str, Row], list[str]] = {}
-    for name in sorted({table_of(registry, rule) for rule in REGISTRIES[registry]}):
+    for name in sorted({table_of(registry, rule) for rule in rules_of(registry)}):
         owner: Any = rule_of_table(registry, name)
         for key, default in rule_settings(table, name).items():
             row = (_of_rule(table, name, key, default), meaning(owner, key), who_sets(owner, key))

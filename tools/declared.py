@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from radrm.cli.app import make_app
 from radrm.cli.commands.report import BY
-from radrm.cli.listing import COMMANDS
+from radrm.cli.listing import commands as listed
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.core.words import JobState
@@ -20,7 +20,7 @@ from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
 from radrm.jobfile.option_help import LINES_HELP, meaning_of
 from radrm.jobfile.options import SHOWN
 from radrm.jobfile.relations import OF_ARRAYS
-from radrm.wiring import REGISTRIES
+from radrm.wiring import registry
 
 OF_THE_TABLE = ("submit", "run", "edit")
 """Commands whose options are those of the option table."""
@@ -72,7 +72,7 @@ class Command:
 def _rules(key: str) -> list[str]:
     """The rules that the setting `key` chooses from."""
     table = next(table for table, name in RULE_TABLES.items() if name == key)
-    return sorted(REGISTRIES[registry_of(table)])
+    return sorted(registry(registry_of(table)))
 
 
 _BY_FLAG: dict[str, str | list[str]] = {
@@ -101,7 +101,7 @@ def commands() -> list[Command]:
     """All commands, in the order of `radrm --help`; a group's by their two words."""
     app: Any = get_command(make_app())
     found = []
-    for name, about in COMMANDS.items():
+    for name, about in listed().items():
         if name in OF_THE_TABLE:
             found.append(_of_table(name, about))
             continue

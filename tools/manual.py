@@ -17,7 +17,7 @@ from typing import Any
 
 from radrm import __version__
 from radrm.cli.completion.line import TABLE
-from radrm.cli.listing import ALIASES, GROUPS
+from radrm.cli.listing import ALIASES, groups
 from radrm.config import Config
 from tools.declared import Command, Declared, commands
 
@@ -115,7 +115,7 @@ def main_page() -> str:
             "Each command has a page of its own, as radrm-status(1)."
         ),
     ]
-    for title, group in GROUPS.items():
+    for title, group in groups().items():
         lines += [f".SH {_line(title).upper()}"]
         for each in known:
             if each.name.partition(" ")[0] in group:

@@ -15,7 +15,7 @@ from benchmarks.deadlines.runs import Trial, play_all, settings
 from benchmarks.deadlines.server import all_served
 from benchmarks.deadlines.sizes import NODES, all_sized
 from benchmarks.sections import put_section
-from radrm.simulator.metrics import Metrics
+from radrm.lab.simulator.metrics import Metrics
 from tests.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "lab" / "reproduction-andreas.md"

@@ -11,8 +11,8 @@ import time
 from itertools import product
 
 from benchmarks.table import Row, median_ms
-from radrm.planners.capacity.problem import Configuration, Price, Problem, Server, Work, in_order
-from radrm.planners.capacity.randomized import Chance, construct_many
+from radrm.published.capacity.problem import Configuration, Price, Problem, Server, Work, in_order
+from radrm.published.capacity.randomized import Chance, construct_many
 
 _LIMIT_MS = 100.0
 _ITERATIONS = 1000

@@ -8,7 +8,7 @@ from math import sqrt
 from statistics import fmean, stdev
 
 from benchmarks.deadlines.methods import BASELINES, DEADLINE, EDF, FREE, OWN, Method
-from radrm.simulator.metrics import Metrics
+from radrm.lab.simulator.metrics import Metrics
 
 _T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 8: 2.36, 10: 2.26, 12: 2.20}
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.config import Config
-from radrm.experiments.simulations.sources import LIFE, with_mix
+from radrm.lab.experiments.simulations.sources import LIFE, with_mix
+from radrm.lab.simulator.scenario import Known, Scenario
+from radrm.lab.simulator.traces.importers.andreas import Mix
 from radrm.simulated.spec import parse_servers
-from radrm.simulator.scenario import Known, Scenario
-from radrm.simulator.traces.importers.andreas import Mix
 
 RESTART_S = 60.0
 """What saving and starting again take, each, where moves are not free."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from radrm.config import Config
-from radrm.experiments.live.trace import play_private
-from radrm.experiments.simulations.sources import with_mix
-from radrm.experiments.simulations.variants import Choices, make_variant
-from radrm.simulator.traces.importers.andreas import Mix, published_mix
+from radrm.lab.experiments.live.trace import play_private
+from radrm.lab.experiments.simulations.sources import with_mix
+from radrm.lab.experiments.simulations.variants import Choices, make_variant
+from radrm.lab.simulator.traces.importers.andreas import Mix, published_mix
 from radrm.wiring import make_costs
 
 GPUS = "sim:3xV100-32GB"

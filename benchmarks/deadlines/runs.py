@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.deadlines.methods import Method
-from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import Metrics, metrics
-from radrm.simulator.traces.importers.andreas import Mix, published_mix
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.metrics import Metrics, metrics
+from radrm.lab.simulator.traces.importers.andreas import Mix, published_mix
 from radrm.wiring import make_costs
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from radrm.config import Config
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.metrics import Metrics, metrics
+from radrm.lab.simulator.scenario import Known, Scenario
+from radrm.lab.simulator.traces.trace import read_trace
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import Metrics, metrics
-from radrm.simulator.scenario import Known, Scenario
-from radrm.simulator.traces.trace import read_trace
 from radrm.wiring import make_costs
 from tests.paths import REPOSITORY
 

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from benchmarks.deadlines.methods import BASELINES, EDF, FREE, Method
 from benchmarks.deadlines.runs import Trial, play
-from radrm.planners.andreas import Andreas
-from radrm.simulator.traces.importers.andreas import Mix
+from radrm.lab.simulator.traces.importers.andreas import Mix
+from radrm.published.andreas import Andreas
 
 NODES = (10, 20, 50, 100)
 LOAD = 0.5

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from benchmarks.elastic.models import Cluster, Network
 from benchmarks.elastic.search import Seen, Way, rates
 from benchmarks.elastic.training_cluster import ClusterModel
-from radrm.planners.servers.layout import Layout
+from radrm.published.servers.layout import Layout
 
 TICK_S = 60.0
 NOISE = 0.01

@@ -13,13 +13,13 @@ from statistics import fmean
 from types import MappingProxyType
 
 from radrm.config import Config
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.metrics import metrics
+from radrm.lab.simulator.run import Run
+from radrm.lab.simulator.scenario import Life, Scenario
+from radrm.lab.simulator.traces.job import TraceJob, step_times
+from radrm.lab.simulator.traces.trace import read_trace
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import metrics
-from radrm.simulator.run import Run
-from radrm.simulator.scenario import Life, Scenario
-from radrm.simulator.traces.job import TraceJob, step_times
-from radrm.simulator.traces.trace import read_trace
 from tests.paths import REPOSITORY
 
 TRACE = REPOSITORY / "examples" / "traces" / "elastic.csv"

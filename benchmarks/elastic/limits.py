@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.elastic.models import RESNET, Cluster
 from benchmarks.elastic.training_cluster import ClusterModel
-from radrm.planners.servers.layout import Layout
+from radrm.published.servers.layout import Layout
 from radrm.simulated.training import TaskAt
 
 CORES = (20, 32, 64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from benchmarks.elastic.training_cluster import ClusterModel
-from radrm.planners.servers.layout import Layout
+from radrm.published.servers.layout import Layout
 from radrm.simulated.training import StepModel, TaskAt
 
 CRITEO_STEPS = 45_840_617 * 0.9 * 5 / 512

@@ -9,7 +9,7 @@ from benchmarks.elastic.models import WIDE_DEEP, X_DEEP_FM
 from benchmarks.elastic.rows import Row, spread
 from benchmarks.elastic.shared import Alone, Forty
 from benchmarks.elastic.stepped import layouts
-from radrm.simulator.elastic.training import TrainingJobRun
+from radrm.lab.simulator.elastic.training import TrainingJobRun
 
 
 def planner_rows(

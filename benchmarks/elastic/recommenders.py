@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.elastic.models import CRITEO_STEPS, MOST_CPUS, QUOTA, Recommender
-from radrm.planners.dlrover import Plan, hot_cpus, plan_from, workers_beside
-from radrm.planners.servers.layout import Layout
+from radrm.published.dlrover import Plan, hot_cpus, plan_from, workers_beside
+from radrm.published.servers.layout import Layout
 from radrm.simulated.training import Rates, StepModel, TaskAt
 
 START_S, SAMPLE_S, REPARTITION_S = 120.0, 60.0, 30.0

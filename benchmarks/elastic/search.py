@@ -13,8 +13,8 @@ from typing import Protocol
 
 from benchmarks.elastic.models import Cluster, even, without_network
 from benchmarks.elastic.training_cluster import ClusterModel
-from radrm.planners import nearchus
-from radrm.planners.servers.layout import Layout
+from radrm.published import nearchus
+from radrm.published.servers.layout import Layout
 from radrm.simulated.training import Rates
 
 NODE_CPUS = 5.0

@@ -20,15 +20,15 @@ from benchmarks.elastic.shared import ALONE_H, COUNT, steps, trace
 from benchmarks.elastic.training_cluster import ClusterModel
 from radrm.config import Config
 from radrm.core.records import Needs, Node, Role
-from radrm.planners.nearchus import Nearchus
-from radrm.planners.servers.layout import Layout
-from radrm.simulated.training import Rates, TaskAt, Training
-from radrm.simulator.elastic.training import (
+from radrm.lab.simulator.elastic.training import (
     TrainingJob,
     TrainingJobRun,
     TrainingScenario,
     simulate_training,
 )
+from radrm.published.nearchus import Nearchus
+from radrm.published.servers.layout import Layout
+from radrm.simulated.training import Rates, TaskAt, Training
 from radrm.wiring import make_planner
 
 _MANY_CPUS = 1000.0

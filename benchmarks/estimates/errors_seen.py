@@ -29,7 +29,7 @@ from radrm.estimators.learning.learned import learned
 from radrm.estimators.memory import context_mib
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
-from radrm.experiments.evaluation import Case, accuracy
+from radrm.lab.experiments.evaluation import Case, accuracy
 
 QUANTILES = 40
 QUANTILE = 0.95

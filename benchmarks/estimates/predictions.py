@@ -22,11 +22,11 @@ from benchmarks.simulation.published import SPANNING
 from radrm.config import Config
 from radrm.core.records import Estimate, JobSpec
 from radrm.core.words import Quantity
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.estimates import AutoEstimates
+from radrm.lab.simulator.scenario import Life, Scenario
+from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.estimates import AutoEstimates
-from radrm.simulator.scenario import Life, Scenario
-from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import table_of
 
 RUN_TO_RUN = 0.1

@@ -16,10 +16,10 @@ from statistics import fmean
 from typing import Any
 
 from radrm.config import Config
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.scenario import Life, Scenario
+from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.scenario import Life, Scenario
-from radrm.simulator.traces.job import TraceJob
 
 SEEDS = tuple(range(12))
 REPORT_S = 2.0

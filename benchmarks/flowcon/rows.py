@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.flowcon.jobs import Compared, compare, drawn, three
-from radrm.simulator.traces.job import TraceJob
+from radrm.lab.simulator.traces.job import TraceJob
 
 LETTER = {"measure": "paper", "limit": "cap"}
 GROWTH: dict[str, str] = {}

@@ -9,7 +9,7 @@ from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import HostUse, Node
 from radrm.core.settings import CoreSettings
-from radrm.planners.flowcon import FlowCon
+from radrm.published.flowcon import FlowCon
 from tests.world import World, default_planner, gpus
 
 LIMIT_MS = 5.0

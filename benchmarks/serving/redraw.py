@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from benchmarks.table import Row, median_ms, p95_ms
-from radrm.cli.top.app import Top
-from radrm.cli.top.source import Question, Source
+from radrm.top.app import Top
+from radrm.top.source import Question, Source
 from tests.cli.fakes import Script, gpu, job, page
 
 LIMIT_MS = 50.0

@@ -30,12 +30,12 @@ from benchmarks.simulation.published import SERVER, published_trace
 from radrm.core.words import Collocation
 from radrm.interference import model
 from radrm.interference.model import Demand, Load, running_speeds, share_weight
+from radrm.lab.simulator.courses import Course
+from radrm.lab.simulator.metrics import step_durations
+from radrm.lab.simulator.scenario import Life
+from radrm.lab.simulator.traces.job import TraceJob
+from radrm.lab.simulator.world import LiveAttempt, World
 from radrm.simulated.spec import A100_IDLE_W, A100_PEAK_W, parse, watts
-from radrm.simulator.courses import Course
-from radrm.simulator.metrics import step_durations
-from radrm.simulator.scenario import Life
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.world import LiveAttempt, World
 from tests.paths import SHARED_DATA
 
 Constants = Mapping[str, float]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from benchmarks.simulation.published import Row
-from radrm.simulator.metrics import Spread
+from radrm.lab.simulator.metrics import Spread
 
 UNITS = {
     "makespan_s": ("min", 60.0, 0),

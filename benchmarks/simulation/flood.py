@@ -10,10 +10,10 @@ from math import inf
 from random import Random
 
 from radrm.config import Config
+from radrm.lab.simulator.run import Run
+from radrm.lab.simulator.scenario import Scenario, as_configured
+from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
-from radrm.simulator.run import Run
-from radrm.simulator.scenario import Scenario, as_configured
-from radrm.simulator.traces.job import TraceJob
 
 SERVER = "sim:4xA100-40GB"
 OTHERS = ("bob", "carl", "dora", "emil")

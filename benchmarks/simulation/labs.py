@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.simulation.published import published_trace
-from radrm.simulator.traces.draw import TYPICAL, dealt, fraction
-from radrm.simulator.traces.job import TraceJob
+from radrm.lab.simulator.traces.draw import TYPICAL, dealt, fraction
+from radrm.lab.simulator.traces.job import TraceJob
 
 SHORT_S = 1200.0
 """A job of at most 20 minutes is short."""

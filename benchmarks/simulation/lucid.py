@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.interference.model import Demand, speeds
-from radrm.simulator.courses import Task
-from radrm.simulator.engine import tasks_of
-from radrm.simulator.history import History
-from radrm.simulator.run import Run
-from radrm.simulator.scenario import Known, Scenario
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.world import LiveAttempt, World, WorldEvent
+from radrm.lab.simulator.courses import Task
+from radrm.lab.simulator.engine import tasks_of
+from radrm.lab.simulator.history import History
+from radrm.lab.simulator.run import Run
+from radrm.lab.simulator.scenario import Known, Scenario
+from radrm.lab.simulator.traces.job import TraceJob
+from radrm.lab.simulator.world import LiveAttempt, World, WorldEvent
 
 LEAST_SPEED = 0.7
 DURATION_ERROR = 0.3

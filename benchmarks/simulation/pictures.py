@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.simulation.published import ROWS, published_trace, scenario
-from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import step_durations
-from radrm.simulator.run import DeviceRun, DeviceStep, Run
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.metrics import step_durations
+from radrm.lab.simulator.run import DeviceRun, DeviceStep, Run
 from tests.paths import REPOSITORY, SHARED_DATA
 
 PICTURE = REPOSITORY / "docs" / "lab" / "reproduction.svg"

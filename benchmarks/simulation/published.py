@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from radrm.config import Config, MpsConfig
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.metrics import Spread, metrics, over_seeds
+from radrm.lab.simulator.scenario import Fidelity, Known, Scenario
+from radrm.lab.simulator.traces.importers.aids import Aids, read_profile
+from radrm.lab.simulator.traces.importers.forms import read_any
+from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import Spread, metrics, over_seeds
-from radrm.simulator.scenario import Fidelity, Known, Scenario
-from radrm.simulator.traces.importers.aids import Aids, read_profile
-from radrm.simulator.traces.importers.forms import read_any
-from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import table_of
 from tests.paths import SHARED_DATA
 

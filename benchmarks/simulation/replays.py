@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from radrm.config import Config
-from radrm.experiments.simulations.past import wide_range
+from radrm.lab.experiments.simulations.past import wide_range
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.metrics import metrics
+from radrm.lab.simulator.scenario import Scenario
+from radrm.lab.simulator.traces.draw import TYPICAL
+from radrm.lab.simulator.traces.job import TraceJob
+from radrm.lab.simulator.traces.past import RECORDED, replayed
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import metrics
-from radrm.simulator.scenario import Scenario
-from radrm.simulator.traces.draw import TYPICAL
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.past import RECORDED, replayed
-from tests.simulator.pasts import BEGIN, as_past
+from tests.lab.simulator.pasts import BEGIN, as_past
 
 SERVER = "sim:4xA100-40GB"
 LIMIT = 0.85

@@ -29,10 +29,10 @@ from benchmarks.simulation.published import (
     measure,
     published_trace,
 )
+from radrm.lab.simulator.bounds import bounds, nominal
+from radrm.lab.simulator.metrics import Spread
+from radrm.lab.simulator.scenario import Life
 from radrm.simulated.spec import parse
-from radrm.simulator.bounds import bounds, nominal
-from radrm.simulator.metrics import Spread
-from radrm.simulator.scenario import Life
 from tests.paths import REPOSITORY, SHARED_DATA
 
 PAGE = REPOSITORY / "docs" / "lab" / "reproduction.md"

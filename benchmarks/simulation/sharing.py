@@ -29,8 +29,8 @@ from statistics import fmean
 from benchmarks.simulation.published import ROWS, known, published_trace, scenario
 from radrm.interference.model import TIMESLICE_LOSS, Demand, speeds
 from radrm.interference.utilization import smact_from_utilization
-from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import metrics, over_seeds
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.metrics import metrics, over_seeds
 from tests.paths import SHARED_DATA
 
 LOSSES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)

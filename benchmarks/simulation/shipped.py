@@ -29,12 +29,12 @@ from benchmarks.simulation.flood import OTHERS, flood
 from benchmarks.simulation.labs import LABS, SHORT_S
 from benchmarks.simulation.lucid import lucid_like
 from radrm.config import Config, MpsConfig
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.run import Run
+from radrm.lab.simulator.scenario import SHIPPED as AS_INSTALLED
+from radrm.lab.simulator.scenario import Known, Scenario, as_configured
+from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.run import Run
-from radrm.simulator.scenario import SHIPPED as AS_INSTALLED
-from radrm.simulator.scenario import Known, Scenario, as_configured
-from radrm.simulator.traces.job import TraceJob
 from tests.paths import REPOSITORY, SHARED_DATA
 
 SERVER = "sim:4xA100-40GB"

@@ -23,11 +23,11 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 
 from benchmarks.table import Row
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.scenario import Scenario
+from radrm.lab.simulator.servers import simulate_servers
+from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.scenario import Scenario
-from radrm.simulator.servers import simulate_servers
-from radrm.simulator.traces.job import TraceJob
 from tests.paths import REPOSITORY, SHARED_DATA
 
 PHILLY = SHARED_DATA / "public" / "pollux_philly.csv"

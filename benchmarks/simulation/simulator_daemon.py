@@ -17,10 +17,10 @@ from statistics import fmean
 
 from benchmarks.table import Row
 from radrm.config import Config
-from radrm.simulator.engine import simulate
-from radrm.simulator.traces.job import TraceJob
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.traces.job import TraceJob
 from tests.daemon.harness import DaemonHome
-from tests.simulator.engine.through_daemon import same_scenario, through_daemon
+from tests.lab.simulator.engine.through_daemon import same_scenario, through_daemon
 
 GPUS = "sim:4xA100-40GB"
 SCALE = 16.0

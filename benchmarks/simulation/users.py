@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
 
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.run import Run
+from radrm.lab.simulator.scenario import Known, Scenario
+from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.run import Run
-from radrm.simulator.scenario import Known, Scenario
-from radrm.simulator.traces.job import TraceJob
 
 SERVER = "sim:4xA100-40GB"
 SHORT_S = 1200.0

@@ -17,17 +17,17 @@ from typing import Any
 from radrm.config import Config
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer
+from radrm.lab.simulator.engine import tasks_of
+from radrm.lab.simulator.history import History
+from radrm.lab.simulator.reporting import ReportingLoop
+from radrm.lab.simulator.run import Run
+from radrm.lab.simulator.scenario import Life, Scenario
+from radrm.lab.simulator.traces.job import TraceJob
 from radrm.planners.order_policy import OrderPolicy
-from radrm.planners.specon import SpeCon
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Lug, Magm, Sharing
+from radrm.published.specon import SpeCon
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import tasks_of
-from radrm.simulator.history import History
-from radrm.simulator.reporting import ReportingLoop
-from radrm.simulator.run import Run
-from radrm.simulator.scenario import Life, Scenario
-from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import make_rules, make_settings
 
 START_S, SAVE_S = 3.0, 2.0

@@ -23,7 +23,7 @@ from typing import Any
 from proofs.crash.jobs import SAMPLES, Submitted
 from proofs.crash.place import Place, processes_of
 from proofs.server import Stored, stored
-from tests.radrun.runs.place import seen_by
+from tests.elastic.radrun.runs.place import seen_by
 
 KINDS = ("lost", "doubled", "orphaned", "untrue")
 _REMOVAL_S = 5.0

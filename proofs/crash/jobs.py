@@ -15,7 +15,7 @@ from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import envelope_of
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import wrap_command
-from tests.radrun.runs.place import PROGRAM
+from tests.elastic.radrun.runs.place import PROGRAM
 
 WITNESS = """\
 name=$RADRM_JOB_NAME${RADRM_ARRAY_TASK_ID:+_$RADRM_ARRAY_TASK_ID}

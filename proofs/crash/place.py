@@ -83,7 +83,7 @@ class Place:
         os.mkdir(self.work)
         programs = os.path.join(self.folder, "bin")
         os.mkdir(programs)
-        self._program(f"{programs}/radrun", f'exec {sys.executable} -m radrm.radrun "$@"')
+        self._program(f"{programs}/radrun", f'exec {sys.executable} -m radrm.elastic.radrun "$@"')
         here = os.path.dirname(sys.executable)
         self.environment = {
             "HOME": self.folder,

@@ -186,7 +186,7 @@ def _newest_worker(radrun: int) -> dict[str, int]:
     """The newest process that a `radrun` has started; empty where this is none."""
     found: dict[str, int] = {}
     try:
-        if "radrm.radrun" in _read(f"/proc/{radrun}/cmdline"):
+        if "radrm.elastic.radrun" in _read(f"/proc/{radrun}/cmdline"):
             for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
                 stat = read_stat(pid)
                 if stat is not None and stat.parent == radrun:

@@ -8,4 +8,6 @@ The files, in the order in which they may import one another:
     preview   what a submission would do, and what it would need
     commands  commands about the user's own jobs
     server    the tools by name, and the process that offers them
+    command  `radrm mcp`
+    wing     what it adds to radrm
 """

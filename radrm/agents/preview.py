@@ -15,12 +15,7 @@ from radrm.agents.bounded import daemon, maybe, moment, name, text, texts
 from radrm.agents.jobs import cleaned
 from radrm.agents.machine import OUT_OF_SERVICE
 from radrm.client.connection import Client
-from radrm.client.submitting import check, count_of
-from radrm.client.text import Document
-from radrm.config import load_config
-from radrm.core.units import show_mib
-from radrm.errors import UsageError
-from radrm.experiments.estimates import (
+from radrm.client.estimates import (
     answer,
     estimate_document,
     known,
@@ -28,6 +23,11 @@ from radrm.experiments.estimates import (
     read,
     with_history,
 )
+from radrm.client.submitting import check, count_of
+from radrm.client.text import Document
+from radrm.config import load_config
+from radrm.core.units import show_mib
+from radrm.errors import UsageError
 from radrm.host.storage.paths import system_mode
 from radrm.jobfile.command_line import STDIN, SubmitRequest
 from radrm.jobfile.confirmation import notes_on, understood

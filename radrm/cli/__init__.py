@@ -4,17 +4,13 @@ The files, in the order in which they may import one another:
     listing      every command with its line of help
     parameters   the parameters of everyday commands, and reading them
     options      options that several other commands share
-    simulation_options  options that `simulate`, `compare` and `replay` share
     toml_text    write TOML that people read
     settings     list all settings, and check those that are given
     show         tables, cards and plots (a folder)
-    top          the live view of `radrm top` (a folder)
     completion   completion of command lines by shells (a folder)
-    slurm        radrm for people and scripts that come from Slurm (a folder)
     results      the results of commands about jobs and devices
     dry_run      what `submit --dry-run` shows
     commands     the commands (a folder)
     app          all commands but `submit`, by typer
     main         the entry points
-    slurm_commands  what commands with the names of Slurm run
 """

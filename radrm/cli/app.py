@@ -9,7 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from radrm.cli.commands.submit import run as run_submit
-from radrm.cli.listing import COMMANDS, EVERYDAY, function_of, parameters_of
+from radrm.cli.listing import (
+    commands,
+    function_of,
+    is_everyday,
+    parameters_of,
+    takes_own_words,
+)
 from radrm.cli.parameters import FLAG, NUMBER, TEXT, TEXTS, WORD, WORDS, Parameter
 from radrm.spellings import command_hint, option_hint
 
@@ -106,17 +112,18 @@ def make_app(only: str | None = None) -> typer.Typer:
     app.callback()(_radrm)
     for own in (submit, run):
         app.command(context_settings=_OWN_WORDS, add_help_option=False)(own)
-    for name in (only,) if only in COMMANDS else COMMANDS:
+    known = commands()
+    for name in (only,) if only in known else known:
         if name in ("submit", "run"):
             continue
         command = function_of(name)
-        if name in EVERYDAY:
+        if is_everyday(name):
             app.command()(typed(command, parameters_of(name)))
         elif isinstance(command, typer.Typer):
             app.add_typer(command)
         elif name == "edit":
             app.command(context_settings=_OWN_WORDS, add_help_option=False)(command)
-        elif name in ("estimate", "estimators", "summarize"):
+        elif takes_own_words(name):
             app.command(context_settings=_OWN_WORDS)(command)
         else:
             app.command()(command)

@@ -70,7 +70,7 @@ def _estimate(result: dict[str, Any], client: Client | None) -> dict[str, Any]:
     job_file: JobFile = result["job_file"]
     if client is None or job_file.options.least_gpus == 0:
         return nothing
-    from radrm.experiments.estimates import known
+    from radrm.client.estimates import known
 
     memory = known(job_file, result["envelope"])
     if memory is None:

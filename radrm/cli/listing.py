@@ -1,5 +1,7 @@
-"""Every command with its line of help. `radrm --help` and a mistyped command need only this file,
-so neither waits for the imports of typer and of the commands."""
+"""Every command with its line of help: the server's own here, those of wings by `radrm.wings`.
+
+`radrm --help` and a mistyped command wait for no import of typer or of a command.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,6 @@ GROUPS: dict[str, dict[str, str]] = {
         "submit": "Submit job files, or one command after `--`.",
         "run": "Run one command in the queue, tied to this terminal.",
         "status": "Show jobs: where they run, why they wait, how they ended.",
-        "top": "Show GPUs and jobs live, and give commands by key.",
         "logs": "Print a job's log; -f as it runs.",
         "explain": "Say why a job waits, or where and how it ran.",
         "wait": "Wait for jobs to end.",
@@ -40,8 +41,6 @@ GROUPS: dict[str, dict[str, str]] = {
         "resume": "Let drained GPUs take jobs again.",
         "reserve": "Reserve GPUs for yourself, for others, or for maintenance.",
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
-        "bench": "Measure on this server.",
-        "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
     "What was used, by whom": {
         "history": "List past jobs, with their sums.",
@@ -54,29 +53,15 @@ GROUPS: dict[str, dict[str, str]] = {
         "service": "Make the daemon a service of systemd, show it, remove it.",
         "config": "Show, check or reload the configuration.",
         "completion": "Print the completion of your shell: bash, zsh or fish.",
-        "demo": "Show it all once on simulated GPUs, in less than a minute.",
     },
-    "Pages and programs": {
-        "serve": "Show GPUs, jobs, logs and the history as a live web page.",
-        "metrics": "Print or serve figures for Prometheus and Grafana.",
-        "mcp": "Serve tools to a coding agent (MCP).",
-    },
-    "With Slurm": {
-        "slurm": "Print what a Slurm cluster needs for shared GPUs.",
-        "slurm-step": "Run a job file inside a Slurm job.",
-        "pilot": "Run your own jobs, several on one GPU, in one Slurm job.",
-        "install-slurm-names": "Write commands named sbatch, squeue, scancel...",
-    },
+    "Pages and programs": {},
+    "With Slurm": {},
     "Estimates and simulation": {
         "estimate": "Estimate the GPU memory of a job before it runs.",
-        "estimators": "List the estimators, or try them on measured jobs.",
         "summarize": "Write the summary of a model for estimators, without a GPU.",
-        "simulate": "Run a trace on a simulated server and show the result.",
-        "compare": "Run a trace as configured here, and under several policies.",
-        "trace": "Draw a trace, or play one through a daemon.",
-        "replay": "Run the daemon's own past jobs under other policies.",
     },
 }
+"""The server's own commands. Wings add to these groups."""
 COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
 ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
 """Other names of commands, for the fingers of people who come from other tools."""
@@ -84,29 +69,66 @@ _LONG = 12
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "completion", "daemon", "drain", "explain", "gpus", "history"),
-        *("hold", "limits", "logs", "mcp", "migrate", "progress", "release", "report", "requeue"),
-        *("reserve", "resize", "resume", "slurm-step", "status", "top", "wait"),
+        *("hold", "limits", "logs", "migrate", "progress", "release", "report", "requeue"),
+        *("reserve", "resize", "resume", "status", "wait"),
     }
 )
-"""Commands that start without typer: their modules declare parameters (`parameters_of`)."""
+"""The server's commands that start without typer: their modules declare parameters
+(`parameters_of`)."""
 _SHARED = {
     **dict.fromkeys(("cancel", "hold", "release", "requeue", "wait"), "jobs"),
     **dict.fromkeys(("checkpoint", "migrate", "resize", "progress"), "saving"),
     **dict.fromkeys(("drain", "resume"), "gpus"),
     **dict.fromkeys(("history", "limits"), "report"),
-    **dict.fromkeys(("estimators", "summarize"), "estimate"),
+    "summarize": "estimate",
     "explain": "status",
-    "compare": "simulate",
-    "install-slurm-names": "slurm",
 }
 """Modules that have several commands."""
+
+
+def groups() -> dict[str, dict[str, str]]:
+    """All commands that are installed, by the titles of their groups."""
+    from radrm import wings
+
+    found = {title: dict(its) for title, its in GROUPS.items()}
+    for name, command in wings.commands().items():
+        found.setdefault(command.group, {})[name] = command.line
+    return {title: its for title, its in found.items() if its}
+
+
+def commands() -> dict[str, str]:
+    """The line of help of each command that is installed."""
+    return {name: line for group in groups().values() for name, line in group.items()}
+
+
+def is_everyday(command: str) -> bool:
+    """Whether a command starts without typer."""
+    if command in COMMANDS:
+        return command in EVERYDAY
+    from radrm import wings
+
+    found = wings.commands().get(command)
+    return found is not None and found.everyday
+
+
+def takes_own_words(command: str) -> bool:
+    """Whether a command reads options of jobs beside its own."""
+    if command in COMMANDS:
+        return command in ("estimate", "summarize")
+    from radrm import wings
+
+    return wings.commands()[command].own_words
 
 
 def module_of(command: str) -> Any:
     """Import the module of a command."""
     from importlib import import_module
 
-    return import_module(f"radrm.cli.commands.{_SHARED.get(command, _python(command))}")
+    if command in COMMANDS:
+        return import_module(f"radrm.cli.commands.{_SHARED.get(command, _python(command))}")
+    from radrm import wings
+
+    return import_module(wings.commands()[command].module)
 
 
 def function_of(command: str) -> Any:
@@ -125,17 +147,20 @@ def _python(command: str) -> str:
 
 def overview(whole: bool = False) -> str:
     """The text of `radrm --help`; `whole`: of `radrm help --all`."""
-    groups = GROUPS if whole else {"Commands": {name: COMMANDS[name] for name in FIRST}}
+    shown = groups()
+    if not whole:
+        every = {name: line for group in shown.values() for name, line in group.items()}
+        shown = {"Commands": {name: every[name] for name in FIRST if name in every}}
     # The few names that are longer move their own line only: it still fits a terminal.
-    width = max(len(name) for group in groups.values() for name in group if len(name) <= _LONG)
+    width = max(len(name) for group in shown.values() for name in group if len(name) <= _LONG)
     lines = [
         "Usage: radrm COMMAND [ARGS]...",
         "",
         "  Queue jobs for the GPUs of this server, several on one GPU where that is safe.",
     ]
-    for title, commands in groups.items():
+    for title, its in shown.items():
         lines += ["", f"{title}:"]
-        lines += [f"  {name:{width}}  {line}" for name, line in commands.items()]
+        lines += [f"  {name:{width}}  {line}" for name, line in its.items()]
     return "\n".join(
         [
             *lines,
@@ -155,5 +180,5 @@ def unknown(word: str) -> str:
     if word.startswith("-"):
         hint = option_hint(word, ("help", "version"))
         return f"radrm: unknown option {word}; {hint or 'see radrm --help'}"
-    hint = command_hint(word, {**COMMANDS, **ALIASES})
+    hint = command_hint(word, {**commands(), **ALIASES})
     return f"radrm: unknown command {word}; {hint or 'see radrm --help'}"

@@ -22,7 +22,7 @@ def main() -> None:
 
 def _command() -> int:
     """Answer help, version, mistakes and everyday commands without typer."""
-    from radrm.cli.listing import ALIASES, COMMANDS, EVERYDAY
+    from radrm.cli.listing import ALIASES, EVERYDAY, commands, is_everyday
 
     words = sys.argv[1:]
     if words == ["help", "--all"]:
@@ -35,9 +35,11 @@ def _command() -> int:
         _of_the_option_table()
     if words[:1] == ["slurm-step"] and len(words) > 1 and not words[1].startswith("-"):
         sys.argv.insert(2, "--")  # what stands behind the file belongs to the job
-    if words and words[0] in EVERYDAY:
+    if not words or words[0].startswith("-"):
+        return _no_command()
+    if words[0] in EVERYDAY or is_everyday(words[0]):
         return _everyday()
-    return _others() if words and words[0] in COMMANDS else _no_command()
+    return _others() if words[0] in commands() else _no_command()
 
 
 def daemon() -> None:

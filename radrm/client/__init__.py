@@ -15,4 +15,5 @@ The files, in the order in which they may import one another:
     session     the user's end of `radrm run`
     snapshots   the copies of code that jobs run in
     submitting  read, check and spool jobs, and learn their ids
+    estimates   ask the estimators about a job file
 """

@@ -5,7 +5,7 @@ The files, in the order in which they may import one another:
     serving      the socket: connections, requests in turn, answers as bytes (a folder)
     progress     convert what jobs report into events
     views        what clients name and are shown (a folder)
-    outer        jobs that run inside jobs of Slurm
+    steps        who runs attempts inside the jobs of another resource manager
     intake       from the spool to jobs (a folder)
     checkpoints  the folder of each job for its checkpoints
     launches     what a launch gets: amounts and logs

@@ -29,7 +29,7 @@ from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.launching import Site, plan_launch, task_environments
 from radrm.daemon.mps import Stops
-from radrm.daemon.outer import Steps
+from radrm.daemon.steps import OuterSteps
 from radrm.errors import RadrmError, Refused
 from radrm.estimators.history import WAITING
 from radrm.host.attempts.elastic import names
@@ -68,7 +68,7 @@ class Effects:
         site: Site,
         resizes: Resizes,
         stops: Stops,
-        steps: Steps,
+        steps: OuterSteps,
         read_soon: Callable[[], None],
         post: Callable[[ServerReady | ev.Event], None],
     ) -> None:

@@ -65,7 +65,7 @@ _PACKAGE = os.path.dirname(radrm.__file__)
 _REPORT_PY = os.path.join(_PACKAGE, "report.py")
 """What a job's program imports or copies to report its progress, also where radrm is not
 installed."""
-_ELASTIC_PY = os.path.join(_PACKAGE, "elastic.py")
+_ELASTIC_PY = os.path.join(_PACKAGE, "elastic", "__init__.py")
 """The same for a program whose tasks can change."""
 _IN_JOBS = os.path.join(_PACKAGE, "in_jobs")
 """The folder from which a job's program imports `radrm.report`."""

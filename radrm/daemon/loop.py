@@ -38,10 +38,10 @@ from radrm.daemon.intake.scan import Scan
 from radrm.daemon.launching import Site
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.mps import ClientsEnded, Failures, Stops
-from radrm.daemon.outer import Steps
 from radrm.daemon.probing import Probing
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import MOST_EVENTS, InLine, Turns
+from radrm.daemon.steps import OuterSteps
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
 from radrm.deadlines.costs import Costs
@@ -148,7 +148,7 @@ class Parts:
     users: UserLimits
     check: Callable[[], None]
     """Raises `RadrmError` if a daemon could not start with the configuration as it is now."""
-    steps: Steps
+    steps: OuterSteps
 
 
 class Loop:

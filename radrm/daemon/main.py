@@ -41,11 +41,11 @@ from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.launching import Site, needs_accounting
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
-from radrm.daemon.outer import Steps
 from radrm.daemon.probing import Probing
 from radrm.daemon.progress import Reports
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
+from radrm.daemon.steps import make_steps
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching, variables_of_home
 from radrm.deadlines.costs import Costs, Zone
@@ -233,7 +233,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             manager=manager,
             users=limits,
             check=check,
-            steps=Steps(config.slurm, devices.clock, store),
+            steps=make_steps(config, devices.clock, store),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, uid == 0),
         )
         about = {

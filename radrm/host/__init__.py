@@ -13,7 +13,6 @@ The files, in the order in which they may import one another:
     storage     files of radrm on disk (a folder)
     mistakes    what a submission cannot mean, such as a program that does not exist
     processes   the identity of processes, and how to end them (a folder)
-    slurm       commands of Slurm, and what they say
     node        the CPUs and the host memory that jobs can have
     progress    the sockets that take what jobs report
     attempts    one launch of a job (a folder)

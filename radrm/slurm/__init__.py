@@ -1,12 +1,20 @@
-"""Layer 7: radrm under Slurm ([cluster.md]). All of it runs as a user, and asks by `client/`.
+"""radrm under Slurm ([cluster.md]). All of it runs as a user, and asks by `client/`; but for
+`serving`, which the daemon runs.
 
 The files, in the order in which they may import one another:
+    asking    run Slurm's own commands, and read what they print
     comment   what the step writes into the comment of its Slurm job, and reads there
     outer     the Slurm job in which this process runs
     jobs      what Slurm says of the jobs of the partition
     accounts  what the ended jobs of the partition have used
     setup     which configuration holds for commands of a cluster; lines for Slurm's own
     submitting  from a job file to the words of sbatch; scripts that run through the step
+    serving   the steps that wait on this server for their jobs: what the daemon asks of Slurm
+    facts     what Slurm says of its configuration, a partition and nodes
+    checks    what `doctor --slurm` looks at: what fits jobs that share GPUs, and what does not
     step      the batch step of a job: submits it, waits, runs its attempts (a folder)
     pilot     a daemon of one user in an ordinary Slurm job (a folder)
+    commands  the commands (a folder)
+    named     what commands with the names of Slurm run
+    wing      what it adds to radrm
 """

@@ -16,7 +16,7 @@ from typing import Any
 
 from radrm.config import SlurmConfig
 from radrm.errors import Refused
-from radrm.host.slurm import SlurmRefused, run
+from radrm.slurm.asking import SlurmRefused, run
 from radrm.slurm.comment import Use, use_of
 from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import moment

@@ -9,7 +9,7 @@ from typing import Any
 from radrm.config import SlurmConfig
 from radrm.core.units import show_mib
 from radrm.errors import Refused
-from radrm.host.slurm import SlurmRefused, run
+from radrm.slurm.asking import SlurmRefused, run
 from radrm.slurm.comment import why_waiting
 from radrm.slurm.outer import shown
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from radrm.errors import UsageError
 from radrm.host.processes.identity import Identity, identify
-from radrm.host.slurm import record, run
+from radrm.slurm.asking import record, run
 
 _OUTSIDE = (
     "radrm slurm-step runs inside a job of Slurm, and this is none; submit it: "

@@ -16,18 +16,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from radrm.client.estimates import answer, names_of, read
 from radrm.config import Config, SlurmConfig
 from radrm.core.records import DECLARED_MARGIN, Estimate
 from radrm.core.units import parse_mib
 from radrm.core.words import Quantity
 from radrm.errors import BadFile, RadrmError, Refused, UsageError
-from radrm.experiments.estimates import answer, names_of, read
-from radrm.host.slurm import run
 from radrm.host.storage.submission import here, load
 from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.jobfile.relations import AfterOption
+from radrm.slurm.asking import run
 from radrm.slurm.jobs import nodes_of
 from radrm.slurm.setup import MARGIN_MIB
 

@@ -10,4 +10,6 @@ The files, in the order in which they may import one another:
     views          what the pages show
     app            the addresses
     serving        listen, print the link, serve
+    command  `radrm serve`
+    wing     what it adds to radrm
 """

@@ -22,13 +22,14 @@ from typer.main import get_command
 
 from radrm.cli import main as entry
 from radrm.cli.app import WrongUsage, make_app, typed
-from radrm.cli.listing import COMMANDS, EVERYDAY, function_of, parameters_of
+from radrm.cli.listing import commands, function_of, is_everyday, parameters_of
 from radrm.cli.parameters import FLAG, NUMBER, TEXTS, WORD, WORDS, Parameter, parse
 from tests.cli.fakes import gpu, job, page
 from tests.cli.heavy import HEAVY
 from tests.examples import some
 from tests.paths import REPOSITORY
 
+EVERYDAY = {name for name in commands() if is_everyday(name)}
 PARAMETERS: dict[str, Sequence[Parameter]] = {n: parameters_of(n) for n in sorted(EVERYDAY)}
 BY_TYPER = {name: get_command(make_app(name)).commands[name] for name in PARAMETERS}  # type: ignore[attr-defined]
 
@@ -158,15 +159,17 @@ def test_mistakes_are_said_in_one_line(
 
 
 def test_the_modules_of_everyday_commands_and_no_others_declare_parameters() -> None:
-    folder = Path(entry.__file__).parent / "commands"
+    package = Path(entry.__file__).parents[1]
+    patterns = ("cli/commands/*.py", "*/command.py", "*/commands/*.py")
+    places = {file for pattern in patterns for file in package.glob(pattern)}
     declaring = {
         name.removesuffix("_PARAMETERS").lower().replace("_", "-")
-        for file in folder.glob("*.py")
+        for file in places
         for node in ast.parse(file.read_text("utf-8")).body
         if isinstance(node, ast.Assign)
         and (name := ast.unparse(node.targets[0])).endswith("_PARAMETERS")
     }
-    assert declaring == EVERYDAY <= set(COMMANDS)
+    assert declaring == EVERYDAY
 
 
 # ------------------------------------------------------------------ what they import

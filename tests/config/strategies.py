@@ -18,7 +18,7 @@ from radrm.config import (
     RetentionConfig,
 )
 from radrm.core.words import Collocation
-from radrm.wiring import REGISTRIES, table_of
+from radrm.wiring import registry, table_of
 
 
 def setting_values(default: Any) -> st.SearchStrategy[Any]:
@@ -55,7 +55,7 @@ def some_of(settings: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 def tables(table: str) -> st.SearchStrategy[dict[str, Any]]:
     kind = registry_of(table)
-    names = {table_of(kind, name) for name in REGISTRIES[kind]}
+    names = {table_of(kind, name) for name in registry(kind)}
     optional = {name: some_of(rule_settings(table, name)) for name in sorted(names)}
     return st.fixed_dictionaries({}, optional=optional)
 
@@ -63,7 +63,7 @@ def tables(table: str) -> st.SearchStrategy[dict[str, Any]]:
 configs = st.builds(
     Config,
     **{
-        key: st.sampled_from(sorted(REGISTRIES[registry_of(t)]))
+        key: st.sampled_from(sorted(registry(registry_of(t))))
         for t, key in RULE_TABLES.items()
         if key != "planner"
     },

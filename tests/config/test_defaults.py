@@ -14,10 +14,10 @@ from radrm.config import GOALS, Config, ConfigFile, parse_config, resolved
 from radrm.config.checks import toml_value
 from radrm.core.settings import CoreSettings
 from radrm.wiring import (
-    REGISTRIES,
     make_estimating,
     make_rules,
     make_settings,
+    registry,
     table_of,
 )
 from tools.config_reference import reference
@@ -100,7 +100,7 @@ def test_every_rule_is_named_with_its_own_defaults() -> None:
     told, checked = rows(), 0
     for table in RULE_TABLES:
         kind = registry_of(table)
-        for name in {table_of(kind, rule) for rule in REGISTRIES[kind]}:
+        for name in {table_of(kind, rule) for rule in registry(kind)}:
             for key, value in rule_settings(table, name).items():
                 if f"{name}.{key}" in told:
                     checked += 1

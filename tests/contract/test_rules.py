@@ -26,7 +26,7 @@ from radrm.core.view import Offer
 from radrm.core.words import Collocation
 from radrm.errors import RadrmError
 from radrm.estimators.interface import Description
-from radrm.wiring import REGISTRIES, find_rule, settings_of
+from radrm.wiring import find_rule, registry, settings_of
 
 NOW = Instant(100.0, 1_700_000_000.0)
 SPEC = JobSpec(name="a", user="ann", uid=1000)
@@ -35,14 +35,14 @@ JOB = Job(id=1, ticket="T", spec=SPEC, submitted=NOW)
 
 def rules(kind: str) -> Any:
     """Every rule of a kind that needs no parts, made with its own defaults."""
-    made = [find_rule(kind, name)() for name in REGISTRIES[kind]]
+    made = [find_rule(kind, name)() for name in registry(kind)]
     return pytest.mark.parametrize("rule", made, ids=[rule.name for rule in made])
 
 
 def policies() -> Any:
     """Every policy, and those that have conditions both with and without them."""
     made = []
-    for name in REGISTRIES["policies"]:
+    for name in registry("policies"):
         rule = find_rule("policies", name)
         both = "conditions" in settings_of(rule)
         made += [rule(conditions=on) for on in (True, False)] if both else [rule()]

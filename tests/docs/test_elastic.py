@@ -13,9 +13,9 @@ import pytest
 
 from radrm.core.words import Resizing
 from radrm.daemon.views.documents import JobDocuments
+from radrm.elastic.planner import Elastic
 from radrm.host.storage.store import Store
 from radrm.jobfile.radfile import read_job_file
-from radrm.planners.elastic import Elastic
 from tests.host.storage.stores import submission_of
 from tests.paths import REPOSITORY
 from tests.world import GIB, World, gpus

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
 from radrm.jobfile.options import SHOWN
-from radrm.wiring import REGISTRIES
+from radrm.wiring import registry
 from tests.paths import REPOSITORY
 from tools.declared import commands
 from tools.manual import settings_keys
@@ -123,7 +123,7 @@ def test_the_search_finds_all_that_one_may_type(site: Path) -> None:
     assert not {option for option in options if len(option) > 2} - known
     names = {word for each in commands() for word in each.name.split()}
     names |= {word for key in settings_keys() for word in key.split(".")}
-    rules = ((table, name) for table in RULE_TABLES for name in REGISTRIES[registry_of(table)])
+    rules = ((table, name) for table in RULE_TABLES for name in registry(registry_of(table)))
     names |= {key for table, name in rules for key in (name, *rule_settings(table, name))}
     names |= set(core_settings())
     assert len(names) > 150

@@ -26,8 +26,8 @@ from benchmarks.simulation.calibration import (
 from benchmarks.simulation.power import error_of, fitted_power, points_of, through, two_lines
 from radrm.interference.model import Demand, delivered, joint_speed
 from radrm.simulated.spec import watts
+from tests.lab.simulator.traces import job
 from tests.paths import SHARED_DATA
-from tests.simulator.traces import job
 
 OTHER = {**shipped(), "ceiling": 0.8, "joint": 1.0, "vgg": 5.0}
 

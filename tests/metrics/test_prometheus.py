@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from radrm.cli.commands.metrics import metrics
 from radrm.errors import RadrmError
+from radrm.metrics.command import metrics
 from radrm.metrics.table import ALERTS, DASHBOARD, HISTOGRAM, METRICS
 from tests.daemon.harness import DaemonHome, simjob
 from tests.waiting import PATIENCE_S, wait_until

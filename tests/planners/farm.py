@@ -12,9 +12,9 @@ from radrm.core.rules import Ask
 from radrm.core.view import Offer
 from radrm.core.words import CheckpointKind
 from radrm.planners.convergence import Note
-from radrm.planners.specon import SpeCon
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
+from radrm.published.specon import SpeCon
 from tests.world import GIB, World, default_planner, gpus
 
 CAN_SAVE = Checkpoint(CheckpointKind.SIGNAL, cost_s=5.0)

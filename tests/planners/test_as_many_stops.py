@@ -29,10 +29,10 @@ from radrm.core.records import (
 from radrm.core.rules import Planner, SlowPlanner
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind, JobState, Resizing
-from radrm.planners.andreas import Andreas
-from radrm.planners.elastic import Elastic
+from radrm.elastic.planner import Elastic
 from radrm.planners.slots import Slots
 from radrm.policies.exclusive import Exclusive
+from radrm.published.andreas import Andreas
 from tests.core.placements import propose
 from tests.planners.due import deadline
 from tests.world import GIB, World, default_planner, gpus

@@ -14,7 +14,7 @@ from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import Checkpoint, Job
 from radrm.core.words import ActionKind, CheckpointKind, ReservationKind
-from radrm.planners.specon import SpeCon
+from radrm.published.specon import SpeCon
 from tests.examples import some
 from tests.planners.farm import POLICY, specon
 from tests.world import GIB, World, default_planner, gpus

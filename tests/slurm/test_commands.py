@@ -191,7 +191,7 @@ def test_without_slurm_it_says_what_is_missing(
     radrm: Radrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from radrm.errors import Refused
-    from radrm.host import slurm as programs
+    from radrm.slurm import asking as programs
 
     monkeypatch.setattr(programs, "_PLACES", ())
     with pytest.raises(Refused, match="sbatch is not installed here"):

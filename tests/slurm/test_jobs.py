@@ -7,8 +7,8 @@ import pytest
 from radrm.cli.main import end
 from radrm.config import SlurmConfig
 from radrm.errors import Refused
-from radrm.host.slurm import SlurmRefused, is_in_job, jobs_of, pids_in, record
 from radrm.slurm import jobs
+from radrm.slurm.asking import SlurmRefused, is_in_job, jobs_of, pids_in, record
 from radrm.slurm.jobs import gpumem_in, listed
 from radrm.slurm.outer import moment
 

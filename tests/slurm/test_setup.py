@@ -16,7 +16,7 @@ import pytest
 
 from radrm.config import SlurmConfig
 from radrm.core.units import parse_seconds
-from radrm.host.slurm import FORMAT, format_of
+from radrm.slurm.asking import FORMAT, format_of
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
 from radrm.slurm.submitting import FIRST, is_gpumem_asked, unwrap
 

@@ -19,12 +19,12 @@ from xml.etree import ElementTree
 
 from radrm.config import Config
 from radrm.core.words import Outcome
-from radrm.experiments.simulations.runs import results_of_draws
-from radrm.experiments.simulations.sources import File, load_draws
-from radrm.experiments.simulations.variants import Choices, make_variant
+from radrm.lab.experiments.simulations.runs import results_of_draws
+from radrm.lab.experiments.simulations.sources import File, load_draws
+from radrm.lab.experiments.simulations.variants import Choices, make_variant
+from radrm.lab.simulator.run import Run
 from radrm.pages.charts import GanttBar, GanttRow, Kind, gantt
 from radrm.pages.document import CHARTS, THEME
-from radrm.simulator.run import Run
 
 TRACE = Path(__file__).parent.parent.parent / "examples" / "traces" / "sharing.csv"
 GPUS = "sim:2xA100-40GB"

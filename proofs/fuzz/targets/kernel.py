@@ -12,12 +12,12 @@ from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target
 from proofs.fuzz.mutations import as_bytes
 from radrm.config import NodeConfig
+from radrm.elastic.radrun.workers import proc as workers
 from radrm.host.attempts import containers
 from radrm.host.gpus import exporter, unmanaged
 from radrm.host.node import NodeWatch
 from radrm.host.processes import cgroups, counted, procfs, tree
 from radrm.host.processes.limits import Limits
-from radrm.radrun.workers import proc as workers
 
 _STAT = (
     "4711 (python) S 4700 4711 4711 34816 4711 4194304 100 0 0 0 12 3 0 0 20 0 1 0 123456 "

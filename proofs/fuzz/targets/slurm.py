@@ -14,9 +14,9 @@ from radrm.host.attempts import folder
 from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, boot_id
-from radrm.host.slurm import format_of, jobs_of, names_of, pids_in, record
 from radrm.host.storage.spool import Envelope
 from radrm.slurm import accounts, comment
+from radrm.slurm.asking import format_of, jobs_of, names_of, pids_in, record
 from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import moment
 from radrm.slurm.pilot.main import given

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from proofs.fuzz.judging import Target
 from radrm.jobfile.radfile import JobFile, read_job_file
-from radrm.simulator.traces.importers.aids import Aids, Alone, read_profile
-from radrm.simulator.traces.importers.forms import FORMS, read_any
-from radrm.simulator.traces.importers.gavel import read_throughputs
-from radrm.simulator.traces.trace import fitting, read_trace, trace_lines
+from radrm.lab.simulator.traces.importers.aids import Aids, Alone, read_profile
+from radrm.lab.simulator.traces.importers.forms import FORMS, read_any
+from radrm.lab.simulator.traces.importers.gavel import read_throughputs
+from radrm.lab.simulator.traces.trace import fitting, read_trace, trace_lines
 
 _OWN = """submit_s,name,gpus,duration_s,memory_mib,smact,horus_mib,user,\
 priority,due_s,weight,batch_size

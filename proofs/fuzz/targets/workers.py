@@ -8,13 +8,13 @@ from typing import Any
 
 from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target
-from radrm.radrun.folder import Folder
-from radrm.radrun.placement import parse
-from radrm.radrun.shards.book import Book, BookError
-from radrm.radrun.shards.dealing import Member
-from radrm.radrun.shards.messages import Gone, Lines
-from radrm.radrun.shards.service import Service
-from radrm.radrun.shards.store import BadState, Store
+from radrm.elastic.radrun.folder import Folder
+from radrm.elastic.radrun.placement import parse
+from radrm.elastic.radrun.shards.book import Book, BookError
+from radrm.elastic.radrun.shards.dealing import Member
+from radrm.elastic.radrun.shards.messages import Gone, Lines
+from radrm.elastic.radrun.shards.service import Service
+from radrm.elastic.radrun.shards.store import BadState, Store
 
 _ID = "000003-0123abcd"
 _PLACEMENT: dict[str, Any] = {

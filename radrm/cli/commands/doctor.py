@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -19,11 +18,8 @@ from radrm.cli.show.styled import Styled, is_drawn, show
 from radrm.client.text import print_json
 from radrm.errors import plain
 from radrm.host.health.checks import all_checks
-from radrm.host.health.finding import Check, Finding, Level, run_checks
-from radrm.host.health.slurm.checks import Asked, slurm_checks
-from radrm.host.slurm import run
-from radrm.host.storage.paths import Paths
-from radrm.slurm.setup import cluster_config, daemon_paths
+from radrm.host.health.finding import Finding, Level, run_checks
+from radrm.wings import check
 
 _INDENT, _STEP = 6, "-> "
 _STYLE = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
@@ -102,7 +98,7 @@ def doctor(
     """
     # What sources of readings log is for a daemon: here it would stand between the lines.
     logging.getLogger("radrm").addHandler(logging.NullHandler())
-    checks = _of_slurm() if slurm else all_checks(os.environ, os.getuid(), find_errors)
+    checks = check("slurm")() if slurm else all_checks(os.environ, os.getuid(), find_errors)
     findings: list[Finding] = []
     for finding in run_checks(checks):
         findings.append(finding)
@@ -114,16 +110,6 @@ def doctor(
         show(summary(findings, by_name=is_drawn()))
     if any(finding.level is Level.FAIL for finding in findings):
         raise typer.Exit(1)
-
-
-def _of_slurm() -> Iterator[Check]:
-    """The checks of the cluster. Raises `BadConfig`."""
-    config = cluster_config(os.environ).slurm
-
-    def places(node: str) -> tuple[Paths, ...]:
-        return daemon_paths(config, {**os.environ, "SLURMD_NODENAME": node}, os.getuid())
-
-    return slurm_checks(Asked(config, socket.gethostname(), run, places))
 
 
 def _document(finding: Finding) -> dict[str, Any]:

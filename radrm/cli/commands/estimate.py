@@ -1,4 +1,4 @@
-"""`radrm estimate`, `estimators` and `summarize`: what a job needs, and how well that is known."""
+"""`radrm estimate` and `summarize`: what a job needs, before it runs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,8 @@ from typing import Annotated
 import typer
 
 from radrm.cli.options import Json
-from radrm.cli.show.experiments.estimates import show_estimates, show_estimators, show_evaluation
-from radrm.cli.show.progress import progress_bar
-from radrm.client.text import Document, print_json, warn
-from radrm.config import load_config
-from radrm.core.units import show_mib
-from radrm.errors import BadFile, RadrmError, UsageError, plain
-from radrm.estimators.memory import context_mib
-from radrm.estimators.traces import Traced
-from radrm.experiments.datasets import read_dataset
-from radrm.experiments.estimates import (
+from radrm.cli.show.estimates import show_estimates
+from radrm.client.estimates import (
     TRACED,
     answer,
     estimate_document,
@@ -29,7 +21,12 @@ from radrm.experiments.estimates import (
     traced,
     with_history,
 )
-from radrm.experiments.evaluation import estimators_known, evaluate, evaluation_document
+from radrm.client.text import Document, print_json, warn
+from radrm.config import load_config
+from radrm.core.units import show_mib
+from radrm.errors import BadFile, RadrmError, UsageError, plain
+from radrm.estimators.memory import context_mib
+from radrm.estimators.traces import Traced
 from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
 from radrm.host.storage.paths import system_mode
 from radrm.jobfile.parsing import parse_words, typed
@@ -87,65 +84,6 @@ def estimate(
         print_json(documents)
     if failed:
         raise typer.Exit(1)
-
-
-SHOWN_ERRORS = 5
-
-Dataset_ = Annotated[
-    str | None,
-    typer.Option(
-        "--evaluate",
-        metavar="DATASET",
-        help="Measured jobs: a folder of job files, a CSV table, or `history`.",
-    ),
-]
-Tried = Annotated[str, typer.Option("--estimator", metavar="NAME", help="One estimator, or `all`.")]
-Python = Annotated[
-    str, typer.Option("--python", metavar="PATH", help="The Python in which models are traced.")
-]
-Cases = Annotated[
-    bool, typer.Option("--cases", help="Also the estimate of every job (with --json).")
-]
-
-
-def estimators(
-    context: typer.Context,
-    dataset: Dataset_ = None,
-    estimator: Tried = "all",
-    python: Python = "python3",
-    cases: Cases = False,
-    as_json: Json = False,
-) -> None:
-    """List the estimators, or try them on measured jobs.
-
-    Options of `radrm submit` that estimators use (--sequence-length=512, --optimizer=sgd)
-    override those of the jobs.
-
-    \b
-    Examples:
-      radrm estimators
-      radrm estimators --evaluate measured.csv
-      radrm estimators --evaluate history --json
-    """
-    config = load_config(os.environ, system_mode(os.environ, os.getuid()))
-    if dataset is None:
-        if context.args:
-            raise UsageError(f"{context.args[0]!r} needs --evaluate; add it")
-        rows = estimators_known(config)
-        print_json(rows) if as_json else show_estimators(rows)
-        return
-    names = tuple(n for n in names_of(estimator, config) if n not in ("declared", "history"))
-    found = read_dataset(dataset, parse_words(context.args, "command line"))
-    with progress_bar() as progress:
-        results = evaluate(found, config, names, python, progress)
-    if as_json:
-        print_json([evaluation_document(name, tried, cases) for name, tried in results.items()])
-    else:
-        show_evaluation(len(found.jobs), results)
-    for cause in found.errors[:SHOWN_ERRORS]:
-        warn(f"{dataset}: {cause}")
-    if len(found.errors) > SHOWN_ERRORS:
-        warn(f"{dataset}: {len(found.errors) - SHOWN_ERRORS} more such errors")
 
 
 MAX_SUMMARY = 1 << 19

@@ -51,9 +51,9 @@ def logs(
     if cluster or (job.isdigit() and not follow and _only_slurm_is_here()):
         if follow or attempt is not None:
             raise UsageError("--cluster does not go with --follow or --attempt: Slurm has one log")
-        from radrm.cli.slurm.cluster import show_log  # few look at a cluster
+        from radrm.wings import target  # few look at a cluster
 
-        show_log(job, stderr, lines)
+        target("cluster").show_log(job, stderr, lines)
         return 0
     with Client() as client:
         if follow:
@@ -73,10 +73,10 @@ def _only_slurm_is_here() -> bool:
     """Return whether this is a login node: no daemon was ever here, and radrm is under Slurm."""
     if any(os.path.exists(paths.state) for paths in client_paths(os.environ, os.getuid())):
         return False
-    from radrm.slurm.setup import cluster_config
+    from radrm.wings import target
 
     with suppress(RadrmError):
-        return cluster_config(os.environ).slurm.enabled
+        return target("cluster").is_configured() is True
     return False
 
 

@@ -59,9 +59,9 @@ def report(
     if cluster:
         if energy or overview or html:
             raise UsageError("--cluster goes with --by, --since, --until and --json")
-        from radrm.cli.slurm.cluster import show_report  # few look at a cluster
+        from radrm.wings import target  # few look at a cluster
 
-        show_report(by or "user", period(since, until), as_json)
+        target("cluster").show_report(by or "user", period(since, until), as_json)
         return
     what = by or "user"
     if what not in BY:

@@ -79,9 +79,9 @@ def status(
     if cluster:
         if jobs or every or state or page or limit or follow or layout:
             raise UsageError("--cluster goes with --user and --json; of one job: radrm explain")
-        from radrm.cli.slurm.cluster import show_status  # few look at a cluster
+        from radrm.wings import target  # few look at a cluster
 
-        show_status(user, as_json)
+        target("cluster").show_status(user, as_json)
         return
     if no_header and not layout:
         raise UsageError("--no-header goes with --format")
@@ -205,9 +205,9 @@ def explain(job: str, cluster: bool, as_json: bool) -> None:
       radrm explain --cluster 4711
     """
     if cluster:
-        from radrm.cli.slurm.cluster import show_explanation  # few look at a cluster
+        from radrm.wings import target  # few look at a cluster
 
-        show_explanation(job, as_json)
+        target("cluster").show_explanation(job, as_json)
         return
     with Client() as client:
         answer = client.ask("explain", jobs=[job])

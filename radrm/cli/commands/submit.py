@@ -21,6 +21,7 @@ from radrm.jobfile.radfile import FOR_SLURM
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from radrm.client.submitting import Submission
     from radrm.host.storage.paths import Paths
@@ -30,9 +31,7 @@ def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
     before = argv[: argv.index("--") if "--" in argv else None]
     if "--slurm" in before:
-        from radrm.cli.slurm.names import translated  # only jobs of Slurm need it
-
-        argv = translated(argv)
+        argv = _target("slurm").translated(argv)
     return carry_out(parse_submit(argv))
 
 
@@ -43,14 +42,10 @@ def carry_out(request: SubmitRequest) -> int:
 
         print(submit_help(request.help_all), end="")
         return 0
-    if request.cluster:
-        from radrm.cli.slurm.cluster import submit  # few jobs go to a cluster
-
-        return submit(request)
-    if request.pilot:
-        from radrm.cli.slurm.pilot import submit as submit_to_pilots  # few jobs go to pilots
-
-        return submit_to_pilots(request)
+    for place, asked in (("cluster", request.cluster), ("pilot", request.pilot)):
+        if asked:
+            code: int = _target(place).submit(request)
+            return code
     _refuse_program(request.files)
     with Client() as client:
         results, paths, up = check(client, request)
@@ -72,6 +67,12 @@ def carry_out(request: SubmitRequest) -> int:
         if request.wait:
             return max(_wait(client, request, results), failed)
     return failed
+
+
+def _target(name: str) -> Any:
+    from radrm.wings import target  # few jobs go elsewhere, and it is slow to import
+
+    return target(name)
 
 
 def _refuse_program(files: Sequence[str]) -> None:

@@ -14,5 +14,5 @@ The files, in the order in which they may import one another:
     follow       `radrm status --follow`
     question     the question before a command touches everything
     progress     a progress bar for long work
-    experiments  the results of experiments (a folder)
+    estimates    the answers of estimators about one job
 """

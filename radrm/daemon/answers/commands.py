@@ -25,7 +25,6 @@ from radrm.daemon.intake.admission import refuse_more, refuse_priority
 from radrm.daemon.intake.batch import dependencies
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.loop import Loop
-from radrm.daemon.outer import step
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_FINISHED
@@ -344,7 +343,7 @@ COMMANDS: dict[str, Command] = {
     "edit": edit,
     "drain": drain,
     "reload": reload,
-    "step": step,
+    "step": lambda loop, request: loop.steps.answer(loop, request),
     "resume": resume,
     "reserve": reserve,
     "unreserve": unreserve,

@@ -23,7 +23,7 @@ from radrm.core import events as ev
 from radrm.daemon.intake.admission import Admission
 from radrm.daemon.intake.batch import Batch, Knows, Taker, refused_batch, take_in
 from radrm.daemon.intake.envelopes import group_of
-from radrm.daemon.outer import Steps
+from radrm.daemon.steps import OuterSteps
 from radrm.daemon.views.references import References, Target
 from radrm.errors import RadrmError, StoreError, plain
 from radrm.host.storage.arrivals import Arrivals
@@ -95,7 +95,7 @@ class Scan:
         estimation: Knows,
         tick: Callable[[], float] = time.monotonic,
         users: UserLimits = NOBODY,
-        steps: Steps | None = None,
+        steps: OuterSteps | None = None,
     ) -> None:
         self._loop = loop
         self._arrivals = arrivals

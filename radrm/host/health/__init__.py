@@ -12,5 +12,4 @@ The files, in the order in which they may import one another:
     served       the running daemon's reports about its GPUs and its jobs
     daemon       whether a daemon answers, and which one
     checks       all checks in their order
-    slurm        what `radrm doctor --slurm` checks (a folder)
 """

@@ -15,7 +15,7 @@ from radrm.core.records import Attempt, Job, Refusal
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.deadlines.remaining import remaining_on
-from radrm.planners.capacity.durations import sizes
+from radrm.planners.durations import sizes
 from radrm.planners.forecast import Forecast
 from radrm.planners.lateness.tardiness import Notes, Terms
 

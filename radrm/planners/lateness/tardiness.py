@@ -17,8 +17,8 @@ from radrm.core.words import ActionKind
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import prefix
 from radrm.deadlines.remaining import Remaining, remaining
-from radrm.planners.capacity.durations import sizes
 from radrm.planners.convergence import moment, plain_moment
+from radrm.planners.durations import sizes
 from radrm.planners.forecast import Forecast
 
 USUAL_W = 300.0

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from radrm.core.records import Device
 from radrm.errors import Refused, UsageError, plain
 from radrm.host.gpus.readings import open_gpus
-from radrm.host.slurm import run
 from radrm.host.wall import wall_s
+from radrm.slurm.asking import run
 from radrm.slurm.outer import moment, shown, this_job
 from radrm.slurm.pilot.running import Pilot
 from radrm.slurm.pilot.server import Server, make_home

@@ -18,7 +18,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import start_step_runner as runner
 from radrm.host.attempts.waiting import WAKE
 from radrm.host.processes.procfs import TOKEN_VARIABLE
-from radrm.host.slurm import is_up, run
+from radrm.slurm.asking import is_up, run
 
 # ------------------------------------------------------------------
 # What has been sent to the step, one signal at a time.

@@ -37,13 +37,13 @@ from radrm.config import SlurmConfig
 from radrm.core.units import show_seconds
 from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
 from radrm.host.attempts import folder as attempts
-from radrm.host.slurm import run as run_slurm
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.submission import envelope_of, load
 from radrm.host.wall import wall_s
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.slurm import comment
+from radrm.slurm.asking import run as run_slurm
 from radrm.slurm.jobs import gpumem_in
 from radrm.slurm.outer import SlurmJob, moment, shown, this_job
 from radrm.slurm.setup import cluster_config, daemon_paths

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from radrm.config import SlurmConfig
 from radrm.errors import RadrmError
-from radrm.host.slurm import is_up, run
+from radrm.slurm.asking import is_up, run
 from radrm.slurm.jobs import nodes_of
 from radrm.slurm.outer import SlurmJob, shown
 from radrm.slurm.step import attempt

@@ -31,7 +31,7 @@ from radrm.config import (
     MpsConfig,
     parse_config,
 )
-from radrm.wiring import REGISTRIES, make_estimating, make_rules, make_settings
+from radrm.wiring import make_estimating, make_rules, make_settings, registry
 from tests.config.strategies import configs
 from tests.documents import errors_of
 
@@ -217,7 +217,7 @@ def test_a_number_that_no_float_holds_is_a_trouble() -> None:
 def test_only_rules_know_their_settings() -> None:
     """What belongs to a rule itself, its name say, is nobody's setting."""
     for table in RULE_TABLES:
-        for name in REGISTRIES[registry_of(table)]:
+        for name in registry(registry_of(table)):
             assert {"name", "version", "whole_device"}.isdisjoint(rule_settings(table, name))
     assert rule_settings("policies", "magm")["max_smact"] == 0.80
     assert "collocation" not in core_settings()

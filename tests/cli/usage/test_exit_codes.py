@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from radrm.cli import main as entry
-from radrm.cli import slurm_commands
-from radrm.cli.listing import COMMANDS
+from radrm.cli.listing import commands as listed
+from radrm.elastic.radrun import main as radrun
 from radrm.host.simulated import simjob
-from radrm.radrun import main as radrun
+from radrm.slurm import named as slurm_commands
 
 WRONG = """
 frobnicate
@@ -260,4 +260,4 @@ def test_a_wrong_usage_ends_with_2(
 
 def test_every_command_has_a_wrong_usage() -> None:
     named = {line.split()[0] for line in WRONG.strip().splitlines()}
-    assert set(COMMANDS) <= named
+    assert set(listed()) <= named

@@ -9,12 +9,13 @@ from typer.main import get_command
 
 from radrm import spellings
 from radrm.cli.app import make_app
-from radrm.cli.listing import COMMANDS, unknown
+from radrm.cli.listing import commands as listed
+from radrm.cli.listing import unknown
+from radrm.elastic.radrun.arguments import parse as parse_radrun
 from radrm.errors import UsageError
 from radrm.jobfile.command_line import parse_edit, parse_run, parse_submit
 from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.radfile import read_job_file
-from radrm.radrun.arguments import parse as parse_radrun
 from radrm.spellings import command_hint, option_hint
 
 HERE = "here it is --"
@@ -96,13 +97,13 @@ def test_what_an_option_is_here(word: str, known: tuple[str, ...], hint: str | N
     ],
 )
 def test_what_a_command_is_here(word: str, ours: str) -> None:
-    assert command_hint(word, COMMANDS) == f"here it is {ours}"
+    assert command_hint(word, listed()) == f"here it is {ours}"
     assert unknown(word).endswith(f"here it is {ours}")
 
 
 def test_a_mistyped_command() -> None:
-    assert command_hint("sumbit", COMMANDS) == "did you mean submit?"
-    assert command_hint("xyzzy", COMMANDS) is None
+    assert command_hint("sumbit", listed()) == "did you mean submit?"
+    assert command_hint("xyzzy", listed()) is None
 
 
 def test_options_of_radrun() -> None:
@@ -118,5 +119,5 @@ def test_the_tables_name_what_there_is() -> None:
     for texts in spellings._OPTIONS.values():
         for text in texts:
             assert set(re.findall(r"--[a-z-]+", text)) <= ours, text
-    assert set(spellings._COMMANDS.values()) <= {*COMMANDS, "--version"}
-    assert not set(spellings._COMMANDS) & set(COMMANDS)
+    assert set(spellings._COMMANDS.values()) <= {*listed(), "--version"}
+    assert not set(spellings._COMMANDS) & set(listed())

@@ -13,15 +13,15 @@ from benchmarks.events import calls_during
 from radrm.core import events as ev
 from radrm.core.records import Attempt, Device, Job, UserReservation
 from radrm.core.rules import Order, Planner, SlowPlanner
-from radrm.planners.andreas import Andreas
+from radrm.elastic.planner import Elastic
 from radrm.planners.backfill import Backfill
 from radrm.planners.deadline import Deadline
-from radrm.planners.dlrover import DLRover
-from radrm.planners.elastic import Elastic
-from radrm.planners.nearchus import Nearchus
-from radrm.planners.specon import SpeCon
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
+from radrm.published.andreas import Andreas
+from radrm.published.dlrover import DLRover
+from radrm.published.nearchus import Nearchus
+from radrm.published.specon import SpeCon
 from tests.contract.lives.test_properties import (
     Move,
     check,

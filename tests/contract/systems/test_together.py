@@ -25,8 +25,8 @@ from radrm.core.words import CheckpointKind, Collocation, JobState, Outcome
 from tests.contract.broken import Broken, Watched, Wishing, lives, raising, world_of
 from tests.contract.systems.slow import SlowAndreas
 from tests.contract.systems.test_elastic import WORKERS, Elastic
-from tests.contract.systems.test_flowcon import FlowCon
-from tests.contract.systems.test_specon import SpeCon, converge
+from tests.published.systems.test_flowcon import FlowCon
+from tests.published.systems.test_specon import SpeCon, converge
 from tests.world import GIB, World, default_planner, gpus
 
 CAN_SAVE = Checkpoint(CheckpointKind.SIGNAL)

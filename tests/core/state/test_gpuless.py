@@ -13,11 +13,11 @@ from radrm.core import events as ev
 from radrm.core.records import Job, Node
 from radrm.core.rules import Order, Planner, SlowPlanner
 from radrm.core.words import JobState
-from radrm.planners.andreas import Andreas
 from radrm.planners.backfill import Backfill
 from radrm.planners.deadline import Deadline
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
+from radrm.published.andreas import Andreas
 from tests.core.placements import CORE
 from tests.examples import some
 from tests.world import GIB, ORDERS, World, default_planner, gpus

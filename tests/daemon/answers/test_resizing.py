@@ -132,7 +132,7 @@ for batch in elastic.loader(data, global_batch=4):
 
 def test_radrun_changes_the_workers_of_the_same_attempt(home: DaemonHome) -> None:
     launcher = home.work / "radrun"
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m radrm.radrun "$@"\n')
+    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m radrm.elastic.radrun "$@"\n')
     launcher.chmod(0o755)
     (home.work / "train.py").write_text(PROGRAM)
     job = home.submit("--gpus=1-2", "--", str(launcher), "train.py")

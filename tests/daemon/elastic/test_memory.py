@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Iterator[ElasticHome]:
         pytest.skip("no control group of memory can be made here")
     with elastic_home(tmp_path) as found:
         program = found.folder / "programs" / "radrun"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m radrm.radrun "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m radrm.elastic.radrun "$@"\n')
         yield found
 
 

@@ -19,7 +19,7 @@ from radrm.jobfile.parsing import parse_words
 from radrm.jobfile.radfile import wrap_command
 from radrm.jobfile.slurm import read as read_slurm
 from radrm.jobfile.slurm import translate
-from radrm.wiring import REGISTRIES
+from radrm.wiring import registry
 
 _LACKS = ("MissingParameter", "NoArgsIsHelpError", "BadOptionUsage")
 """Errors of click for a command line that lacks something."""
@@ -103,7 +103,7 @@ def _check_values(given: dict[str, Any]) -> None:
         value = given.get(key)
         names = [value] if isinstance(value, str) else value or []
         for name in re.split("[,+]", ",".join(names)) if names else ():
-            known = {*REGISTRIES[registry_of(table)], "all", "oracle", "guess", "none", "recorded"}
+            known = {*registry(registry_of(table)), "all", "oracle", "guess", "none", "recorded"}
             if name not in known and not name.isupper():
                 raise RadrmError(f"there is no {key} {name}")
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radrm.elastic.radrun.workers.proc import handles
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts.owners import LiveAttempt, PidOwners
 from radrm.host.processes import procfs
 from radrm.host.processes.procfs import LONGEST_ENVIRON, is_of, read_stat, token_of, uid_of
 from radrm.host.processes.tree import attempt_processes, has_signal, kill_tree
-from radrm.radrun.workers.proc import handles
 from tests.paths import STANDINS
 from tests.waiting import wait_until
 

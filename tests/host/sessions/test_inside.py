@@ -16,7 +16,7 @@ import pytest
 from radrm.host.sessions import inside
 from radrm.host.sessions.frames import INPUT, INTERRUPT, frame, size_frame
 from radrm.host.sockets import listen
-from tests.radrun.runs.place import lives
+from tests.elastic.radrun.runs.place import lives
 from tests.waiting import PATIENCE_S, wait_until
 
 

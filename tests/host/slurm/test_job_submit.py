@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from radrm.config import SlurmConfig
-from radrm.host.slurm import FORMAT, MARK, format_of, names_of
+from radrm.slurm.asking import FORMAT, MARK, format_of, names_of
 from radrm.slurm.setup import job_submit_lua
 
 PRINTED = job_submit_lua(SlurmConfig(partition="beside", gres="vram"))

@@ -6,9 +6,9 @@ import pytest
 
 from radrm.config import SlurmConfig
 from radrm.errors import Refused
-from radrm.host.slurm import SlurmRefused
 from radrm.slurm import accounts
 from radrm.slurm.accounts import ended_runs, of_completions, of_sacct, sums
+from radrm.slurm.asking import SlurmRefused
 from radrm.slurm.comment import Use
 
 CONFIG = SlurmConfig()

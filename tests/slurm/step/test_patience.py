@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from radrm.errors import Refused
-from radrm.host.slurm import SlurmRefused
 from radrm.slurm import comment
+from radrm.slurm.asking import SlurmRefused
 from radrm.slurm.step import main, returning
 from radrm.slurm.step.returning import patiently
 from tests.slurm.step.test_returning import ENDED, JOB, Slurm, step_of

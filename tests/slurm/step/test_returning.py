@@ -9,10 +9,10 @@ import pytest
 
 from radrm.config import SlurmConfig
 from radrm.errors import EXIT_NEVER_RAN, Refused, Unreachable
-from radrm.host import slurm as programs
 from radrm.host.processes.identity import Identity
-from radrm.host.slurm import SlurmRefused
+from radrm.slurm import asking as programs
 from radrm.slurm import comment, jobs, outer
+from radrm.slurm.asking import SlurmRefused
 from radrm.slurm.outer import SlurmJob, this_job
 from radrm.slurm.step import attempt, main, returning
 from radrm.slurm.step.attempt import Fence

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from radrm.config import SlurmConfig
-from radrm.daemon.outer import Process, Steps
 from radrm.errors import RadrmError, Refused, Unreachable
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import identify
-from radrm.host.slurm import SlurmRefused
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import Envelope
+from radrm.slurm.asking import SlurmRefused
 from radrm.slurm.outer import SlurmJob
+from radrm.slurm.serving import Process, Steps
 from tests.waiting import wait_until
 
 UID = 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from radrm.errors import Refused
-from radrm.host.health.slurm.facts import Node, Partition, config_of, nodes_of, partition_of
-from radrm.host.slurm import SlurmRefused
+from radrm.slurm.asking import SlurmRefused
+from radrm.slurm.facts import Node, Partition, config_of, nodes_of, partition_of
 
 RECORDED = Path(__file__).parent / "recorded"
 

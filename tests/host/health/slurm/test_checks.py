@@ -6,9 +6,9 @@ from pathlib import Path
 
 from radrm.config import SlurmConfig
 from radrm.host.health.finding import Finding, run_checks
-from radrm.host.health.slurm.checks import Asked, slurm_checks
-from radrm.host.health.slurm.facts import Ask
 from radrm.host.storage.paths import Paths
+from radrm.slurm.checks import Asked, slurm_checks
+from radrm.slurm.facts import Ask
 from tests.host.health.slurm.said import Said, nobody
 
 DEFAULTS = SlurmConfig()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import Refused
-from radrm.host.health.slurm.facts import Node, config_of, gres_of, here
+from radrm.slurm.facts import Node, config_of, gres_of, here
 from tests.host.health.slurm.said import facts
 
 

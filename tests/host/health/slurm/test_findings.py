@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from radrm.config import SlurmConfig
-from radrm.host.health.slurm import checks
-from radrm.host.health.slurm.facts import fields_of
-from radrm.host.slurm import FORMAT
+from radrm.slurm import checks
+from radrm.slurm.asking import FORMAT
+from radrm.slurm.facts import fields_of
 from radrm.slurm.setup import ClusterNode, job_submit_lua, slurm_conf
 from tests.host.health.judging import gpu, judged
 from tests.host.health.slurm.said import facts

@@ -1,0 +1,115 @@
+"""Show the answers of estimators about one job to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.styled import Styled, show
+from radrm.client.amounts import sane_mib, show_smact, shown_duration, shown_smact
+from radrm.client.estimates import Asked, first_of, memory_of
+from radrm.client.text import warn
+from radrm.config import Config
+from radrm.core.units import show_mib, show_seconds
+from radrm.core.words import Quantity
+from radrm.errors import plain
+from radrm.estimators.learning.learned import learned_for
+from radrm.host.estimation.asking import Answer
+
+
+def show_estimates(
+    asked: Asked, config: Config, answers: dict[str, Answer], explain: bool, several: bool
+) -> None:
+    if several:
+        show(Styled(plain(asked.file), "bold"))
+    table = Rows(
+        (
+            Column("ESTIMATOR"),
+            Column("MEMORY", right=True),
+            Column("AT MOST", right=True),
+            Column("SMACT", right=True, rank=2),
+            Column("DURATION", right=True, rank=3),
+            Column("TOOK", right=True, rank=1),
+            Column("SOURCE"),
+        )
+    )
+    for name, found in answers.items():
+        memory = memory_of(found)
+        smact, duration = first_of(found, Quantity.SMACT), first_of(found, Quantity.DURATION)
+        table.add(
+            name,
+            "-" if memory is None else _show(memory.value),
+            "-" if memory is None else _show(memory.upper),
+            show_smact(None if smact is None else smact.value),
+            "-" if duration is None else show_seconds(duration.value),
+            "-" if memory is None or memory.seconds is None else f"{memory.seconds * 1e3:.1f} ms",
+            "none" if memory is None else memory.source,
+        )
+    show(table)
+    for line in (*_predicted(answers), *_guesses(answers)):
+        show(Styled(f"  {plain(line)}"))
+    for note in dict.fromkeys([*asked.notes, *(n for f in answers.values() for n in f.notes)]):
+        warn(f"{asked.file}: {note}")
+    if explain:
+        for line in _explained(asked, config, answers):
+            show(Styled(f"  {plain(line)}"))
+
+
+def _predicted(answers: dict[str, Answer]) -> Iterator[str]:
+    """One line about each prediction of SM activity and of duration, with its bound."""
+    seen: set[str] = set()
+    for found in answers.values():
+        smact, duration = first_of(found, Quantity.SMACT), first_of(found, Quantity.DURATION)
+        lines = []
+        if smact is not None:
+            lines.append(f"SM activity: {shown_smact(smact.value, smact.upper, smact.source)}")
+        if duration is not None:
+            figures = duration.value, duration.upper, duration.source
+            lines.append(f"duration alone: {shown_duration(*figures)}")
+        yield from (line for line in lines if line not in seen)
+        seen.update(lines)
+
+
+def _guesses(answers: dict[str, Answer]) -> Iterator[str]:
+    """One line about the assumptions of each estimator that has an answer."""
+    seen: set[str] = set()
+    for found in answers.values():
+        memory = memory_of(found)
+        if memory is not None and memory.guesses and memory.source not in seen:
+            seen.add(memory.source)
+            yield f"{memory.source} assumes: {'; '.join(memory.guesses)}"
+
+
+def _show(mib: float) -> str:
+    known = sane_mib(int(mib))
+    return "whole GPU" if known is None else show_mib(known)
+
+
+def _explained(asked: Asked, config: Config, answers: dict[str, Answer]) -> Iterator[str]:
+    """What was learned from runs on this server, and how it changes each estimate."""
+    job = asked.job
+    kind = job.device_kind or "any kind of GPU"
+    if not job.recent_runs and not job.profile:
+        yield "nothing is learned here yet: no run has ended, or no daemon answers"
+    if job.same_runs:
+        peaks = ", ".join(show_mib(run.peak_mib) for run in job.same_runs[:5])
+        yield f"history: {len(job.same_runs)} runs of the same job, peaks {peaks}"
+    if job.profile:
+        times = (f"{p.gpus} x {p.kind} {show_seconds(p.duration_s)}" for p in job.profile)
+        yield f"profile: all its work takes {', '.join(times)}"
+    quantile = float(config.estimators.get("auto", {}).get("quantile", 0.95))
+    seen: set[str] = set()
+    for found in answers.values():
+        for each in found.estimates:
+            if each.quantity is not Quantity.MEMORY or each.source in seen or each.raw is None:
+                continue
+            seen.add(each.source)
+            known, context = learned_for(replace(each, value=each.raw), job)
+            how = f"{known.runs} runs on {kind}" if known.runs else "no run here yet"
+            shift_mib = context.shift_mib + known.shift_mib(each.raw + context.shift_mib)
+            shift = f", shifted by {shift_mib:+.0f} MiB" if known.runs or shift_mib else ""
+            yield (
+                f"{each.source}: estimates {each.raw:.0f} MiB{shift} ({how}); in {quantile:.0%} of "
+                f"runs at most {each.upper:.0f} MiB"
+            )

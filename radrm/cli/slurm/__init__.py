@@ -1,7 +1,0 @@
-"""Layer 8: radrm for people and scripts that come from Slurm.
-
-The files, in the order in which they may import one another:
-    cluster     `--cluster`: submit to a Slurm cluster, and look at its jobs
-    pilot       `--pilot`: submit to one's own pilots, and look at them
-    names       radrm's words for those of sbatch, squeue, scancel, sinfo, srun
-"""

@@ -1,0 +1,125 @@
+"""`radrm profile`: run a few steps of a job on each free kind and number of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from radrm.cli.options import Json
+from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.styled import show
+from radrm.client.amounts import number
+from radrm.client.connection import Client
+from radrm.client.text import print_json, warn
+from radrm.core.units import parse_seconds, show_seconds
+from radrm.errors import UsageError, plain
+from radrm.lab.experiments.demo.server import orderly_end
+from radrm.lab.experiments.profiling import Probed, Profiler, Wishes
+from radrm.lab.options import names
+
+
+def _table(found: Sequence[Probed]) -> Rows:
+    """A row for each kind and number of GPUs; `-` for what was not measured."""
+    rows = Rows(
+        (
+            Column("GPU"),
+            Column("GPUS", right=True),
+            Column("S/STEP", right=True),
+            Column("STEPS", right=True, rank=3),
+            Column("RUN TIME", right=True),
+            Column("NOTE", least=10),
+        )
+    )
+    for each in found:
+        rows.add(
+            each.kind,
+            str(each.gpus),
+            "-" if each.step_s is None else f"{each.step_s:.4g}",
+            "-" if each.total is None else number(each.total),
+            show_seconds(each.whole_s),
+            plain(each.why or ""),
+        )
+    return rows
+
+
+def profile(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A job file.")],
+    gpu_type: Annotated[
+        list[str] | None,
+        typer.Option("--gpu-type", metavar="TYPE", help="Only these types: repeat it, or a,b."),
+    ] = None,
+    gpus: Annotated[
+        list[str] | None,
+        typer.Option("--gpus", metavar="N", help="Only these numbers of GPUs: 1,2."),
+    ] = None,
+    probe_steps: Annotated[
+        int, typer.Option("--probe-steps", metavar="N", min=1, help="Steps of each probe.")
+    ] = 20,
+    limit: Annotated[
+        str, typer.Option("--limit", metavar="TIME", help="Stop each probe after this time.")
+    ] = "5m",
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", metavar="N", min=1, help="All steps of the job, if not reported."),
+    ] = None,
+    progress_pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--progress-pattern",
+            metavar="REGEX|auto",
+            help="Read steps from the log, as in (?P<step>\\d+)/(?P<total>\\d+).",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a few steps of a job on each free kind and number of GPUs, and show the run times.
+
+    Each probe is an ordinary job of yours: alone on idle GPUs, behind all other jobs, and
+    cancelled after its steps. It runs your command as it is: do not let it overwrite results.
+    Later jobs of the same command are planned with these times.
+
+    \b
+    Examples:
+      radrm profile train.rad
+      radrm profile train.rad --gpus 1,2 --gpu-type a100
+      radrm profile train.rad --progress-pattern '(?P<step>\\d+)/(?P<total>\\d+)'
+    """
+    wishes = Wishes(
+        kinds=tuple(names(gpu_type)),
+        numbers=_numbers(names(gpus)),
+        steps=probe_steps,
+        limit_s=_seconds(limit),
+        total=steps,
+        pattern=progress_pattern,
+    )
+    with Client() as client, orderly_end(lambda: warn("stopped; the probe is cancelled")):
+        profiler = Profiler(client, file, wishes)
+        found = []
+        for kind, number in profiler.wanted():
+            warn(f"{number} x {kind} ...")
+            found.append(profiler.probe(kind, number))
+    if as_json:
+        print_json([each.document() for each in found])
+    else:
+        show(_table(found))
+    if all(each.step_s is None and each.whole_s is None for each in found):
+        raise typer.Exit(1)
+
+
+def _numbers(words: list[str]) -> tuple[int, ...]:
+    for word in words:
+        if not word.isdecimal() or not 1 <= int(word) <= 1024:
+            raise UsageError(f"--gpus {word!r}: write numbers such as 1,2,4")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = parse_seconds(text)
+    except ValueError as error:
+        raise UsageError(f"--limit: {error}") from None
+    if found < 1:
+        raise UsageError(f"--limit {text}: a probe needs at least a second; write 5m")
+    return found

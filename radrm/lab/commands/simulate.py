@@ -1,0 +1,295 @@
+"""`radrm simulate` and `compare`: a trace on a simulated server, under one policy or several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from radrm.cli.options import Json
+from radrm.cli.show.progress import progress_bar
+from radrm.cli.show.styled import Styled, show
+from radrm.client.text import print_json, warn
+from radrm.errors import UsageError
+from radrm.lab import options
+from radrm.lab.experiments.simulations.advice import advice_document, variants_to_try
+from radrm.lab.experiments.simulations.advice import advise as find_advice
+from radrm.lab.experiments.simulations.advice import objective as objective_of
+from radrm.lab.experiments.simulations.runs import document, results_of_draws
+from radrm.lab.experiments.simulations.sources import (
+    ORDERS,
+    File,
+    Loaded,
+    load_draws,
+    mix_of,
+    save_trace,
+    with_mix_settings,
+)
+from radrm.lab.experiments.simulations.sources import SORTING as MIX_SORTING
+from radrm.lab.experiments.simulations.variants import (
+    ALONE,
+    SORTING,
+    Choices,
+    Variant,
+    check_settings,
+    compared_variants,
+    configured,
+    make_variant,
+    own_estimator,
+    your_daemon,
+)
+from radrm.lab.show.advice import show_advice
+from radrm.lab.show.plots import check_plot, plot_comparison, plot_run
+from radrm.lab.show.simulations import (
+    FOOT,
+    compared_table,
+    heading,
+    one_table,
+    others_line,
+    setting_line,
+    unfinished_line,
+    variant_name,
+)
+from radrm.lab.simulator.scenario import ORACLE
+from radrm.lab.simulator.servers import HASH
+from radrm.lab.simulator.traces.importers.andreas import Mix
+from radrm.policies import POLICIES
+
+TraceFile = Annotated[
+    str | None, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")
+]
+Policy = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="NAME", help="The policy; by default the configured one."),
+]
+Save = Annotated[
+    str | None, typer.Option("--save", metavar="FILE", help="Write the trace as radrm's CSV.")
+]
+
+
+def simulate(
+    trace: TraceFile = None,
+    policy: Policy = None,
+    gpus: options.SomeGpus = None,
+    cpus: options.Cpus = None,
+    order: options.Order = None,
+    planner: options.Planner = None,
+    estimator: options.Estimator = None,
+    known: options.Known = None,
+    duration_error: options.DurationError = None,
+    collocation: options.Mode = None,
+    recovery: options.Recovery = None,
+    fidelity: options.FidelityOption = "radrm",
+    seeds: options.Seeds = 1,
+    settings: options.Set = None,
+    servers: options.Servers = 1,
+    dealer: options.Dealer = HASH,
+    form: options.MixForm = "auto",
+    profile: options.Profile = None,
+    fill: options.FillTable = None,
+    fill_seed: options.FillSeed = 0,
+    users: options.Users = None,
+    scenario: options.Scenario = None,
+    nodes: options.Nodes = None,
+    load: options.Load = None,
+    seed: options.FirstSeed = None,
+    plot: options.PlotFile = None,
+    save: Save = None,
+    as_json: Json = False,
+) -> None:
+    """Run a trace on a simulated server and show the result.
+
+    Without options the server is your daemon as configured, and nobody declares anything.
+
+    \b
+    Examples:
+      radrm simulate trace.csv --policy magm --seeds 12
+      radrm simulate trace.csv --policy lug --set policy.max_smact=0.75 --plot run.png
+      radrm simulate --import andreas --nodes 10 --load 0.5 --planner andreas
+      sacct -P -a -S 2024-01-01 -o ... | radrm simulate - --import slurm
+    """
+    check_plot(plot)
+    mix = mix_of(
+        *(trace, form),
+        scenario=scenario,
+        nodes=nodes,
+        load=load,
+        seed=seed,
+        gpus=gpus,
+        servers=servers,
+    )
+    base = configured()
+    choices = Choices(
+        *(gpus or options.USUAL_GPUS, order, planner, collocation, recovery, fidelity, seeds),
+        *(settings or (), options.known_names(known, duration_error), servers),
+        cpus=cpus,
+        dealer=dealer,
+    )
+    if mix is not None:
+        base, choices = with_mix_settings(mix, base, choices)
+    estimator = estimator or (ORACLE if mix else own_estimator(base, fidelity))
+    variant = make_variant(base, policy or (ALONE if mix else base.policy), estimator, choices)
+    check_settings(choices.settings, [variant.policy])
+    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed, users)
+    loaded = load_draws(source, variant, seeds)
+    for note in loaded.notes:
+        warn(note)
+    if save is not None:
+        save_trace(save, loaded.whole)
+    with progress_bar() as progress:
+        (result,) = results_of_draws(
+            loaded.draws, [variant], range(seeds), plot is not None, progress
+        )
+    if as_json:
+        print_json(document(result, loaded.left_out))
+    else:
+        show(
+            Styled(
+                setting_line(variant, your_daemon(base, own_estimator(base), Choices(choices.gpus)))
+            )
+        )
+        show(heading(result))
+        show(one_table(result))
+    if line := unfinished_line([result]):
+        warn(line)
+    if plot is not None and result.run is not None:
+        plot_run(plot, result.run, f"{variant.policy}, {estimator}")
+
+
+Estimators = Annotated[
+    list[str] | None,
+    typer.Option("--estimator", metavar="NAME", help="As for simulate: repeat it, or use a,b."),
+]
+
+_ADVICE_SEEDS = 6
+
+
+def compare(
+    trace: TraceFile = None,
+    policy: options.Policies = None,
+    gpus: options.SomeGpus = None,
+    cpus: options.Cpus = None,
+    order: options.Orders = None,
+    planner: options.Planners = None,
+    estimator: Estimators = None,
+    known: options.Known = None,
+    duration_error: options.DurationError = None,
+    collocation: options.Mode = None,
+    recovery: options.Recovery = None,
+    fidelity: options.FidelityOption = "radrm",
+    seeds: options.SomeSeeds = None,
+    advise: options.Advise = False,
+    objective: options.Objective = "completion",
+    settings: options.Set = None,
+    servers: options.Servers = 1,
+    dealer: options.Dealer = HASH,
+    form: options.MixForm = "auto",
+    profile: options.Profile = None,
+    fill: options.FillTable = None,
+    fill_seed: options.FillSeed = 0,
+    users: options.Users = None,
+    scenario: options.Scenario = None,
+    nodes: options.Nodes = None,
+    load: options.Load = None,
+    seed: options.FirstSeed = None,
+    plot: options.PlotFile = None,
+    as_json: Json = False,
+) -> None:
+    """Run a trace as configured here, and under several policies, beside lower bounds.
+
+    \b
+    Examples:
+      radrm compare trace.csv --seeds 12
+      radrm compare trace.csv --policy magm,lug --estimator none,horus --plot bars.png
+      radrm compare trace.csv --advise --objective makespan
+      radrm compare --import andreas --scenario 1 --nodes 10 --load 0.5 --seeds 12
+    """
+    check_plot(plot)
+    metric = objective_of(objective)
+    seeds = seeds or (_ADVICE_SEEDS if advise else 1)
+    base = configured()
+    mix = mix_of(
+        *(trace, form),
+        scenario=scenario,
+        nodes=nodes,
+        load=load,
+        seed=seed,
+        gpus=gpus,
+        servers=servers,
+    )
+    if mix is not None and advise:
+        raise UsageError(f"--advise measures no due times; leave out --import {form}")
+    orders = options.names(order) or list(ORDERS if mix else ())
+    choices = Choices(
+        gpus=gpus or options.USUAL_GPUS,
+        order=next(iter(orders), None),
+        collocation=collocation,
+        recovery=recovery,
+        fidelity=fidelity,
+        seeds=seeds,
+        settings=settings or (),
+        known=options.known_names(known, duration_error),
+        servers=servers,
+        cpus=cpus,
+        dealer=dealer,
+    )
+    if mix is not None:
+        base, choices = with_mix_settings(mix, base, choices)
+    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed, users)
+    estimators = options.names(estimator)
+    if advise:
+        (own,) = _at_most_one(estimators) or [own_estimator(base, fidelity)]
+        plan = "+".join(options.names(planner)) or None
+        present = make_variant(base, base.policy, own, replace(choices, planner=plan))
+        check_settings(choices.settings, [present.policy, *POLICIES])
+        draws = _load(source, present, 1).draws
+        tried = variants_to_try(base, present, choices, options.names(policy))
+        with progress_bar() as progress:
+            advice = find_advice(draws, present, *tried, metric, seeds, progress)
+        if as_json:
+            print_json(advice_document(advice))
+        else:
+            show_advice(advice, "Ranges: about 95% intervals of the mean.")
+        return
+    variants = compared_variants(
+        base,
+        options.names(policy) or ([ALONE] if mix else list(POLICIES)),
+        estimators or ([ORACLE] if mix else []),
+        choices,
+        options.names(planner),
+        orders,
+        MIX_SORTING if mix else SORTING,
+        yours=mix is None,
+    )
+    loaded = _load(source, variants[0], seeds)
+    with progress_bar() as progress:
+        found = results_of_draws(loaded.draws, variants, range(seeds), progress=progress)
+    if as_json:
+        print_json([document(result, loaded.left_out) for result in found])
+    else:
+        yours = your_daemon(base, own_estimator(base), Choices(choices.gpus))
+        show(Styled(setting_line(variants[0], yours)))
+        if others := others_line(variants):
+            show(Styled(others))
+        show(compared_table(found))
+        first = variant_name(found[0], found)
+        show(Styled(f"{len(loaded.draws[0])} jobs; in percent: of {first}. {FOOT}"))
+    if line := unfinished_line(found):
+        warn(line)
+    if plot is not None:
+        plot_comparison(plot, found)
+
+
+def _load(source: File | Mix, variant: Variant, seeds: int) -> Loaded:
+    """The jobs that fit the servers; warns about the others."""
+    loaded = load_draws(source, variant, seeds)
+    for note in loaded.notes:
+        warn(note)
+    return loaded
+
+
+def _at_most_one(estimators: list[str]) -> list[str]:
+    if len(estimators) > 1:
+        raise UsageError(f"--advise takes one --estimator, not {len(estimators)}; name one")
+    return estimators

@@ -1,0 +1,178 @@
+"""Try estimators on measured jobs, and compare them by their errors.
+
+Sizes are in MiB. An error is the estimate minus the measurement. A relative error is a share of
+the measurement; 0.05 is 5 %.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from statistics import fmean, median
+from typing import Any
+
+from radrm.client.estimates import TRACED, Asked, answer, memory_of, traced
+from radrm.config import Config
+from radrm.core.units import WHOLE_DEVICE_MIB
+from radrm.daemon.intake.estimation import command_of
+from radrm.estimators import ESTIMATORS
+from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
+from radrm.lab.experiments.datasets import Dataset, Measured
+from radrm.wiring import AUTO_CHAIN, describe
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job: its measurement and its estimate. `None`: the estimator gave none."""
+
+    name: str
+    measured_mib: float
+    value_mib: float | None = None
+    upper_mib: float | None = None
+    seconds: float | None = None
+    whole_device: bool = False
+    """Whether the estimate is a whole device, without a figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """`estimated` of `jobs` jobs got a figure; all other fields are about these.
+
+    `mape` and `median_error`: mean and median of the absolute relative errors.
+    `under`: the number of estimates below the measurement; `upper_under`: the number of upper
+    bounds below it. `over_mib`: the mean overestimate of the others; `upper_over_mib`: the same
+    for the upper bound; `upper_over`: the same as a share.
+    """
+
+    jobs: int
+    estimated: int
+    whole_device: int
+    mape: float | None
+    median_error: float | None
+    under: int
+    worst_under_mib: float | None
+    worst_over_mib: float | None
+    over_mib: float | None
+    upper_under: int
+    upper_over_mib: float | None
+    upper_over: float | None
+    seconds: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def accuracy(cases: Sequence[Case]) -> Accuracy:
+    """The figures for these cases."""
+    known = [c for c in cases if c.value_mib is not None and not c.whole_device]
+    errors = [c.value_mib - c.measured_mib for c in known if c.value_mib is not None]
+    shares = [abs(e) / c.measured_mib for e, c in zip(errors, known, strict=True)]
+    beyond = [
+        (c.upper_mib - c.measured_mib, c.measured_mib) for c in known if c.upper_mib is not None
+    ]
+    over = [e for e in errors if e > 0]
+    upper_over = [(e, whole) for e, whole in beyond if e > 0]
+    seconds = [c.seconds for c in known if c.seconds is not None]
+    return Accuracy(
+        jobs=len(cases),
+        estimated=len(known),
+        whole_device=sum(c.whole_device for c in cases),
+        mape=fmean(shares) if shares else None,
+        median_error=median(shares) if shares else None,
+        under=sum(e < 0 for e in errors),
+        worst_under_mib=min((e for e in errors if e < 0), default=None),
+        worst_over_mib=max(over, default=None),
+        over_mib=fmean(over) if over else None,
+        upper_under=sum(e < 0 for e, _ in beyond),
+        upper_over_mib=fmean(e for e, _ in upper_over) if upper_over else None,
+        upper_over=fmean(e / whole for e, whole in upper_over) if upper_over else None,
+        seconds=median(seconds) if seconds else None,
+    )
+
+
+Document = dict[str, Any]
+
+
+def estimators_known(config: Config) -> list[Document]:
+    """Every estimator, with its place in the order in which this configuration asks them."""
+    chain = AUTO_CHAIN if config.estimator == "auto" else (config.estimator,)
+    return [
+        {
+            "estimator": name,
+            "about": _about(target),
+            "asked": list(chain).index(name) + 1 if name in chain else None,
+        }
+        for name, target in ESTIMATORS.items()
+    ]
+
+
+def _about(target: str) -> str:
+    module = import_module(target.partition(":")[0])
+    return (module.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+def evaluate(
+    found: Dataset,
+    config: Config,
+    names: Sequence[str],
+    python: str,
+    progress: Callable[[int, int], object] = lambda done, jobs: None,
+) -> dict[str, list[Case]]:
+    """The cases of each estimator. Estimates in the dataset itself are separate, as
+    `NAME (recorded)`. The estimators see neither these nor the measurement. `progress` is called
+    with the number of jobs that are done, and of all jobs."""
+    results: dict[str, list[Case]] = {}
+    for at, job in enumerate(found.jobs, 1):
+        for name, mib in job.recorded.items():
+            whole = mib >= WHOLE_DEVICE_MIB
+            case = Case(job.name, job.measured_mib, mib, mib, None, whole)
+            results.setdefault(f"{name} (recorded)", []).append(case)
+        if job.job_file is not None:
+            asked = _asked(job, config, python, bool(TRACED & set(names)))
+            for note in asked.notes:
+                found.errors.append(f"{job.name}: {note}")
+            for name in names:
+                results.setdefault(name, []).append(_tried(asked, job, config, name))
+        progress(at, len(found.jobs))
+    return results
+
+
+def _asked(job: Measured, config: Config, python: str, trace: bool) -> Asked:
+    assert job.job_file is not None
+    description = replace(describe(job.job_file), published={}, declared_mib=None)
+    asked = Asked(job.name, job.job_file.options, description)
+    if job.job_file.options.model_factory is None or not trace:
+        return asked
+    request = TraceRequest(
+        arguments=tracer_arguments(job.job_file.options),
+        cwd=os.path.abspath(job.folder),
+        environment=dict(os.environ),
+        python=python,
+        command=command_of(job.job_file),
+    )
+    return traced(asked, request, config)
+
+
+def _tried(asked: Asked, job: Measured, config: Config, name: str) -> Case:
+    memory = memory_of(answer(asked, config, name))
+    if memory is None:
+        return Case(job.name, job.measured_mib)
+    whole = memory.value >= WHOLE_DEVICE_MIB
+    return Case(job.name, job.measured_mib, memory.value, memory.upper, memory.seconds, whole)
+
+
+def evaluation_document(name: str, tried: list[Case], cases: bool) -> Document:
+    document = {"estimator": name, **accuracy(tried).as_dict()}
+    if cases:
+        document["cases"] = [
+            {
+                "name": c.name,
+                "measured_mib": c.measured_mib,
+                "memory_mib": c.value_mib,
+                "upper_mib": c.upper_mib,
+            }
+            for c in tried
+        ]
+    return document

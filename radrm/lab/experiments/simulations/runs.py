@@ -1,0 +1,235 @@
+"""Run each variant with each seed; the results as JSON.
+
+A worker process returns only the metrics of a run, unless the run is drawn.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Any
+
+from radrm.config import Config
+from radrm.core.rules import is_slow
+from radrm.deadlines.costs import Costs
+from radrm.errors import Refused
+from radrm.lab.experiments.simulations.variants import Variant
+from radrm.lab.simulator.bounds import Bounds, bounds, drawn, mean_of
+from radrm.lab.simulator.metrics import ELASTIC, MEASURED, Metrics, metrics, over_seeds
+from radrm.lab.simulator.run import Run
+from radrm.lab.simulator.scenario import Scenario
+from radrm.lab.simulator.servers import simulate_many
+from radrm.lab.simulator.traces.job import TraceJob
+from radrm.simulated.spec import SimulatedDevice
+from radrm.wiring import find_rule, make_costs
+
+_WORTH_PROCESSES = 2_000
+"""Jobs times runs below which starting processes takes longer than it saves."""
+
+
+def capacities_mib(devices: Sequence[SimulatedDevice]) -> list[int]:
+    """The memory of each device that jobs can use."""
+    return [each.device.capacity_mib - each.unmanaged_mib for each in devices]
+
+
+# ------------------------------------------------------------------ running
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A variant's runs, by seed; `run` is the one of seed 0 if it is drawn. `limits`: the lower
+    bounds for every policy, means over the seeds."""
+
+    variant: Variant
+    runs: tuple[Metrics, ...]
+    limits: Bounds
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One run; `whole`: return the run itself, not only its metrics."""
+
+    variant: int
+    seed: int
+    whole: bool
+
+
+Progress = Callable[[int, int], object]
+_Done = tuple[Metrics, "Bounds | None", "Run | None"]
+
+
+Draws = Sequence[Sequence[TraceJob]]
+"""The jobs of a run, by seed. With fewer draws than seeds they begin again."""
+
+_draws: Draws = ((),)
+_variants: Sequence[Variant] = ()
+
+
+def _begin(draws: Draws, variants: Sequence[Variant]) -> None:
+    """Set up a worker process with the jobs and variants that its runs share."""
+    global _draws, _variants
+    _draws, _variants = draws, variants
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
+
+
+def _do(task: _Task) -> tuple[_Task, _Done]:
+    return task, _once(_draws, _variants[task.variant], task)
+
+
+def _once(
+    draws: Draws,
+    variant: Variant,
+    task: _Task,
+    pool: Executor | None = None,
+) -> _Done:
+    scenario = replace(variant.scenario, seed=task.seed)
+    jobs = draws[task.seed % len(draws)]
+    if pool is None:
+        run = simulate_many(jobs, scenario, variant.servers, variant.dealer)
+    else:
+        run = simulate_many(jobs, scenario, variant.servers, variant.dealer, pool.map)
+    # All variants run the same jobs, so the bounds of a seed hold for all of them.
+    limits = _limits(run, variant) if task.variant == 0 else None
+    return metrics(run, _costs(scenario, jobs)), limits, run if task.whole else None
+
+
+def _costs(scenario: Scenario, jobs: Sequence[TraceJob]) -> Costs | None:
+    """Return what energy and lateness cost; None if neither the trace nor the site speaks of it."""
+    config, usual = scenario.config, Config()
+    stated = (config.energy, config.deadlines) != (usual.energy, usual.deadlines)
+    if not stated and all(job.due_s is None for job in jobs):
+        return None
+    return make_costs(config)
+
+
+def _limits(run: Run, variant: Variant) -> Bounds:
+    scenario = variant.scenario
+    parts = [each.fraction for each in scenario.devices] * variant.servers
+    life = scenario.life
+    return bounds(*drawn(run, life.start_up_s * (1 - life.spread), life.start_up_s), parts)
+
+
+def _silent(done: int, runs: int) -> None:
+    """Show no progress."""
+
+
+def results(
+    jobs: Sequence[TraceJob],
+    variants: Sequence[Variant],
+    seeds: int,
+    whole: bool = False,
+    progress: Progress = _silent,
+) -> list[Result]:
+    """Run every variant with every seed. `whole` keeps each variant's run of seed 0. `progress` is
+    called with the number of runs that are done, and of all runs. Raises errors of the runs."""
+    return results_of_draws([jobs], variants, range(seeds), whole, progress)
+
+
+def results_of_draws(
+    draws: Draws,
+    variants: Sequence[Variant],
+    seeds: Sequence[int],
+    whole: bool = False,
+    progress: Progress = _silent,
+) -> list[Result]:
+    """Run every variant with every seed, as `results`; each seed has its own draw of the jobs."""
+    tasks = [
+        _Task(at, seed, whole and seed == seeds[0]) for seed in seeds for at in range(len(variants))
+    ]
+    found: dict[tuple[int, int], _Done] = {}
+    progress(0, len(tasks))
+    for task, done in _all(draws, variants, tasks):
+        found[task.variant, task.seed] = done
+        progress(len(found), len(tasks))
+    limits = mean_of([b for seed in seeds if (b := found[0, seed][1]) is not None])
+    return [
+        Result(
+            variant,
+            tuple(found[at, seed][0] for seed in seeds),
+            limits,
+            found[at, seeds[0]][2],
+        )
+        for at, variant in enumerate(variants)
+    ]
+
+
+def _all(
+    draws: Draws, variants: Sequence[Variant], tasks: Sequence[_Task]
+) -> Iterator[tuple[_Task, _Done]]:
+    cpus = len(os.sched_getaffinity(0))
+    lots = len(tasks) * max(variant.servers for variant in variants)
+    quick = len(draws[0]) * len(tasks) < _WORTH_PROCESSES and not any(map(_thinks, variants))
+    if cpus < 2 or lots < 2 or quick:
+        for task in tasks:
+            yield task, _once(draws, variants[task.variant], task)
+        return
+    # Forked, so that all processes share the memory of a long trace.
+    forked = multiprocessing.get_context("fork")
+    workers = min(cpus, lots)
+    alone = len(tasks) == 1
+    first = (((),), ()) if alone else (draws, variants)
+    with ProcessPoolExecutor(workers, forked, _begin, first) as pool:
+        try:
+            if alone:
+                yield tasks[0], _once(draws, variants[0], tasks[0], pool)
+            else:
+                yield from _as_done([pool.submit(_do, task) for task in tasks])
+        except BrokenProcessPool:
+            raise Refused(
+                "a process of the simulation was killed, usually because memory ran out; "
+                "try a shorter trace or fewer seeds"
+            ) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _thinks(variant: Variant) -> bool:
+    """Return whether a slow planner runs: it may take seconds for a few jobs."""
+    return any(is_slow(find_rule("planners", name)) for name in variant.scenario.config.planner)
+
+
+def _as_done(
+    futures: Sequence[Future[tuple[_Task, _Done]]],
+) -> Iterator[tuple[_Task, _Done]]:
+    for future in as_completed(futures):
+        yield future.result()
+
+
+def document(result: Result, left_out: int = 0) -> dict[str, Any]:
+    """The document of one variant: means over the seeds, and standard deviations (null for one
+    seed)."""
+    scenario, found = result.variant.scenario, over_seeds(result.runs)
+    limits = result.limits
+    figures: dict[str, Any] = {
+        "yours": result.variant.yours,
+        "policy": result.variant.policy,
+        "order": scenario.config.order,
+        "planner": scenario.config.planners_joined,
+        "estimator": scenario.estimator,
+        "collocation": result.variant.mode,
+        "recovery": scenario.config.recovery,
+        "fidelity": scenario.fidelity,
+        "devices": len(scenario.devices) * result.variant.servers,
+        "servers": result.variant.servers,
+        "dealer": result.variant.dealer,
+        "seeds": len(result.runs),
+        "jobs": result.runs[0].jobs,
+        "left_out": left_out,
+        "unfinished": found["unfinished"].mean,
+    }
+    elastic = [name for name in ELASTIC if found[name].mean is not None]
+    figures |= {name: found[name].mean for name in (*MEASURED, *elastic)}
+    figures |= {f"{name}_sd": found[name].sd for name in (*MEASURED, *elastic)}
+    figures |= {
+        "bound_makespan_s": limits.makespan_s,
+        "bound_mean_jct_s": limits.mean_jct_s,
+        "fluid_makespan_s": limits.fluid_makespan_s,
+        "fluid_mean_jct_s": limits.fluid_mean_jct_s,
+    }
+    return figures

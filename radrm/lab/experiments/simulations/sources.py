@@ -1,0 +1,277 @@
+"""The jobs of a simulation: read from files, or drawn from the published mix."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from math import isfinite
+from typing import TextIO
+
+from radrm.config import Config
+from radrm.config.shapes import EnergyConfig
+from radrm.errors import BadFile, UsageError, plain
+from radrm.host.storage.submission import load
+from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.lab.experiments.simulations.runs import Draws, capacities_mib
+from radrm.lab.experiments.simulations.variants import Choices, Variant
+from radrm.lab.simulator.scenario import Life
+from radrm.lab.simulator.traces.draw import Fill, Kind, dealt, read_fill, read_kinds
+from radrm.lab.simulator.traces.importers.aids import Aids, Alone, joined, read_profile
+from radrm.lab.simulator.traces.importers.andreas import (
+    CURRENCY,
+    FEWEST_NODES,
+    FORM,
+    MOST_LOAD,
+    MOST_NODES,
+    NODE_WATTS,
+    PRICE,
+    PUE,
+    SCENARIOS,
+    Mix,
+    published_mix,
+)
+from radrm.lab.simulator.traces.importers.forms import read_any
+from radrm.lab.simulator.traces.importers.gavel import read_throughputs
+from radrm.lab.simulator.traces.job import TraceJob
+from radrm.lab.simulator.traces.trace import Trace, fitting, trace_lines
+
+_LONGEST_JSON = 64 << 20
+_PIECE = 1 << 17
+"""A longer line is read in pieces, each of which is too long for a trace and is refused."""
+
+
+def load_trace(
+    path: str,
+    form: str = "auto",
+    profiles: tuple[str, ...] = (),
+    fill: str | None = None,
+    fill_seed: int = 0,
+) -> Trace:
+    """The trace in a file, `-` for standard input. Raises `RadrmError`."""
+    aids = Aids(
+        profile=joined(_profile(each) for each in profiles),
+        fill=_fill(fill, fill_seed),
+        job_file=_job_files(os.path.dirname(path)),
+        beside=_beside(path),
+    )
+    with _lines(path) as lines:
+        return read_any(lines, _called(path), form, aids)
+
+
+def load_kinds(path: str) -> tuple[Kind, ...]:
+    """The table of kinds of jobs in a file. Raises `BadFile`."""
+    with _lines(path) as lines:
+        return read_kinds(lines, _called(path))
+
+
+def save_trace(path: str, jobs: tuple[TraceJob, ...]) -> None:
+    """Write jobs as radrm's own CSV. Raises `BadFile`."""
+    try:
+        with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
+            file.writelines(trace_lines(jobs))
+    except OSError as error:
+        raise BadFile(f"cannot write {path}: {error.strerror}") from None
+
+
+def _profile(path: str) -> dict[str, Alone]:
+    if path.endswith(".json"):
+        return read_throughputs(_text(path), _called(path))
+    with _lines(path) as lines:
+        return read_profile(lines, _called(path))
+
+
+def _fill(path: str | None, seed: int) -> Fill:
+    if path is None:
+        return Fill(seed=seed)
+    with _lines(path) as lines:
+        return read_fill(lines, _called(path), seed)
+
+
+def _job_files(folder: str) -> Callable[[str], JobFile]:
+    """A function that reads the job files that a script names, in its folder or below."""
+
+    @cache
+    def read(name: str) -> JobFile:
+        beside = os.path.join(folder, os.path.basename(name))
+        path = beside if os.path.exists(beside) else os.path.join(folder, name)
+        return read_job_file(load(path), path, {})
+
+    return read
+
+
+def _beside(path: str) -> Callable[[str], Iterable[str] | None]:
+    """A function that opens other tables in the folder of a trace."""
+
+    def open_table(name: str) -> Iterable[str] | None:
+        other = os.path.join(os.path.dirname(path), name)
+        return _lines_of(other) if path != "-" and os.path.exists(other) else None
+
+    return open_table
+
+
+def _lines_of(path: str) -> Iterator[str]:
+    with _lines(path) as lines:
+        yield from lines
+
+
+def _text(path: str) -> str:
+    pieces, length = [], 0
+    for piece in _lines_of(path):
+        pieces.append(piece)
+        length += len(piece)
+        if length > _LONGEST_JSON:
+            raise BadFile(f"{_called(path)}: longer than {_LONGEST_JSON >> 20} MiB")
+    return "".join(pieces)
+
+
+def _called(path: str) -> str:
+    return "standard input" if path == "-" else plain(os.path.basename(path) or path)
+
+
+@contextmanager
+def _lines(path: str) -> Iterator[Iterator[str]]:
+    try:
+        if path == "-":
+            yield _pieces(sys.stdin)
+            return
+        with open(path, newline="", encoding="utf-8", errors="replace") as file:
+            yield _pieces(file)
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error.strerror}") from None
+
+
+def _pieces(file: TextIO) -> Iterator[str]:
+    while line := file.readline(_PIECE):
+        yield line
+
+
+LIFE = Life(start_up_s=0.0, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0)
+KNOWN = ("duration",)
+"""What is known of each job without `--known`: the paper profiles every job."""
+ORDERS = ("fifo", "due", "weight")
+"""The orders that the paper compares with: FIFO, EDF and PS."""
+SORTING = ("andreas", "deadline")
+"""The planners that sort jobs with due times themselves: all jobs of a mix have one."""
+
+
+def mix_of(
+    trace: str | None,
+    form: str,
+    *,
+    scenario: int | None,
+    nodes: int | None,
+    load: float | None,
+    seed: int | None,
+    gpus: str | None,
+    servers: int,
+) -> Mix | None:
+    """The mix that a command's options ask for; None: they ask for another trace.
+
+    Raises `UsageError`.
+    """
+    given = {"--scenario": scenario, "--nodes": nodes, "--load": load, "--seed": seed}
+    if form != FORM:
+        if only := [name for name, value in given.items() if value is not None]:
+            raise UsageError(f"{only[0]} belongs to --import {FORM}; add that or leave it out")
+        if trace is None:
+            raise UsageError(f"name a trace file, or draw jobs with --import {FORM}")
+        return None
+    if trace is not None:
+        raise UsageError(f"--import {FORM} draws its jobs and reads no file; leave out {trace!r}")
+    if gpus is not None or servers != 1:
+        what = "--gpus" if gpus is not None else "--servers"
+        raise UsageError(f"--import {FORM} sets the servers; use --nodes in place of {what}")
+    usual = Mix()
+    mix = Mix(
+        scenario=usual.scenario if scenario is None else scenario,
+        nodes=usual.nodes if nodes is None else nodes,
+        load=usual.load if load is None else load,
+        seed=usual.seed if seed is None else seed,
+    )
+    if mix.scenario not in SCENARIOS:
+        raise UsageError(
+            f"--scenario {mix.scenario}: there are 1 (nodes of 2 V100 or 1 T4) and 2 (4 or 2)"
+        )
+    if not FEWEST_NODES <= mix.nodes <= MOST_NODES:
+        raise UsageError(
+            f"--nodes {mix.nodes} is not from {FEWEST_NODES} to {MOST_NODES}; write --nodes 10"
+        )
+    if not (isfinite(mix.load) and 0 < mix.load <= MOST_LOAD):
+        raise UsageError(
+            f"--load {mix.load:g} is not above 0 and at most {MOST_LOAD:g}; write --load 0.5"
+        )
+    if mix.seed < 0:
+        raise UsageError(f"--seed {mix.seed} is below 0; write --seed 1")
+    return mix
+
+
+def with_mix(config: Config) -> Config:
+    """The configuration with the published price and power."""
+    energy = EnergyConfig(
+        price=PRICE,
+        pue=PUE,
+        currency=CURRENCY,
+        node_watts=NODE_WATTS,
+        wait_for_cheap=config.energy.wait_for_cheap,
+    )
+    return replace(config, energy=energy)
+
+
+def mix_draws(mix: Mix, config: Config, count: int) -> list[Trace]:
+    """Draw the jobs of `count` seeds. Raises `UsageError`."""
+    cost = config.deadlines.cost_per_hour
+    if not cost > 0:
+        raise UsageError(
+            f"--import {FORM} divides its weights by deadlines.cost_per_hour, which is {cost:g}; "
+            "set it above 0"
+        )
+    return [published_mix(replace(mix, seed=mix.seed + at), cost) for at in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A trace file, its form, what fills in what it lacks, and the users to deal its jobs to."""
+
+    path: str
+    form: str = "auto"
+    profiles: tuple[str, ...] = ()
+    fill: str | None = None
+    fill_seed: int = 0
+    users: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The jobs that fit the servers, by seed. `whole`: all jobs of the first seed."""
+
+    draws: Draws
+    whole: tuple[TraceJob, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> int:
+        """The number of jobs that fit no server."""
+        return len(self.whole) - len(self.draws[0])
+
+
+def with_mix_settings(mix: Mix, base: Config, choices: Choices) -> tuple[Config, Choices]:
+    """The configuration and the choices for a mix. What the user chose stays."""
+    known = choices.known or KNOWN
+    return with_mix(base), replace(choices, gpus=mix.spec, known=known, life=LIFE)
+
+
+def load_draws(source: File | Mix, variant: Variant, seeds: int) -> Loaded:
+    """The jobs for these many seeds, as far as they fit the servers. Raises `RadrmError`."""
+    if isinstance(source, Mix):
+        traces = mix_draws(source, variant.scenario.config, seeds)
+        return Loaded([trace.jobs for trace in traces], traces[0].jobs, (source.note(seeds),))
+    trace = load_trace(source.path, source.form, source.profiles, source.fill, source.fill_seed)
+    devices = variant.scenario.devices
+    several = len({each.device.node for each in devices}) > 1
+    jobs = trace.jobs if source.users is None else dealt(trace.jobs, source.users)
+    fit = fitting(jobs, capacities_mib(devices), several)
+    return Loaded([fit.jobs], jobs, (*trace.notes, *fit.notes))

@@ -1,0 +1,88 @@
+"""Collect attempts and ends of jobs during a run, and make its `Run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from radrm.core.words import Outcome
+from radrm.lab.simulator.run import AttemptRun, DeviceRun, JobRun, Run
+from radrm.lab.simulator.traces.job import TraceJob
+from radrm.lab.simulator.world import LiveAttempt
+
+
+class History:
+    """The attempts and ends of a trace's jobs. A job is known by its position in the trace."""
+
+    def __init__(self, jobs: Sequence[TraceJob]) -> None:
+        self._jobs = jobs
+        self._attempts: list[list[AttemptRun]] = [[] for _ in jobs]
+        self._ended: dict[int, float] = {}
+        self._reasons: dict[int, str] = {}
+        self._reserved: dict[LiveAttempt, int] = {}
+        self._sizes: dict[LiveAttempt, list[tuple[float, tuple[int, ...]]]] = {}
+        self._decisions: list[tuple[int, tuple[int, ...]]] = []
+        self._ooms = 0
+        self._last_s = 0.0
+
+    def attempt_started(self, attempt: LiveAttempt, reserved_mib: int) -> None:
+        self._decisions.append((attempt.job, attempt.devices))
+        self._reserved[attempt] = reserved_mib
+
+    def attempt_resized(self, attempt: LiveAttempt, before: tuple[int, ...], now_s: float) -> None:
+        """Record that an attempt has its present devices from now on, in place of those before."""
+        sizes = self._sizes.setdefault(attempt, [(attempt.started_s, before)])
+        sizes.append((now_s, attempt.devices))
+
+    def attempt_ended(self, attempt: LiveAttempt, now_s: float, outcome: Outcome) -> None:
+        """Record an attempt that has ended now, with its outcome."""
+        self._ooms += outcome is Outcome.OOM
+        self._last_s = max(self._last_s, now_s)
+        completed = outcome is Outcome.COMPLETED
+        done_s = attempt.course.work_s if completed else attempt.done_s
+        self._attempts[attempt.job].append(
+            AttemptRun(
+                started_s=attempt.started_s,
+                ended_s=now_s,
+                devices=attempt.devices,
+                outcome=outcome,
+                collocation=attempt.collocation.value,
+                reserved_mib=self._reserved.pop(attempt),
+                solo_s=done_s - attempt.begun_s,
+                begun_s=attempt.begun_s,
+                sizes=tuple(self._sizes.pop(attempt, ())),
+            )
+        )
+
+    def job_ended(self, job: int, ended_s: float | None, reason: str | None) -> None:
+        """Record the end of a job: `ended_s` if it completed, else the reason why it did not."""
+        if ended_s is not None:
+            self._ended[job] = ended_s
+        if reason is not None:
+            self._reasons[job] = reason
+
+    @property
+    def complete(self) -> bool:
+        """Whether every job has ended."""
+        return len(self._ended) + len(self._reasons) >= len(self._jobs) and not self.unfinished()
+
+    def unfinished(self) -> list[int]:
+        """Return the jobs that have neither completed nor failed."""
+        return [
+            at for at in range(len(self._jobs)) if at not in self._ended and at not in self._reasons
+        ]
+
+    def attempts_of(self, job: int) -> Sequence[AttemptRun]:
+        """Return the attempts of a job that have ended."""
+        return self._attempts[job]
+
+    def run(self, devices: tuple[DeviceRun, ...]) -> Run:
+        return Run(
+            jobs=tuple(
+                JobRun(job, tuple(self._attempts[at]), self._ended.get(at), self._reasons.get(at))
+                for at, job in enumerate(self._jobs)
+            ),
+            devices=devices,
+            ended_s=self._last_s,
+            oom_count=self._ooms,
+            decisions=tuple(self._decisions),
+        )

@@ -1,0 +1,129 @@
+"""The inputs of importers other than the lines of a trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from radrm.errors import BadFile
+from radrm.jobfile.radfile import JobFile
+from radrm.lab.simulator.traces.draw import Fill
+from radrm.lab.simulator.traces.table import read_table, shown
+from radrm.lab.simulator.traces.trace import MAX_MIB, MAX_SECONDS, number
+
+# ------------------------------------------------------------------
+# Dates and times as traces write them.
+
+
+_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")
+
+
+def moment(cell: str) -> float:
+    """Return the seconds of a time: a number, or `2017-10-09 07:01:55`, read as UTC.
+
+    Raises ValueError.
+    """
+    text = cell.strip()
+    found = _MOMENT.fullmatch(text.removesuffix("Z"))
+    if not found:
+        return number(text, "time", 0, MAX_SECONDS)
+    year, month, day, hour, minute = (int(part) for part in found.groups()[:5])
+    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
+        raise ValueError(f"time {shown(text)} does not exist")
+    # Days since 1970-01-01 of a date in the Gregorian calendar, years counted from March.
+    of_march = year - (month <= 2)
+    days = (
+        365 * of_march
+        + of_march // 4
+        - of_march // 100
+        + of_march // 400
+        + (153 * ((month + 9) % 12) + 2) // 5
+        + day
+        - 719469
+    )
+    return days * 86400.0 + hour * 3600 + minute * 60 + float(found[6])
+
+
+# ------------------------------------------------------------------
+# Profiles: figures of jobs alone on the server, by name, for traces that lack them.
+
+
+START_UP_S = 60.0
+"""The time of a published job before its first epoch; the published epoch times leave it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A profile's figures of a job alone on the server. None: unknown."""
+
+    duration_s: float | None = None
+    smact: float | None = None
+    steady_mib: float | None = None
+    steps_per_s: float | None = None
+
+    def steady_within(self, peak_mib: float) -> float | None:
+        return None if self.steady_mib is None else min(self.steady_mib, peak_mib)
+
+
+def read_profile(lines: Iterable[str], source: str) -> dict[str, Alone]:
+    """Read a profile: CSV with `name` (or `job_name`) and figures.
+
+    Figures are any of `duration_s`, `smact`, `steady_mib` (or `steady_mem_mb`). A trace is
+    a profile, too. Raises `BadFile`.
+    """
+    table = read_table(lines, source)
+    (name,) = table.need([["name", "job_name"]])
+    places = (
+        (table.at("duration_s"), "duration_s", MAX_SECONDS),
+        (table.at("smact"), "smact", 1.0),
+        (table.at("steady_mib", "steady_mem_mb"), "steady_mib", MAX_MIB),
+    )
+    published = table.at("exclusive_duration_cmd_s", "exclusive_duration_s")
+    found: dict[str, Alone] = {}
+    for line, cells in table.rows:
+        try:
+            known = [
+                None if at is None or not cells[at].strip() else number(cells[at], what, 0, high)
+                for at, what, high in places
+            ]
+            if known[0] is None and published is not None:
+                known[0] = number(cells[published], "duration", 0, MAX_SECONDS) + START_UP_S
+            found.setdefault(cells[name].strip(), Alone(*known))
+        except ValueError as error:
+            table.errors.add(line, str(error))
+    table.errors.raise_any()
+    return found
+
+
+def joined(profiles: Iterable[Mapping[str, Alone]]) -> dict[str, Alone]:
+    """Join several profiles. A later profile's figure replaces an earlier one's."""
+    found: dict[str, Alone] = {}
+    for name, alone in chain.from_iterable(p.items() for p in profiles):
+        old = found.get(name, Alone())
+        found[name] = Alone(
+            old.duration_s if alone.duration_s is None else alone.duration_s,
+            old.smact if alone.smact is None else alone.smact,
+            old.steady_mib if alone.steady_mib is None else alone.steady_mib,
+            old.steps_per_s if alone.steps_per_s is None else alone.steps_per_s,
+        )
+    return found
+
+
+def _no_files(name: str) -> JobFile:
+    raise BadFile(f"{name}: there is no folder to read it from")
+
+
+@dataclass(frozen=True, slots=True)
+class Aids:
+    """The inputs of importers other than the lines.
+
+    `job_file` reads the job file of a name; it raises `RadrmError` if it cannot. `beside` opens
+    a file of this name beside the trace; None: there is none.
+    """
+
+    profile: Mapping[str, Alone] = field(default_factory=dict)
+    fill: Fill = field(default_factory=Fill)
+    job_file: Callable[[str], JobFile] = _no_files
+    beside: Callable[[str], Iterable[str] | None] = lambda _: None

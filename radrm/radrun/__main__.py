@@ -1,7 +1,0 @@
-"""`python -m radrm.radrun`."""
-
-import sys
-
-from radrm.radrun.main import main
-
-sys.exit(main())

@@ -1,0 +1,47 @@
+"""`radrm simulate` and `compare` with jobs that change their size: commands as users type them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radrm.errors import UsageError
+from tests.lab.commands.test_simulate import EXAMPLES, run
+
+ELASTIC, SERVERS = str(EXAMPLES / "elastic.csv"), str(EXAMPLES / "servers.csv")
+
+
+@pytest.fixture(autouse=True)
+def no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("RADRM_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("RADRM_CONFIG", raising=False)
+
+
+def document(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("simulate", *words, "--policy", "exclusive", "--json"))
+    return found
+
+
+def test_the_planner_elastic_runs_beside_default_and_cpus_limit_how_far_jobs_grow() -> None:
+    free, scarce = (
+        document(ELASTIC, "--planner", "elastic", *more) for more in ([], ["--cpus", "8"])
+    )
+    assert (free["planner"], free["unfinished"]) == ("default+elastic", 0) and free["resizes"] > 0
+    assert scarce["mean_gpus"] < free["mean_gpus"]
+
+
+def test_parameter_servers_under_a_published_rule() -> None:
+    more = ("--gpus", "sim:4*1xA100-40GB", "--cpus", "64", "--planner", "dlrover")
+    found = document(SERVERS, *more)
+    assert found["unfinished"] == 0 and found["cpu_efficiency"] > 0.8
+    with pytest.raises(UsageError, match="need --cpus N"):
+        document(SERVERS)
+
+
+def test_a_comparison_shows_sizes_where_jobs_have_several() -> None:
+    words = ("compare", "--policy", "exclusive", "--planner", "default,elastic")
+    assert "RESIZES" in run(*words, ELASTIC)

@@ -1,0 +1,49 @@
+"""Options that `simulate`, `compare` and `replay` share."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from radrm.config import Config
+from radrm.errors import UsageError
+from radrm.lab.experiments.simulations.variants import Choices, make_variant, your_daemon
+from radrm.lab.options import known_names
+from radrm.lab.show.simulations import others_line, setting_line
+from radrm.lab.simulator.scenario import Known
+
+
+def test_an_error_of_durations_is_a_known_duration() -> None:
+    assert known_names(["smact"], "0.3") == known_names(["smact,duration=0.3"], None)
+    assert known_names(None, "0") == ["duration=0"]
+    assert known_names(None, None) == []
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "30%", "4", ""])
+def test_a_wrong_error_names_the_option_and_an_example(text: str) -> None:
+    with pytest.raises(UsageError, match=rf"--duration-error '{text}': write a number .* as 0.3"):
+        known_names(None, text)
+
+
+def test_durations_are_told_once() -> None:
+    with pytest.raises(UsageError, match="leave one out"):
+        known_names(["duration"], "0.3")
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Known)])
+def test_the_first_line_names_all_that_is_known(name: str) -> None:
+    base = Config()
+    yours = your_daemon(base, "auto", Choices())
+    known = make_variant(base, base.policy, "auto", Choices(known=[f"{name}=0.2"]))
+    line = setting_line(known, yours)
+    assert line.startswith("Not as configured here") and "within 20%" in line
+    assert setting_line(yours, yours).endswith("nothing declared")
+
+
+def test_a_comparison_says_that_its_other_rows_share_in_another_way() -> None:
+    base, chosen = Config(), Choices(collocation="mps")
+    yours = your_daemon(base, "auto", chosen)
+    under_mps = make_variant(base, "magm", "auto", chosen)
+    assert others_line([yours, under_mps]) == "The other rows: MPS"
+    assert others_line([yours, make_variant(base, "magm", "auto", Choices())]) is None

@@ -1,0 +1,129 @@
+"""What `sbatch`, `squeue`, `scancel` and `srun` mean to radrm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from radrm.cli.app import make_app
+from radrm.errors import UsageError
+from radrm.slurm.commands.names import NAMES, SQUEUE_FORMAT, elements, scancel, squeue, srun
+from tests.daemon.harness import DaemonHome
+
+SHOWN = f"--format={SQUEUE_FORMAT}"
+QUEUES = {
+    (): ["status", SHOWN],
+    ("--me",): ["status", "--user", "ada", SHOWN],
+    ("-u", "bob", "-h"): ["status", "--user", "bob", SHOWN, "--no-header"],
+    ("-hubob",): ["status", "--user", "bob", SHOWN, "--no-header"],
+    ("-j12,13_[1-2]",): ["status", SHOWN, "--", "12", "13_1", "13_2"],
+    ("-t", "PD,R"): ["status", "--all", "--state", "pending,running", SHOWN],
+    ("--states=all",): ["status", "--all", SHOWN],
+    ("-p", "gpu", "-S", "i", "-o", "%i"): ["status", "--format=%i"],
+}
+CANCELS = {
+    ("12", "13"): ["cancel", "--", "12", "13"],
+    ("12_[1,3-4]",): ["cancel", "--", "12_1", "12_3", "12_4"],
+    ("--me", "-t", "PENDING"): ["cancel", "--user", "ada", "--state", "pending"],
+    ("-n", "sweep"): ["cancel", "--", "sweep"],
+    ("-u", "bob"): ["cancel", "--user", "bob"],
+}
+
+
+@pytest.mark.parametrize("words", QUEUES, ids=" ".join)
+def test_squeue(words: tuple[str, ...]) -> None:
+    assert squeue(words, "ada") == QUEUES[words]
+
+
+@pytest.mark.parametrize("words", CANCELS, ids=" ".join)
+def test_scancel(words: tuple[str, ...]) -> None:
+    assert scancel(words, "ada") == CANCELS[words]
+
+
+WRONG: list[tuple[Callable[[list[str], str], object], list[str], str]] = [
+    (scancel, ["-p", "gpu"], "--partition is not known"),
+    (scancel, ["-s", "USR1", "3"], "radrm checkpoint"),
+    (scancel, ["-t", "LOST"], "the states here are"),
+    (scancel, ["-u"], "needs a value"),
+    (scancel, ["1_[9-x]"], "is not an array's elements"),
+    (scancel, ["1_[0-99999999]"], "more than 10000 elements"),
+    (squeue, ["12"], "is not an option"),
+    (squeue, ["-i", "5"], "--iterate is not known"),
+    (squeue, ["-u", "ada,bob"], "one at a time"),
+]
+
+
+@pytest.mark.parametrize(("command", "words", "said"), WRONG)
+def test_what_is_refused(
+    command: Callable[[list[str], str], object], words: list[str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said.replace("[", r"\[")):
+        command(words, "ada")
+
+
+def test_srun() -> None:
+    line, variables = srun(["--gpus=1", "--pty", "-t", "60", "bash", "-l"], "/", "box")
+    assert line == ["run", "--gpus=1", "--time=3600s", "--pty", "--", "bash", "-l"]
+    assert variables["SLURM_GPUS"] == "1"
+    for words, said in ((["-n", "4", "x"], "one task"), (["--pty"], "no command")):
+        with pytest.raises(UsageError, match=said):
+            srun(words, "/", "box")
+
+
+def test_elements() -> None:
+    assert elements("1,2_3,4_[0,2-3]%2") == ["1", "2_3", "4_0", "4_2", "4_3"]
+
+
+def install(folder: Path, *words: str) -> str:
+    found = CliRunner().invoke(
+        make_app("install-slurm-names"), ["install-slurm-names", str(folder), *words]
+    )
+    return found.output if found.exception is None else str(found.exception)
+
+
+def test_the_commands_are_written_and_only_radrms_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    folder = tmp_path / "a b"
+    assert "To find them" in install(folder)
+    assert sorted(os.listdir(folder)) == sorted(NAMES)
+    assert os.access(folder / "sbatch", os.X_OK)
+    monkeypatch.setenv("PATH", str(folder))
+    assert "To find them" not in install(folder)
+    (folder / "squeue").write_text("#!/bin/sh\n")
+    assert "has a Slurm" in install(folder)
+    assert "is not radrm's" in install(folder, "--force")
+    assert (folder / "squeue").read_text() == "#!/bin/sh\n"
+
+
+@pytest.mark.daemon
+def test_a_script_of_slurm_runs(daemon: DaemonHome, tmp_path: Path) -> None:
+    install(tmp_path / "bin", "--force")
+    script = tmp_path / "job.sbatch"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH -J train -p gpu --array=4-5 --comment='two words'\n"
+        "echo $SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID\n"
+    )
+
+    def run(name: str, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(tmp_path / "bin" / name), *words], env=daemon.environment, cwd=tmp_path,
+            text=True, capture_output=True, timeout=60, input=given,
+        )  # fmt: skip
+
+    found = run("sbatch", "-W", "job.sbatch")
+    assert (found.returncode, found.stdout) == (0, "Submitted batch job 1\n"), found.stderr
+    assert found.stderr == (
+        "radrm: note: has no meaning on one server, and is left out: --partition\n"
+    )
+    assert (tmp_path / "slurm-1_5.out").read_text() == "2 train 1 5\n"
+    found = run("sbatch", "--parsable", "-W", given="#!/bin/sh\n#SBATCH -t 5\nexit 3\n")
+    assert (found.returncode, found.stdout) == (3, "3\n")
+    assert run("sinfo", "-h").stdout.split()[:5] == ["gpu*", "up", "infinite", "1", "idle"]
+    assert run("scancel", "99").returncode == 1
