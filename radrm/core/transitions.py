@@ -1,7 +1,7 @@
 """Every possible state change of a job, in one table.
 
 Nothing else in radrm sets `Job.state`. A pair (state, trigger) that the table lacks is a defect
-and raises. A test compares the table with the drawing in docs/architecture.md.
+and raises.
 """
 
 from __future__ import annotations

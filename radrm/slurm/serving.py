@@ -3,7 +3,7 @@
 Theory of operation. A step is a process of the job's user, who can write anything into an envelope
 and into a request. So an outer job is believed only if the kernel says that the process which
 connected is that user's, and Slurm says that it is in that Slurm job of that user
-(`host/slurm.py`). That can take Slurm's own command, so it is asked in a thread; the step asks
+(`asking.py`). That can take Slurm's own command, so it is asked in a thread; the step asks
 again until there is an answer. An envelope of a step that nobody has vouched for waits in the
 spool, and is refused once the process is dead.
 
