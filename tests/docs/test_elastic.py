@@ -75,7 +75,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 def test_the_program_names_what_is_there() -> None:
     program = blocks("python")[0]
-    exported = ast.parse((REPOSITORY / "radrm" / "elastic.py").read_text("utf-8"))
+    exported = ast.parse((REPOSITORY / "radrm" / "elastic" / "__init__.py").read_text("utf-8"))
     names = {
         node.name for node in exported.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
     }
