@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     monitor      a thread that reads the devices
+    devices      the GPUs, simulated or real, with their clock and MPS
     serving      the socket: connections, requests in turn, answers as bytes (a folder)
     progress     convert what jobs report into events
     views        what clients name and are shown (a folder)
@@ -10,9 +11,10 @@ The files, in the order in which they may import one another:
     checkpoints  the folder of each job for its checkpoints
     launches     what a launch gets: amounts and logs
     launching    plan a launch: environment and limits
-    elastic      attempts whose tasks change while they run
     watching     a thread that submits the `.rad` files of watched folders
     probing      measure the CUDA context, by a job
+    parts        what the daemon is made of: assemblies, each closed by itself
+    elastic      attempts whose tasks change while they run
     rule_limit   a time limit for rules in the daemon's own thread
     mps          attempts that are MPS clients
     attempts     convert what attempts' folders prove into events

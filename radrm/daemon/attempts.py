@@ -19,22 +19,17 @@ from collections.abc import Callable
 
 from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Instant, Job, Progress
-from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import CheckpointKind, StopReason
 from radrm.daemon.elastic import exits_of, host_oom_of
 from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps import Failures, Stops
-from radrm.daemon.progress import Reports
+from radrm.daemon.parts import Parts
 from radrm.errors import StoreError
 from radrm.hints import hint
 from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, Started, Void
-from radrm.host.attempts.launcher import Launcher
-from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
-from radrm.host.mps.interface import Mps
 from radrm.host.processes.counted import Counted
-from radrm.host.storage.store import Store
 from radrm.oom import classify
 
 log = logging.getLogger("radrm")
@@ -45,25 +40,13 @@ _ADOPTED = {Void: "nothing ran", Running: "it runs", Ended: "it has ended", Lost
 class Attempts:
     """Reads the records of the scheduler's live attempts. Used by the loop's thread."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        scheduler: Scheduler,
-        store: Store,
-        launcher: Launcher,
-        mps: Mps | None,
-        stops: Stops,
-        failures: Failures,
-        reports: Reports,
-    ) -> None:
-        self._clock = clock
-        self._scheduler = scheduler
-        self._store = store
-        self._launcher = launcher
-        self._mps = mps
+    def __init__(self, parts: Parts, stops: Stops) -> None:
+        self._clock, self._scheduler = parts.devices.clock, parts.scheduler
+        self._store, self._launcher = parts.records.store, parts.attempts.launcher
+        self._mps = parts.devices.mps
         self._stops = stops
-        self._failures = failures
-        self._reports = reports
+        self._failures = Failures(self._clock, self._mps)
+        self._reports = parts.attempts.site.reports
 
     def adopt(self, alive: Callable[[], None]) -> list[ev.Event]:
         """Adopt the attempts that an earlier daemon left; return what became of them.

@@ -21,26 +21,21 @@ from radrm.core import events as ev
 from radrm.core.constraints.proposal import changes_cpus
 from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Device, Job, Share
-from radrm.core.scheduler import Scheduler
 from radrm.core.words import Collocation, Outcome, Resizing
 from radrm.daemon.capping import Capping
 from radrm.daemon.elastic import Resizes, placement_text, shares_text
-from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
-from radrm.daemon.launching import Site, plan_launch, task_environments
+from radrm.daemon.launching import plan_launch, task_environments
 from radrm.daemon.mps import Stops
-from radrm.daemon.steps import OuterSteps
+from radrm.daemon.parts import Parts
 from radrm.errors import RadrmError, Refused
 from radrm.estimators.history import WAITING
 from radrm.host.attempts.elastic import names
 from radrm.host.attempts.elastic.folders import Done
-from radrm.host.attempts.launcher import Launcher
-from radrm.host.clock import Clock, boot_id
+from radrm.host.clock import boot_id
 from radrm.host.crossings import crossed
 from radrm.host.mps.interface import NoClientNow
-from radrm.host.planning.service import PlanningService
 from radrm.host.storage.runs import Run
-from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.host.transient import may_pass
 
@@ -59,32 +54,24 @@ class Effects:
 
     def __init__(
         self,
-        clock: Clock,
-        scheduler: Scheduler,
-        store: Store,
-        launcher: Launcher,
-        estimation: Estimation,
-        planning: PlanningService,
-        site: Site,
+        parts: Parts,
         resizes: Resizes,
         stops: Stops,
-        steps: OuterSteps,
         read_soon: Callable[[], None],
         post: Callable[[ServerReady | ev.Event], None],
     ) -> None:
-        self._clock = clock
-        self._scheduler = scheduler
-        self._store = store
-        self._launcher = launcher
-        self._estimation = estimation
-        self._planning = planning
-        self._site = site
+        self._clock, self._scheduler = parts.devices.clock, parts.scheduler
+        self._store = parts.records.store
+        self._launcher, self._site = parts.attempts.launcher, parts.attempts.site
+        self._steps = parts.attempts.steps
+        self._estimation, self._planning = parts.estimates.estimation, parts.estimates.planning
         self._resizes = resizes
         self._stops = stops
-        self._steps = steps
         self._read_soon = read_soon
         self._post = post
-        self.capping = Capping(clock, scheduler, launcher, site.caps, post)
+        self.capping = Capping(
+            self._clock, self._scheduler, self._launcher, parts.devices.caps, post
+        )
         self._waited: set[int] = set()
         """The serials of launches that have waited for their MPS server."""
         self._handlers: dict[type[act.Action], Callable[[Any], ev.Event | None]] = {

@@ -39,21 +39,19 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.lifecycle.memory import cap_of
 from radrm.core.records import Attempt, Caps, Device, Exit, Instant, Job, Placement, Share
-from radrm.core.scheduler import Scheduler
 from radrm.core.words import ActionKind, Resizing
 from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
-from radrm.daemon.launching import Site, cpus_near, task_environments
+from radrm.daemon.launching import cpus_near, task_environments
+from radrm.daemon.parts import Parts
 from radrm.errors import RadrmError, Refused
 from radrm.host.attempts.elastic import names
 from radrm.host.attempts.elastic.answers import read_answer
 from radrm.host.attempts.elastic.folders import Done, Step
 from radrm.host.attempts.elastic.names import MOST_BYTES, MOST_TASKS, encode
 from radrm.host.attempts.evidence import Ended
-from radrm.host.attempts.launcher import Launcher
-from radrm.host.clock import Clock, boot_id
+from radrm.host.clock import boot_id
 from radrm.host.crossings import crossed
 from radrm.host.processes.affinity import listed
-from radrm.host.storage.store import Store
 
 
 def placement_text(
@@ -182,20 +180,11 @@ class Resizes:
     """Used by the loop's thread. `wake` ends its wait; `read_soon` asks for readings."""
 
     def __init__(
-        self,
-        clock: Clock,
-        scheduler: Scheduler,
-        store: Store,
-        launcher: Launcher,
-        site: Site,
-        wake: Callable[[], None],
-        read_soon: Callable[[], None],
+        self, parts: Parts, wake: Callable[[], None], read_soon: Callable[[], None]
     ) -> None:
-        self._clock = clock
-        self._scheduler = scheduler
-        self._store = store
-        self._launcher = launcher
-        self._site = site
+        self._clock, self._scheduler = parts.devices.clock, parts.scheduler
+        self._store = parts.records.store
+        self._launcher, self._site = parts.attempts.launcher, parts.attempts.site
         self._wake = wake
         self._read_soon = read_soon
         self._pending: dict[int, _Resize] = {}

@@ -18,47 +18,29 @@ import logging
 import os
 import queue
 import selectors
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeAlias
 
 import inotify_simple
 
-from radrm.config import UserLimits
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
-from radrm.core.scheduler import Scheduler
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.decisions import RETRY_S, Decisions
 from radrm.daemon.effects import Effects, ServerReady
 from radrm.daemon.elastic import Resizes
-from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.intake.scan import Scan
-from radrm.daemon.launching import Site
-from radrm.daemon.monitor import Monitor
-from radrm.daemon.mps import ClientsEnded, Failures, Stops
-from radrm.daemon.probing import Probing
+from radrm.daemon.mps import ClientsEnded, Stops
+from radrm.daemon.parts import Parts
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import MOST_EVENTS, InLine, Turns
-from radrm.daemon.steps import OuterSteps
-from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
-from radrm.deadlines.costs import Costs
 from radrm.errors import RadrmError, Refused
-from radrm.host.attempts.launcher import Launcher
-from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.estimation.service import Estimated
-from radrm.host.gpus.unmanaged import UnmanagedWatch
-from radrm.host.node import NodeWatch
-from radrm.host.notices.outbox import Outbox, Sender
-from radrm.host.notify import ServiceManager
-from radrm.host.planning.service import Planned, PlanningService
-from radrm.host.storage.arrivals import Arrivals
-from radrm.host.storage.retention.refused import RefusedFiles
-from radrm.host.storage.retention.sweep import Retention
-from radrm.host.storage.store import Store
+from radrm.host.notices.outbox import Outbox
+from radrm.host.planning.service import Planned
 from radrm.host.storage.submitted import Edits, Submission
 
 
@@ -121,95 +103,58 @@ News: TypeAlias = ev.Event | Request | ClientsEnded | ServerReady | Estimated | 
 """What other threads post to the loop's thread."""
 
 
-@dataclass(slots=True)
-class Parts:
-    """The parts that the loop uses; `main` makes them."""
+class Inbox:
+    """What other threads tell the loop's thread, and what else wakes it."""
 
-    clock: Clock
-    scheduler: Scheduler
-    store: Store
-    arrivals: Arrivals
-    launcher: Launcher
-    monitor: Callable[[Callable[[ev.Event], None]], Monitor]
-    estimation: Estimation
-    planning: PlanningService
-    probing: Probing
-    site: Site
-    unmanaged: UnmanagedWatch
-    node: NodeWatch
-    costs: Costs
-    foresight: Foresight
-    retention: Retention
-    sender: Sender
-    refused: RefusedFiles
-    count_every_s: float
-    """Seconds between two looks at what jobs have used of the server."""
-    manager: ServiceManager
-    users: UserLimits
-    check: Callable[[], None]
-    """Raises `RadrmError` if a daemon could not start with the configuration as it is now."""
-    steps: OuterSteps
+    def __init__(self) -> None:
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self.wakeups = Wakeups()
+
+    def post(self, news: News) -> None:
+        """Safe in any thread."""
+        self._news.put(news)
+        self.wakeups.wake()
+
+    def queued(self) -> Iterator[News]:
+        """Take what is queued now, and not what comes meanwhile."""
+        for _ in range(self._news.qsize()):
+            yield self._news.get_nowait()
 
 
 class Loop:
     """The daemon's one thread of decisions. `answer` yields between pieces of a request."""
 
     def __init__(
-        self, parts: Parts, answer: Callable[[Loop, Request], Generator[None, None, None]]
+        self,
+        parts: Parts,
+        inbox: Inbox,
+        answer: Callable[[Loop, Request], Generator[None, None, None]],
     ) -> None:
         self.parts = parts
-        self.clock = parts.clock
-        self.scheduler = parts.scheduler
-        self.store = parts.store
+        self.clock, self.scheduler = parts.devices.clock, parts.scheduler
+        self.store, self.launcher = parts.records.store, parts.attempts.launcher
+        self.steps, self.reports = parts.attempts.steps, parts.attempts.site.reports
         self.tables = Tables()
         self.past = InLine()
+        self.post = inbox.post
         self._turns = Turns(lambda request: answer(self, request))
-        self._inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
-        self._wakeups = Wakeups()
-        self._monitor = parts.monitor(self.post)
-        self.steps, self.launcher = parts.steps, parts.launcher
+        self._inbox, self._wakeups = inbox, inbox.wakeups
+        self._monitor = parts.devices.monitor(self.launcher.owner_of, self.post)
         self.intake = Scan(
-            self, parts.arrivals, parts.estimation, users=parts.users, steps=parts.steps
+            *(self, parts.spool.arrivals, parts.estimates.estimation),
+            users=parts.users,
+            steps=self.steps,
         )
-        self._stops = Stops(parts.launcher, parts.site.mps, self.post)
-        self._attempts = Attempts(
-            parts.clock,
-            parts.scheduler,
-            parts.store,
-            parts.launcher,
-            parts.site.mps,
-            self._stops,
-            Failures(parts.clock, parts.site.mps),
-            parts.site.reports,
-        )
-        self._resizes = Resizes(
-            parts.clock,
-            parts.scheduler,
-            parts.store,
-            parts.launcher,
-            parts.site,
-            self._wakeups.wake,
-            self._monitor.read_soon,
-        )
-        effects = Effects(
-            parts.clock,
-            parts.scheduler,
-            parts.store,
-            parts.launcher,
-            parts.estimation,
-            parts.planning,
-            parts.site,
-            self._resizes,
-            self._stops,
-            self.steps,
-            self._monitor.read_soon,
-            self.post,
-        )
+        self._stops = Stops(self.launcher, parts.devices.mps, self.post)
+        self._attempts = Attempts(parts, self._stops)
+        self._resizes = Resizes(parts, self._wakeups.wake, self._monitor.read_soon)
+        effects = Effects(parts, self._resizes, self._stops, self._monitor.read_soon, self.post)
         self.capping = effects.capping
-        self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
+        self._decisions = Decisions(
+            parts.scheduler, self.store, effects, parts.estimates.estimation.driver
+        )
         self.counts = self._decisions.counts
-        self.outbox = Outbox(parts.store.notices, parts.sender, self._wakeups.wake)
-        self.reports = parts.site.reports
+        self.outbox = Outbox(self.store.notices, parts.records.sender, self._wakeups.wake)
         self._rescan_at = 0.0
         self._count_at = 0.0
         self._emptied = False
@@ -220,11 +165,6 @@ class Loop:
         """Returns the number of a user's open connections; `main` sets it."""
 
     # ------------------------------------------------------------- from other threads
-
-    def post(self, news: News) -> None:
-        """Queue an event or request for the loop's thread. Safe in any thread."""
-        self._inbox.put(news)
-        self._wakeups.wake()
 
     def stop(self) -> None:
         """End after the current round; jobs run on. Safe in a signal handler."""
@@ -309,7 +249,7 @@ class Loop:
 
     def run(self, first: ev.DevicesSeen) -> None:
         """Adopt the attempts of an earlier daemon, then serve until `stop`. Raises `HomeLost`."""
-        self._wakeups.watch_folder(self.parts.arrivals.path)
+        self._wakeups.watch_folder(self.parts.spool.arrivals.path)
         self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         self.steps.restore(self.scheduler.snapshot.jobs)
         # All ends come before timers and planners, so that no ended job runs into its limit.
@@ -318,12 +258,12 @@ class Loop:
         manager.begins(f"re-adopts running jobs: {len(self.scheduler.snapshot.running)}")
         adopted = self._attempts.adopt(manager.alive)
         crossed("attempts adopted")
-        nodes = ev.NodesSeen(at=first.at, nodes=(self.parts.node.look(),))
+        nodes = ev.NodesSeen(at=first.at, nodes=(self.parts.attempts.node.look(),))
         self.process([nodes, first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
-        self.parts.site.checkpoints.remove_left(self.store.ended_owner)
+        self.parts.attempts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
         self.capping.restore()
-        self.parts.site.elastic.remove_left(self.parts.launcher.live)
+        self.parts.attempts.site.elastic.remove_left(self.launcher.live)
         crossed("left folders removed")
         self.outbox.begin()
         self._monitor.start(first.devices)
@@ -347,10 +287,10 @@ class Loop:
             due = (self._rescan_at, self._decisions.wake_at, self.reports.due_s, resizes_s)
             until = min(each for each in due if each is not None)
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
-            seconds = min(seconds, self.parts.retention.due_in_s, self.outbox.due_in_s)
-        seconds = min(seconds, self.parts.refused.due_in_s)
+            seconds = min(seconds, self.parts.records.retention.due_in_s, self.outbox.due_in_s)
+        seconds = min(seconds, self.parts.spool.refused.due_in_s)
         # While the store is full, no result of an end could be saved; the wait would not sleep.
-        processes = () if self.unsaved else [*self.parts.launcher.fds(), *self.steps.fds()]
+        processes = () if self.unsaved else [*self.launcher.fds(), *self.steps.fds()]
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
         self._wakeups.wait(min(seconds, longest_s), processes)
 
@@ -377,27 +317,27 @@ class Loop:
             self._reload = False
             self._start_anew()
         # Drain only what is queued now, so that a busy client cannot starve events.
-        for _ in range(self._inbox.qsize()):
-            self._take(self._inbox.get_nowait())
+        for news in self._inbox.queued():
+            self._take(news)
         self._turns.run()
         now = self.clock.now()
         if arrived or now.boot_s >= self._rescan_at:
             self.scan()
-        node = self.parts.node.changed() if not self.unsaved else None
+        node = self.parts.attempts.node.changed() if not self.unsaved else None
         if node is not None:
             self.process([ev.NodesSeen(at=now, nodes=(node,))])
         if now.boot_s >= self._count_at and not self.unsaved:
-            self._count_at = now.boot_s + self.parts.count_every_s
+            self._count_at = now.boot_s + self.parts.attempts.count_every_s
             self.process(self._attempts.used())
         self._monitor.ensure_alive()
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
-        self.parts.refused.work()
+        self.parts.spool.refused.work()
         if not self.unsaved:
             self._emptied = self._emptied or self.intake.empty
-            self.parts.retention.work(now, self._emptied)
+            self.parts.records.retention.work(now, self._emptied)
             self.outbox.work()
 
     def _take(self, news: News) -> None:
@@ -415,7 +355,7 @@ class Loop:
             self.process([ready(*thought, self.clock.now())])
         else:
             self.process([news])
-            self.parts.unmanaged.look(news, self.scheduler.snapshot)
+            self.parts.attempts.unmanaged.look(news, self.scheduler.snapshot)
 
     def _take_estimates(self, found: Estimated) -> None:
         now, answer = self.clock.now(), found.answer
@@ -428,7 +368,7 @@ class Loop:
         )
         if others:  # of a long array: they come in later rounds
             self.post(Estimated(others, answer, goes_on=True))
-        self.parts.probing.look(self, job_ids, answer.estimates)
+        self.parts.estimates.probing.look(self, job_ids, answer.estimates)
 
     def _notice_arrivals(self) -> bool:
         """Note the new files that the kernel reports in the spool. True if there are any."""

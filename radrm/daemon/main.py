@@ -13,10 +13,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
 
 import filelock
 
@@ -27,89 +25,40 @@ from radrm.config import (
     limits_of,
     load_config,
     resolved,
-    spool_room,
     with_limits,
     with_set,
 )
 from radrm.core.events import DevicesSeen
+from radrm.core.records import Device
 from radrm.core.rules import Rules
 from radrm.core.scheduler import Scheduler
 from radrm.daemon import replacing
 from radrm.daemon.answers.requests import Requests
-from radrm.daemon.checkpoints import Checkpoints
-from radrm.daemon.intake.estimation import Estimation
-from radrm.daemon.launching import Site, needs_accounting
-from radrm.daemon.loop import Loop, Parts
-from radrm.daemon.monitor import Monitor
-from radrm.daemon.probing import Probing
-from radrm.daemon.progress import Reports
+from radrm.daemon.devices import find_devices
+from radrm.daemon.loop import Inbox, Loop
+from radrm.daemon.parts import Attempting, Estimates, Host, Parts, Records, Spool
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
-from radrm.daemon.steps import make_steps
 from radrm.daemon.views.expected import Foresight
-from radrm.daemon.watching import Watching, variables_of_home
+from radrm.daemon.watching import Watching
 from radrm.deadlines.costs import Costs, Zone
-from radrm.errors import DeviceError, Refused, UsageError, plain
+from radrm.errors import Refused, plain
 from radrm.host.arenas import limit_arenas
-from radrm.host.attempts.elastic.folders import ElasticFolders
-from radrm.host.attempts.launcher import Launcher
-from radrm.host.clock import Clock, site_zone
+from radrm.host.clock import site_zone
 from radrm.host.estimation.asking import Asking
-from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
-from radrm.host.estimation.service import EstimationService
-from radrm.host.estimation.tracing import Leftovers
-from radrm.host.gpus.memory_caps import CappedGpus, MemoryCaps, nvml_caps, why_never
-from radrm.host.gpus.served import open_served, served
-from radrm.host.gpus.source import GpuSource
-from radrm.host.gpus.unmanaged import UnmanagedWatch
 from radrm.host.home import Home
-from radrm.host.isolation import Isolation
-from radrm.host.isolation import find as find_isolation
-from radrm.host.mps.interface import DaemonHooks, Mps
-from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
-from radrm.host.mps.service import MpsService
-from radrm.host.mps.simulated import SimulatedMps
 from radrm.host.newer import refuse_newer
-from radrm.host.node import NodeWatch
-from radrm.host.notices.outbox import Sender
 from radrm.host.notify import ServiceManager
-from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
-from radrm.host.progress import Receiver
-from radrm.host.simulated.simulated_gpus import SimulatedGpus
-from radrm.host.simulated.start_driver import ensure_driver
-from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, prepare_run, system_mode
-from radrm.host.storage.retention.refused import RefusedFiles
-from radrm.host.storage.retention.sweep import EVERY_S, Retention
-from radrm.host.storage.spool import has_envelope
 from radrm.host.wall import stand_in_for_time
-from radrm.host.watched.folders import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
 
 log = logging.getLogger("radrm")
 
-SHORTEST_INTERVAL_S = 0.1
-"""Fewest real seconds between two rounds of readings, at any speed of the clock."""
 SHORTEST_PATIENCE_S = 3.0
 """Fewest real seconds for which a reading stays valid, at any speed of the clock."""
-KILL_GRACE_S = 2.0
-"""Real seconds from the end of a job's main process until the rest of its tree is killed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Devices:
-    """The source of devices, with the clock, environment and MPS that belong to it."""
-
-    source: GpuSource
-    clock: Clock
-    environment: Mapping[str, str]
-    mps: Mps | None
-    description: str
-    renew: Callable[[], GpuSource] | None = None
-    """Opens a new source, for when a call of `source` never returns."""
-    caps: MemoryCaps | None = None
 
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
@@ -120,184 +69,147 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     manager = ServiceManager(os.environ)  # before anything is started that would inherit
     uid = os.getuid()
     system = system_mode(os.environ, uid)
-    paths = paths_for(os.environ, uid)
-    zone = site_zone()
-    # Raises for a bad setting, before anything is locked or made.
-    config, rules, costs = read_settings(system, settings, zone)
-    limits = limits_of(config, system, uid)
+    paths, zone = paths_for(os.environ, uid), site_zone()
+    # Raises for a bad setting or specification, before anything is locked or made.
+    chosen = config, _, _ = read_settings(system, settings, zone)
     if gpus is not None:
-        parse(gpus)  # raises for a bad specification, before anything is locked or made
+        parse(gpus)
     refuse_newer(paths)
     prepare(paths, system)
+
+    def check() -> None:
+        replacing.check_program()
+        read_settings(system, settings, zone)
+
     with _lock(paths):
         home = Home(paths, system)
         home.hold(paths.lock)  # without it, a second daemon could begin
-        arrivals = Arrivals(
-            paths.spool, paths.refused, lambda name: reserved(name, system), spool_room(limits)
-        )
-        most = config.retention.refused_mib << 20
-        refused = RefusedFiles(paths.refused, most, lambda: arrivals.refused_bytes)
-        refused.finish()
-        controllers = prepare_controllers()  # before anything is started
-        not_enforced = controllers.why_not("cpu", "memory")
-        if not_enforced is not None:
-            log.warning("%s", not_enforced)
-        manager.begins("looks for the GPUs")
-        devices = find_devices(paths, config, gpus, time_scale)
-        isolation = find_isolation(config.gpus.isolate, uid) if gpus is None else Isolation()
-        interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(config.readings.interval_s))
+        # Before anything is started that would be in another control group.
+        host = Host(uid, system, paths, zone, prepare_controllers(), manager)
+        spool = Spool.find(config, limits_of(config, system, uid), host)
+        inbox = Inbox()
+        parts = _make_parts(home, chosen, host, spool, (gpus, time_scale), inbox, check)
+        answers = _Answers(parts, host, config)
+        loop = Loop(parts, inbox, answers.requests.answer)
+        first = DevicesSeen(at=loop.clock.now(), devices=parts.devices.source.devices())
+        _on_signals(loop)
+        if hung_up():
+            loop.reload_soon()
+        try:
+            parts.devices.begin(loop, parts.attempts.launcher.owner_of, parts.attempts.site.grace_s)
+            answers.start(loop, first.devices)
+            parts.estimates.begin()
+            loop.run(first)
+        finally:
+            (manager.reloading if loop.again else manager.stopping)()
+            answers.close()
+            parts.close(home.is_here)
+        log.info("radrm ends; running jobs run on, and the next daemon re-adopts them")
+    if loop.again:
+        replacing.replace(environment, lambda: loop.again)
 
-        scale, limit = devices.clock.scale, RuleLimit()
-        core = make_settings(
-            config,
-            interval_s * scale,
-            os.cpu_count(),
-            patience_s=SHORTEST_PATIENCE_S * scale,
-            exempt=tuple(limits.exempt),
-        ).with_real_limits(scale)
-        scheduler = Scheduler(rules, core, limit=limit)
-        manager.begins("opens the store")
-        store = home.open_store(manager.alive)
-        store.energy.zone = zone
-        store.notices.site = config.notify
-        store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
-        store.rows.has_envelope = lambda ticket: has_envelope(paths.spool, ticket)
-        account = needs_accounting(config)
-        launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
-        service = EstimationService(
-            config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
-        )
-        planning = PlanningService(config, lambda found: loop.post(found), zone)
-        simulated_s = None if gpus is None else interval_s * devices.clock.scale
-        driver = driver_version() if gpus is None else SIMULATED_DRIVER
-        estimation = Estimation(config, store, service, scheduler, driver)
 
-        def check() -> None:
-            replacing.check_program()
-            read_settings(system, settings, zone)
+def _make_parts(
+    home: Home,
+    chosen: tuple[Config, Rules, Costs],
+    host: Host,
+    spool: Spool,
+    asked: tuple[str | None, float],
+    inbox: Inbox,
+    check: Callable[[], None],
+) -> Parts:
+    """Find the devices (`asked`: simulated ones, and the speed of their clock), open the store."""
+    config, rules, costs = chosen
+    if (why := host.controllers.why_not("cpu", "memory")) is not None:
+        log.warning("%s", why)
+    host.manager.begins("looks for the GPUs")
+    devices = find_devices(host.paths, config, *asked, host.uid)
+    limits, scale = limits_of(config, host.system, host.uid), devices.clock.scale
+    limit = RuleLimit()
+    core = make_settings(
+        config,
+        devices.interval_s * scale,
+        os.cpu_count(),
+        patience_s=SHORTEST_PATIENCE_S * scale,
+        exempt=tuple(limits.exempt),
+    ).with_real_limits(scale)
+    scheduler = Scheduler(rules, core, limit=limit)
+    host.manager.begins("opens the store")
+    records = Records.open(home, config, devices.clock, host)
+    store = records.store
+    return Parts(
+        scheduler,
+        devices,
+        spool,
+        records,
+        Attempting.make(config, host, devices, scheduler, core, store),
+        Estimates.make(config, host, devices, scheduler, store, inbox.post),
+        Foresight(scheduler, rules.planners, costs, limit),
+        costs,
+        limits,
+        host.manager,
+        check,
+    )
 
-        retention = Retention(
-            config.retention,
-            store.rows,
-            store.energy,
-            paths,
-            every_s=devices.clock.real_s(EVERY_S),
-        )
-        parts = Parts(
-            clock=devices.clock,
-            scheduler=scheduler,
-            store=store,
-            arrivals=arrivals,
-            launcher=launcher,
-            monitor=lambda post: Monitor(
-                devices.source,
-                devices.clock,
-                launcher.owner_of,
-                post,
-                interval_s,
-                devices.renew,
-                config.readings.interval_s,
-            ),
-            estimation=estimation,
-            planning=planning,
-            probing=Probing(
-                estimation, config.estimation.probe and config.estimator == "auto", simulated_s
-            ),
-            site=Site(
-                device_ids=config.device_ids,
-                checkpoints=Checkpoints(paths.checkpoints, uid == 0),
-                reports=Reports(
-                    devices.clock,
-                    scheduler,
-                    Receiver(paths.progress, uid == 0),
-                    config.progress.interval_s,
-                    interval_s * devices.clock.scale,
-                ),
-                elastic=ElasticFolders(paths.elastic, uid == 0),
-                extra=devices.environment,
-                mps=devices.mps,
-                drop_privileges=uid == 0,
-                grace_s=core.grace_s,
-                kill_grace_s=KILL_GRACE_S,
-                cpu_bind=config.node.cpu_bind,
-                isolation=isolation,
-                caps=devices.caps,
-            ),
-            node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
-            costs=costs,
-            foresight=Foresight(scheduler, rules.planners, costs, limit),
-            retention=retention,
-            sender=Sender(store.notices, os.uname().nodename, uid == 0, variables_of_home(system)),
-            refused=refused,
-            count_every_s=config.progress.interval_s,
-            manager=manager,
-            users=limits,
-            check=check,
-            steps=make_steps(config, devices.clock, store),
-            unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, uid == 0),
-        )
-        about = {
+
+class _Answers:
+    """The socket, and what is answered there; the folders of users beside it."""
+
+    def __init__(self, parts: Parts, host: Host, config: Config) -> None:
+        devices = parts.devices
+        self._parts, self._host = parts, host
+        self._watching = Watching(host.paths, host.system)
+        self._server: Server | None = None
+        self._about = {
             "gpus": devices.description,
             "policy": config.policy,
             "order": config.order,
             "estimator": config.estimator,
-            "state": paths.state,
+            "state": host.paths.state,
             "started_at": devices.clock.now().wall_s,
-            "not_enforced": not_enforced,
+            "not_enforced": host.controllers.why_not("cpu", "memory"),
         }
-        watching = Watching(paths, system)
-        loop = Loop(parts, Requests(about, watching.folder_of).answer)
-        first = DevicesSeen(at=devices.clock.now(), devices=devices.source.devices())
-        if gpus is None:
-            about["not_isolated"] = isolation.why_not(first.devices)
-        if devices.mps is not None:
-            daemon = DaemonHooks(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
-            devices.mps.begin(daemon)
+        self.requests = Requests(self._about, self._watching.folder_of)
+
+    def start(self, loop: Loop, devices: tuple[Device, ...]) -> None:
+        """Answer from now on; what is asked waits in the queue until the loop runs."""
+        parts, paths, system = self._parts, self._host.paths, self._host.system
+        if not parts.devices.is_simulated:
+            self._about["not_isolated"] = parts.devices.isolation.why_not(devices)
 
         def make_run_folder() -> None:
-            store.check_home()  # a home that is gone is not made anew
+            parts.records.store.check_home()  # a home that is gone is not made anew
             prepare_run(paths, system)
 
-        server = Server(paths.socket, system, loop.post, limits, make_run_folder)
-        loop.connections_of = server.connections_of
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: loop.stop())
-        attended = _has_terminal()
-
-        def hang_up(*_: object) -> None:
-            """A terminal that is closed ends the daemon; any other HUP reloads."""
-            (loop.stop if attended and not _has_terminal() else loop.reload_soon)()
-
-        signal.signal(signal.SIGHUP, hang_up)
-        if hung_up():
-            loop.reload_soon()
-        server.start()
-        service.begin()
-        watching.start()
+        self._server = Server(paths.socket, system, loop.post, parts.users, make_run_folder)
+        loop.connections_of = self._server.connections_of
+        self._server.start()
+        self._watching.start()
         log.info(
             "radrm %s is up: %d device(s) (%s), policy %s, state in %s",
             __version__,
-            len(first.devices),
-            devices.description,
-            config.policy,
+            len(devices),
+            self._about["gpus"],
+            self._about["policy"],
             paths.state,
         )
-        try:
-            loop.run(first)
-        finally:
-            (manager.reloading if loop.again else manager.stopping)()
-            server.close()
-            watching.close()
-            service.close()
-            planning.close()
-            parts.site.elastic.close()
-            if devices.mps is not None and home.is_here:  # else it is another daemon's
-                devices.mps.close()
-            devices.source.close()
-            store.close()
-        log.info("radrm ends; running jobs run on, and the next daemon re-adopts them")
-    if loop.again:
-        replacing.replace(environment, lambda: loop.again)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._watching.close()
+
+
+def _on_signals(loop: Loop) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: loop.stop())
+    attended = _has_terminal()
+
+    def hang_up(*_: object) -> None:
+        """A terminal that is closed ends the daemon; any other HUP reloads."""
+        (loop.stop if attended and not _has_terminal() else loop.reload_soon)()
+
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 class _OneLine(logging.Formatter):
@@ -358,44 +270,3 @@ def _lock(paths: Paths) -> AbstractContextManager[object]:
             f"another radrm daemon already serves {paths.state}; "
             "`radrm status` talks to it, RADRM_HOME=DIR makes a second one apart"
         ) from None
-
-
-def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: float) -> Devices:
-    """Simulated GPUs if `gpus` is given, else the real ones; never one in place of the other."""
-    if gpus is not None:
-        driver = ensure_driver(Path(paths.run), gpus, time_scale)
-        source = served(
-            SimulatedGpus(driver.socket, mps=config.mps.enabled),
-            config.gpus,
-        )
-        return Devices(
-            source=EnabledOnly(source, config.mps) if config.mps.only else source,
-            clock=driver.clock,
-            environment={"RADRM_SIMULATED_GPUS": str(driver.socket)},
-            mps=SimulatedMps(paths.run, config.mps) if config.mps.enabled else None,
-            description=gpus,
-        )
-    if time_scale != 1.0:
-        raise UsageError("--time-scale goes with simulated GPUs only: add --gpus sim:4xA100-40GB")
-    try:
-        gpus_here = open_served(config)
-    except DeviceError as error:
-        raise DeviceError(
-            f"no NVIDIA GPU can be used: {error}; "
-            "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
-        ) from error
-    mps = MpsService(config.mps, paths.run)
-    caps = MemoryCaps(nvml_caps(), why_never(config.gpus.memory_caps, gpus_here.name))
-
-    def around(source: GpuSource) -> GpuSource:
-        return CappedGpus(MpsGpus(source, mps), caps)
-
-    return Devices(
-        source=around(gpus_here),
-        clock=Clock(),
-        environment={},
-        mps=mps,
-        description="NVML" if gpus_here.name == "nvml" else gpus_here.name,
-        renew=lambda: around(open_served(config)),
-        caps=caps,
-    )

@@ -11,7 +11,7 @@ import pytest
 from radrm.core.records import Exit, Progress
 from radrm.core.words import JobState
 from radrm.daemon.attempts import Attempts
-from radrm.daemon.mps import Failures, Stops
+from radrm.daemon.mps import Stops
 from radrm.host.attempts.evidence import Ended, Lost, Running, Saved
 from tests.world import GIB, World, gpus
 
@@ -20,9 +20,13 @@ def adopted(world: World, found: object) -> Any:
     """The launcher of a daemon that adopts the world's attempts; all have become `found`."""
     launcher = Mock(**{"adopt.return_value": found, "serials.return_value": []})
     clock = SimpleNamespace(now=lambda: world.now)
-    stops, failures = Stops(launcher, None, Mock()), Failures(clock, None)  # type: ignore[arg-type]
-    others: Any = {"mps": None, "stops": stops, "failures": failures, "reports": Mock()}
-    attempts = Attempts(clock, world.scheduler, Mock(), launcher, **others)  # type: ignore[arg-type]
+    parts: Any = SimpleNamespace(
+        scheduler=world.scheduler,
+        devices=SimpleNamespace(clock=clock, mps=None),
+        records=Mock(),
+        attempts=Mock(launcher=launcher),
+    )
+    attempts = Attempts(parts, Stops(launcher, None, Mock()))
     alive = Mock()
     launcher.events = attempts.adopt(alive)
     # Between two of them, for a thousand take long and systemd waits for a sign.

@@ -31,10 +31,15 @@ def effects_of(world: World) -> Any:
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
     site = SimpleNamespace(mps=None, elastic=Mock(), caps=None)
-    names = ("estimation", "planning", "resizes", "steps", "read_soon", "post")
-    others: Any = {name: Mock() for name in names}
-    others["stops"] = Stops(launcher, None, others["post"])
-    return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
+    parts: Any = SimpleNamespace(
+        scheduler=world.scheduler,
+        devices=SimpleNamespace(clock=clock, caps=None),
+        records=Mock(),
+        attempts=SimpleNamespace(launcher=launcher, site=site, steps=Mock()),
+        estimates=Mock(),
+    )
+    post = Mock()
+    return Effects(parts, Mock(), Stops(launcher, None, post), Mock(), post)
 
 
 def decisions_of(world: World, effects: Any, action: act.Action) -> Any:

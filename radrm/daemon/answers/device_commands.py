@@ -106,7 +106,7 @@ def _each_mps(
     """Act on each GPU."""
     if not is_administrator(request.client.uid):
         raise Refused("only root and the daemon's own user may start or stop MPS")
-    mps = loop.parts.site.mps
+    mps = loop.parts.devices.mps
     if mps is None:
         raise Refused("simulated GPUs model MPS only where mps.enabled is set")
     devices = loop.scheduler.snapshot.devices

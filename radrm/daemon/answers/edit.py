@@ -179,7 +179,7 @@ def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited:
         after = dependencies(job_file.options.after, find)
     knowledge = None
     if changes.keys() & _OF_AN_ESTIMATE:
-        knowledge = loop.parts.estimation.known_at_once(
+        knowledge = loop.parts.estimates.estimation.known_at_once(
             job_file, submission.envelope, submission.uid
         )
     spec = replace(job_file.spec(job.spec.user, job.spec.uid), group=job.spec.group)

@@ -56,7 +56,7 @@ def limits(loop: Loop, words: Words, uid: int) -> Document:
     asked = _user(name, uid)
     users = loop.parts.users
     mine, use = users.of(asked), loop.scheduler.use_of(asked)
-    spool = loop.parts.arrivals.use_of(asked)
+    spool = loop.parts.spool.arrivals.use_of(asked)
     used: dict[str, float | None] = {
         "queued_jobs": use.queued,
         "running_jobs": use.running,
@@ -127,7 +127,7 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Why a job waits, or where and how it ran."""
     yield from loop.parts.foresight.prepare()
     job = yield from _one_job(loop, words, uid)
-    controllers = loop.parts.launcher.controllers
+    controllers = loop.launcher.controllers
     now = loop.clock.now()
     seen = (controllers, loop.reports, loop.parts.foresight)
     found = explain_job(loop.scheduler, loop.store, job, now, *seen)
@@ -199,8 +199,8 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
     recent = loop.store.runs.recent(kind, MOST_RUNS)
     return {
         "device_kind": kind,
-        "driver": loop.parts.estimation.driver,
-        "contexts": loop.parts.estimation.contexts(uid),
+        "driver": loop.parts.estimates.estimation.driver,
+        "contexts": loop.parts.estimates.estimation.contexts(uid),
         "same": [asdict(run) for run in same],
         "named": [asdict(run) for run in named],
         "profile": [asdict(each) for each in profile_of((*same, *brief), length)],
@@ -213,7 +213,7 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
 
 def gpus(loop: Loop, words: Words, uid: int) -> list[Document]:
     """The devices. An unmanaged process also has what was done about it, if anything was."""
-    now, unmanaged = loop.clock.now(), loop.parts.unmanaged
+    now, unmanaged = loop.clock.now(), loop.parts.attempts.unmanaged
     documents = device_documents(loop.scheduler.snapshot, now)
     for document in documents:
         document["unmanaged"] = [
@@ -262,7 +262,7 @@ def metrics(loop: Loop, words: Words, uid: int) -> Work[Document]:
 
 def mps(loop: Loop, words: Words, uid: int) -> list[Document]:
     """A row for each MPS control daemon; each of its clients with the job that it belongs to."""
-    service, owner_of = loop.parts.site.mps, loop.parts.launcher.owner_of
+    service, owner_of = loop.parts.devices.mps, loop.launcher.owner_of
     rows = service.rows() if service is not None else []
     for row in rows:
         for server in row["servers"]:

@@ -63,7 +63,7 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
         "now": loop.clock.now().wall_s,
         "devices": {each.device.uuid: each.device.index for each in snapshot.devices},
         "simulated": are_simulated(snapshot),
-        "notes": loop.parts.unmanaged.notes(snapshot),
+        "notes": loop.parts.attempts.unmanaged.notes(snapshot),
     }
 
 
@@ -71,7 +71,7 @@ def documents_of(
     loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
 ) -> Work[tuple[list[Document], bool]]:
     """The documents of as many lines as fit, at least one, and whether some are left out."""
-    controllers = loop.parts.launcher.controllers
+    controllers = loop.launcher.controllers
     seen = (controllers, loop.reports, loop.parts.foresight)
     documents = JobDocuments(loop.scheduler, loop.store, *seen)
     if any(not isinstance(line, int) and line.job.state.waiting for line in lines):

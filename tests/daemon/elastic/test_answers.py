@@ -64,20 +64,18 @@ class Place:
         site = SimpleNamespace(
             elastic=self.folder, mps=None, grace_s=30.0, isolation=self.isolation
         )
-        others: Any = {"wake": Mock(), "read_soon": Mock()}
         site.cpu_bind = "socket"
         store = Mock()
         submission = store.submissions.of_job.return_value
         submission.envelope.environment = {}
         submission.job_file.return_value.options.cpu_bind = None
-        self.resizes = Resizes(
-            clock,
-            self.world.scheduler,
-            store,
-            self.launcher,
-            site,
-            **others,  # type: ignore[arg-type]
+        parts: Any = SimpleNamespace(
+            scheduler=self.world.scheduler,
+            devices=SimpleNamespace(clock=clock),
+            records=SimpleNamespace(store=store),
+            attempts=SimpleNamespace(launcher=self.launcher, site=site),
         )
+        self.resizes = Resizes(parts, Mock(), Mock())
         self.job = self._on(job, before)
         self.action = self._asked(after)
         self.resizes._text = Mock(return_value="the placement")  # type: ignore[method-assign]
