@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 
 from radrm.config import NOBODY, UserLimits
 from radrm.core import events as ev
@@ -76,13 +77,110 @@ RESTS_S = 1.0
 """Pause until the next look, while users rest (`admission`)."""
 
 
-class _Held:
-    """What a look has read and not saved yet."""
+@dataclass(slots=True)
+class _Left:
+    """An envelope that a look has left in the spool, for one or more of three reasons."""
+
+    uid: int
+    array_id: int | None = None
+    """The array that lacks elements."""
+    again: bool = False
+    """The next look reads it."""
+    waits: bool = False
+    """It waits for the end of its pause, after an error."""
+    pause: Pause = field(default_factory=Pause)
+
+
+class _Backlog:
+    """The envelopes that looks have left, by name. A file with no reason is in none of its lists,
+    and its pause is known until it is taken in, so that the next error makes it longer."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, _Left] = {}
+
+    def _of(self, name: str, uid: int) -> _Left:
+        return self._left.setdefault(name, _Left(uid))
+
+    def __contains__(self, name: str) -> bool:
+        left = self._left.get(name)
+        return left is not None and (left.again or left.waits or left.array_id is not None)
+
+    def __bool__(self) -> bool:
+        return any(name in self for name in self._left)
+
+    def read_again(self, name: str, uid: int) -> None:
+        self._of(name, uid).again = True
+
+    def fill(self, name: str, uid: int, array_id: int) -> None:
+        """This array lacks elements."""
+        self._of(name, uid).array_id = array_id
+
+    def filled(self, name: str) -> None:
+        if name in self._left:
+            self._left[name].array_id = None
+
+    def pause(self, name: str, uid: int, now_s: float) -> Pause:
+        left = self._of(name, uid)
+        left.pause.grow(now_s)
+        left.waits = True
+        return left.pause
+
+    def is_paused(self, name: str) -> bool:
+        return name in self._left and self._left[name].waits
+
+    def forget(self, name: str) -> None:
+        """A file that is no longer in the spool."""
+        self._left.pop(name, None)
+
+    def end_pauses(self, now_s: float) -> Iterator[tuple[str, int]]:
+        """Yield the envelopes whose pauses are over; they wait no longer."""
+        for name, left in self._left.items():
+            if left.waits and left.pause.until_s <= now_s:
+                left.waits = False
+                yield name, left.uid
+
+    def take_again(self) -> Iterator[tuple[str, int]]:
+        """Yield what the next look reads, once."""
+        for name, left in self._left.items():
+            if left.again:
+                left.again = False
+                yield name, left.uid
+
+    def goes_on(self, rests: Callable[[int], bool]) -> bool:
+        """Return whether the next look takes in more of an array."""
+        return any(
+            left.again and left.array_id is not None and not rests(left.uid)
+            for left in self._left.values()
+        )
+
+    def arrays(self, uid: int | None = None) -> Iterator[int]:
+        """Yield the arrays that lack elements; of a user, those that are not paused."""
+        for left in self._left.values():
+            if left.array_id is not None and (uid is None or (left.uid == uid and not left.waits)):
+                yield left.array_id
+
+    def next_s(self) -> float:
+        """Return when the first pause is over."""
+        return min((e.pause.until_s for e in self._left.values() if e.waits), default=inf)
+
+
+class _Look:
+    """One look: what it has read and not saved yet, and what it has seen."""
 
     def __init__(self) -> None:
         self.events: list[ev.JobSubmitted] = []
         self.submissions: list[Submission] = []
         self.done: list[Arrival] = []
+        self.read = 0
+        """Bytes."""
+        self.errors = 0
+        """Envelopes that it has paused."""
+        self.has_followers = self.has_saved = False
+
+    def take_held(self) -> tuple[list[ev.JobSubmitted], list[Submission], list[Arrival]]:
+        held = self.events, self.submissions, self.done
+        self.events, self.submissions, self.done = [], [], []
+        return held
 
 
 class Scan:
@@ -104,21 +202,11 @@ class Scan:
         self._steps = steps
         self._admission = Admission(users, loop.scheduler, tick)
         self._list_at_s = float("-inf")
-        self._paused: dict[str, int] = {}
-        """Envelopes that wait after an error, and their users."""
-        self._pauses: dict[str, Pause] = {}
-        """The pause of every envelope that had an error, until it is taken in."""
-        self._paused_now = 0
-        self._has_followers = self._has_saved = False
+        self._backlog = _Backlog()
         self._error = Pause()
         """After an error of the spool or the store: all envelopes wait."""
-        self._filling: dict[str, tuple[int, int]] = {}
-        """Arrays that lack elements: the array's id and its user, by file."""
-        self._later: list[tuple[str, int]] = []
-        """Envelopes that the next look reads again, with their users."""
-        self._held = _Held()
+        self._look = _Look()
         self._next_id = 0
-        self._read = 0
 
     def notice(self, names: Iterable[str]) -> None:
         """Note files for the next look: new ones, or those that a client asks for."""
@@ -131,17 +219,14 @@ class Scan:
     @property
     def empty(self) -> bool:
         """True while no envelope waits that was found so far, after at least one listing."""
-        waits = self._paused or self._later or self._filling or self._arrivals.turns
+        waits = self._backlog or self._arrivals.turns
         return not waits and not self._arrivals.listing and self._list_at_s > float("-inf")
 
     def fills(self, uid: int) -> frozenset[int]:
         """Return the arrays of a user of which the next looks take in more elements, by id."""
-        return frozenset(
-            array_id
-            for name, (array_id, of) in self._filling.items()
-            if of == uid and name not in self._paused and not self._admission.rests(of)
-            if not self._loop.unsaved
-        )
+        if self._loop.unsaved or self._admission.rests(uid):
+            return frozenset()
+        return frozenset(self._backlog.arrays(uid))
 
     def list_soon(self) -> None:
         """Have the next look list the whole folder."""
@@ -156,10 +241,9 @@ class Scan:
         now_s = self._tick()
         if now_s < self._error.until_s:
             return self._error.until_s - now_s
-        self._read, self._paused_now = 0, 0
-        self._has_followers = self._has_saved = False
+        self._look = _Look()
         try:
-            more = self._look(now_s, first)
+            more = self._take_turns(now_s, first)
         except Exception as error:  # no content of the spool may end the daemon
             self._drop_held()
             if self._loop.broken:
@@ -170,19 +254,16 @@ class Scan:
             if not self._loop.unsaved:
                 self._error = Pause()
         finally:
-            for name, uid in self._later:
+            for name, uid in self._backlog.take_again():
                 self._arrivals.turns.add(name, uid)
-            self._later = []
         return self._next_look_s(more)
 
-    def _look(self, now_s: float, first: int | None) -> bool:
+    def _take_turns(self, now_s: float, first: int | None) -> bool:
         """Take in envelopes until the budget is spent. True if there is more now."""
         turns = self._arrivals.turns
         self._next_id = self._loop.store.next_job_id()
-        for name, uid in list(self._paused.items()):
-            if self._pauses[name].until_s <= now_s:
-                del self._paused[name]
-                turns.add(name, uid)
+        for name, uid in self._backlog.end_pauses(now_s):
+            turns.add(name, uid)
         if now_s >= self._list_at_s or (turns.left_out and not turns):
             self._list_at_s = now_s + RELIST_S
             self._arrivals.list_anew()
@@ -191,30 +272,28 @@ class Scan:
             turns.first(first)
         while (turn := turns.take(rests := self._admission.rests)) is not None:
             self._take_turn(*turn)
-            if len(self._held.events) >= AT_ONCE:
+            if len(self._look.events) >= AT_ONCE:
                 self._save()
-            spent = self._tick() - now_s >= LOOK_S or self._read >= LOOK_BYTES
+            spent = self._tick() - now_s >= LOOK_S or self._look.read >= LOOK_BYTES
             if self._loop.unsaved or spent:
                 break
         self._save()
-        ready = turns.any_of(rests) or any(
-            name in self._filling and not rests(uid) for name, uid in self._later
-        )
+        ready = turns.any_of(rests) or self._backlog.goes_on(rests)
         # An envelope that waits for another's ticket may be ready now that others are saved.
-        return listing or ready or (self._has_followers and self._has_saved)
+        return listing or ready or (self._look.has_followers and self._look.has_saved)
 
     def _take_turn(self, name: str, uid: int) -> None:
         """Take in one envelope. Its own error pauses it alone; an error of the store is raised."""
-        if name in self._paused:
+        if self._backlog.is_paused(name):
             return
         try:
             arrival = self._arrivals.read(name)
             if arrival is not None:
-                self._read += arrival.size
+                self._look.read += arrival.size
                 self._take_or_refuse(arrival)
         except _NotYet:
-            self._later.append((name, uid))
-            self._has_followers = True
+            self._backlog.read_again(name, uid)
+            self._look.has_followers = True
             return
         except (DamagedRow, OSError, MemoryError) as error:
             if self._loop.broken:
@@ -222,10 +301,10 @@ class Scan:
             self._pause(name, uid, error)
             return
         except Exception:
-            self._later.append((name, uid))
+            self._backlog.read_again(name, uid)
             raise
         if arrival is None:
-            self._forget(name)
+            self._backlog.forget(name)
 
     def _take_or_refuse(self, arrival: Arrival) -> None:
         wrong = arrival.wrong
@@ -241,20 +320,13 @@ class Scan:
         if wrong is not None:
             log.error("the spool's file %r is refused: %s", arrival.name, wrong)
             self._arrivals.refuse(arrival)
-            self._forget(arrival.name)
-
-    def _forget(self, name: str) -> None:
-        """Forget a file that is no longer in the spool."""
-        self._filling.pop(name, None)
-        self._pauses.pop(name, None)
+            self._backlog.forget(arrival.name)
 
     def _pause(self, name: str, uid: int, error: Exception) -> None:
         """Let one envelope wait after an error of the machine; the others continue."""
-        pause = self._pauses.setdefault(name, Pause())
-        pause.grow(self._tick())
-        self._paused[name] = uid
-        self._paused_now += 1
-        if self._paused_now == 1:  # the others of this look mostly have the same error
+        pause = self._backlog.pause(name, uid, self._tick())
+        self._look.errors += 1
+        if self._look.errors == 1:  # the others of this look mostly have the same error
             wait_s, why = pause.length_s, in_short(error)
             log.error("the spool's file %r has to wait %.0f s: %s", name, wait_s, why)
 
@@ -272,9 +344,8 @@ class Scan:
             return RELIST_S  # the loop looks again as soon as it can save
         if more:
             return 0.0
-        due = [self._pauses[name].until_s for name in self._paused]
-        due += [now_s + RESTS_S] * bool(self._arrivals.turns)  # of users who rest
-        return max(0.0, min([self._list_at_s, *due]) - now_s)
+        rests_s = now_s + RESTS_S if self._arrivals.turns else inf
+        return max(0.0, min(self._list_at_s, self._backlog.next_s(), rests_s) - now_s)
 
     # ------------------------------------------------------------- one envelope
 
@@ -302,13 +373,14 @@ class Scan:
         if taken is None and room:
             gid = group_of(arrival.uid, arrival.gid)
             envelope = self._admission.kept(arrival.uid, envelope)
-            self._held.submissions.append(Submission(arrival.uid, gid, envelope, batch.parsed))
+            self._look.submissions.append(Submission(arrival.uid, gid, envelope, batch.parsed))
         if batch.array is not None:
-            self._filling[arrival.name] = first_id, arrival.uid  # before a part of it is there
+            # Before a part of it is there.
+            self._backlog.fill(arrival.name, arrival.uid, first_id)
         while room:
             at = self._loop.clock.now()
             events = list(islice(batch.events(made, first_id, self._next_id, at), room))
-            self._held.events += events
+            self._look.events += events
             self._admission.note(arrival.uid, events, batch.refused is not None)
             self._next_id, made = self._next_id + room, made + room
             if made >= batch.size:
@@ -319,14 +391,14 @@ class Scan:
         if made >= batch.size:
             self._finish(arrival)
         else:
-            self._later.append((arrival.name, arrival.uid))
+            self._backlog.read_again(arrival.name, arrival.uid)
 
     def _room(self, uid: int, batch: Batch, made: int) -> int:
         """Return how many more jobs of a batch are taken in with the next transaction."""
         if batch.array is None:
             return 1 - min(made, 1)
         admitted = self._admission.room(uid)
-        room = min(AT_ONCE - len(self._held.events), batch.size - made)
+        room = min(AT_ONCE - len(self._look.events), batch.size - made)
         return max(0, room if admitted is None else min(room, admitted))
 
     def _batch(self, arrival: Arrival, envelope: Envelope, parsed: JobFile | None) -> Batch:
@@ -351,8 +423,8 @@ class Scan:
             )
 
     def _finish(self, arrival: Arrival) -> None:
-        self._filling.pop(arrival.name, None)
-        self._held.done.append(arrival)
+        self._backlog.filled(arrival.name)
+        self._look.done.append(arrival)
 
     def _find(self, word: str, asking: str) -> Target:
         """The target of a dependency. Raises `_NotYet` if it is in the spool or half taken in.
@@ -366,46 +438,43 @@ class Scan:
         if self._loop.unsaved:
             raise _NotYet
         number = word.partition("_")[0]
-        filling = {array_id for array_id, _ in self._filling.values()}
+        filling = self._backlog.arrays()
         if number.isascii() and number.isdigit() and int(number) in filling:
             raise _NotYet  # the array lacks elements
         return References(self._loop.scheduler, self._loop.store).target(word)
 
     def _is_coming(self, file: str) -> bool:
-        return (
-            file in self._filling
-            or file in self._paused
-            or file in self._arrivals.turns
-            or any(file == name for name, _ in self._later)
-        )
+        return file in self._backlog or file in self._arrivals.turns
 
     # ------------------------------------------------------------- saving
 
     def _save(self) -> None:
-        held, self._held = self._held, _Held()
+        look = self._look
+        events, submissions, done = look.take_held()
         self._admission.forget_read()
-        self._has_saved = self._has_saved or bool(held.events)
+        look.has_saved = look.has_saved or bool(events)
         try:
-            self._loop.process(held.events, held.submissions)
+            self._loop.process(events, submissions)
         except Exception as error:
-            self._later += [(arrival.name, arrival.uid) for arrival in held.done]
+            for arrival in done:
+                self._backlog.read_again(arrival.name, arrival.uid)
             if self._loop.broken or isinstance(error, MACHINE):
                 raise
             raise StoreError(f"what was read could not be saved: {in_short(error)}") from error
-        for arrival in held.done:
+        for arrival in done:
             if self._loop.unsaved:
-                self._later.append((arrival.name, arrival.uid))
+                self._backlog.read_again(arrival.name, arrival.uid)
                 continue
             try:
                 self._arrivals.remove(arrival)
-                self._forget(arrival.name)
+                self._backlog.forget(arrival.name)
             except OSError as error:
                 self._pause(arrival.name, arrival.uid, error)
 
     def _drop_held(self) -> None:
         """Let the next look read again what this look could not save."""
-        self._later += [(arrival.name, arrival.uid) for arrival in self._held.done]
-        self._held = _Held()
+        for arrival in self._look.take_held()[2]:
+            self._backlog.read_again(arrival.name, arrival.uid)
         self._admission.forget_read()
 
 
