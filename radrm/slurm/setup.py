@@ -1,4 +1,4 @@
-"""The lines for Slurm's own configuration: `radrm slurm setup`. It writes nothing."""
+"""What a cluster's configuration says, and the lines that Slurm's own needs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from radrm.config import Config, SlurmConfig, load_config
 from radrm.core.records import DECLARED_MARGIN
 from radrm.core.units import parse_mib, show_seconds
 from radrm.host.storage.paths import Paths, client_paths, servers_own
+
+# ------------------------------------------------------------------
+# The lines for Slurm's own configuration: `radrm slurm setup`. It writes nothing.
+
 
 # ------------------------------------------------------------------
 # Which configuration holds for commands of a cluster, and where the daemon of a node is.

@@ -1,4 +1,4 @@
-"""The size of a job with a range or roles, as people read it."""
+"""One job in words: its size, why it waits, where it runs, how far it is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from radrm.client.text import Document
+
+
+# ------------------------------------------------------------------
+# The size of a job with a range or roles, as people read it.
 
 
 def size_text(job: Document) -> str:

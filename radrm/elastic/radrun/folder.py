@@ -1,4 +1,4 @@
-"""Write a file so that a reader, and a crash, finds all of it or the one before."""
+"""The files by which `radrun` and the daemon speak: written whole, and read with distrust."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any
 
 from radrm.elastic.radrun import placement
 from radrm.elastic.radrun.placement import VERSION, Placement
+
+# ------------------------------------------------------------------
+# Write a file so that a reader, and a crash, finds all of it or the one before.
 
 
 def write_durably(folder: str, name: str, data: bytes) -> None:

@@ -1,9 +1,4 @@
-"""What each task has used: the CPU time and memory of its worker's processes, from /proc.
-
-The CPU time of a task goes on counting when its worker is replaced. Memory is the sum of what the
-processes hold; pages that they share count for each. Both are looked up rarely, because a look
-reads every process of the server.
-"""
+"""What the tasks have used, and how far the job is: measured, and sent to the daemon."""
 
 from __future__ import annotations
 
@@ -17,6 +12,14 @@ from typing import NamedTuple
 from radrm.elastic.radrun.workers import proc
 from radrm.elastic.radrun.workers.process import Worker
 from radrm.report import keep_last
+
+# ------------------------------------------------------------------
+# What each task has used: the CPU time and memory of its worker's processes, from /proc.
+#
+# The CPU time of a task goes on counting when its worker is replaced. Memory is the sum of what the
+# processes hold; pages that they share count for each. Both are looked up rarely, because a look
+# reads every process of the server.
+
 
 _MIB = 1 << 20
 

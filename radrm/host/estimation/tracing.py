@@ -1,12 +1,4 @@
-"""Records running traces, so that the next daemon can end the processes of a killed one.
-
-Usually none is left: a tracer's parent ends it when the daemon dies. But both may be killed.
-
-Theory of operation: a trace has a record from before its start until after its end. A trace's
-processes are those with its token, a secret in their environment, and those in its control
-group; a restarted daemon ends no others. The folder is below the daemon's run folder, which a
-reboot empties. A record of another boot is ignored.
-"""
+"""Run the tracer as a user, within limits, and end what a killed daemon has left of it."""
 
 from __future__ import annotations
 
@@ -33,6 +25,17 @@ from radrm.host.processes.identity import boot_id
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.processes.tree import kill_tree
 from radrm.jobfile.options import Options
+
+# ------------------------------------------------------------------
+# Records running traces, so that the next daemon can end the processes of a killed one.
+#
+# Usually none is left: a tracer's parent ends it when the daemon dies. But both may be killed.
+#
+# Theory of operation: a trace has a record from before its start until after its end. A trace's
+# processes are those with its token, a secret in their environment, and those in its control
+# group; a restarted daemon ends no others. The folder is below the daemon's run folder, which a
+# reboot empties. A record of another boot is ignored.
+
 
 GROUP = "radrm-trace-"
 _NAME = re.compile(r"[0-9a-f]{32}\.json")

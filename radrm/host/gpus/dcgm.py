@@ -1,8 +1,4 @@
-"""Parse what DCGM's `dcgmi` prints: rows of figures, and its names of GPUs and MIG instances.
-
-DCGM User Guide, "dcgmi dmon", has the field numbers and the output. Names of fields have changed
-between releases; field numbers have not.
-"""
+"""SM activity from DCGM, by its command `dcgmi`."""
 
 from __future__ import annotations
 
@@ -18,6 +14,13 @@ from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus.source import PCIE_MAX_MIB_S, ROUNDING, Sample, print_every_ms, ratio, within
 from radrm.host.gpus.stream import LineKind, Stream, ask
+
+# ------------------------------------------------------------------
+# Parse what DCGM's `dcgmi` prints: rows of figures, and its names of GPUs and MIG instances.
+#
+# DCGM User Guide, "dcgmi dmon", has the field numbers and the output. Names of fields have changed
+# between releases; field numbers have not.
+
 
 POWER_MAX_W = 100_000.0
 Entity = tuple[str, int]

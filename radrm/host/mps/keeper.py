@@ -1,12 +1,20 @@
-"""Find out whether an MPS server takes clients of several users at a time.
+"""Keep one control daemon alive and working, in its own thread.
 
-Theory of operation. `mps.multiuser` asks for that, and only a control daemon of root obeys. Old
-control daemons refuse the option. Others accept it but still serve one user after another. So
-radrm trusts only what it sees. A server that belongs to root and has a client of another user
-takes several users; a server that belongs to that user takes one. What was seen is true for the
-life of the control daemon (`Identity`: a reused pid is another one). The keeper's thread calls
-the methods; the service may mark a reason before that thread starts, and other threads only read
-`single_user_reason`. A restart looks again.
+Theory of operation. Only this thread starts and ends the control daemon; `clients` may ask it,
+too. Others read `seen`, one immutable record that is replaced as a whole. They call `suspect`,
+`turn_on` and `turn_off`, which set a wish and wake the thread. The last two also replace `seen`
+at once; the next look corrects it. `round` looks once and does what is due. It receives the time,
+so tests need no clock. A restart adopts the running control daemon; its delays and grace times
+start again.
+
+Crash: the control daemon is restarted after 1 s, then after delays that double up to a minute.
+
+Fault: a fatal error of one client ends the work of all clients of its server. The server takes no
+client until the last one has ended (MPS guide, "MPS error containment"). So its GPUs take no job.
+Clients that remain get TERM after one grace time and KILL after two. After three the control
+daemon is restarted. The work of those that a signal ends is removed first (`clients`).
+
+End: a control daemon that is not wanted any more gets `quit` (`endings`).
 """
 
 from __future__ import annotations
@@ -29,6 +37,18 @@ from radrm.host.processes.identity import Identity, identify, open_pidfd, send_s
 from radrm.host.processes.tree import dies_of
 
 log = logging.getLogger("radrm")
+
+
+# ------------------------------------------------------------------
+# Find out whether an MPS server takes clients of several users at a time.
+#
+# Theory of operation. `mps.multiuser` asks for that, and only a control daemon of root obeys. Old
+# control daemons refuse the option. Others accept it but still serve one user after another. So
+# radrm trusts only what it sees. A server that belongs to root and has a client of another user
+# takes several users; a server that belongs to that user takes one. What was seen is true for the
+# life of the control daemon (`Identity`: a reused pid is another one). The keeper's thread calls
+# the methods; the service may mark a reason before that thread starts, and other threads only read
+# `single_user_reason`. A restart looks again.
 
 
 class Users:
@@ -177,26 +197,6 @@ class Endings:
                     *(self._name, pid, owner[0], number.name),
                 )
                 send_signal(pid, who.start_ticks, number)
-
-
-# ------------------------------------------------------------------
-# Keep one control daemon alive and working, in its own thread.
-#
-# Theory of operation. Only this thread starts and ends the control daemon; `clients` may ask it,
-# too. Others read `seen`, one immutable record that is replaced as a whole. They call `suspect`,
-# `turn_on` and `turn_off`, which set a wish and wake the thread. The last two also replace `seen`
-# at once; the next look corrects it. `round` looks once and does what is due. It receives the time,
-# so tests need no clock. A restart adopts the running control daemon; its delays and grace times
-# start again.
-#
-# Crash: the control daemon is restarted after 1 s, then after delays that double up to a minute.
-#
-# Fault: a fatal error of one client ends the work of all clients of its server. The server takes no
-# client until the last one has ended (MPS guide, "MPS error containment"). So its GPUs take no job.
-# Clients that remain get TERM after one grace time and KILL after two. After three the control
-# daemon is restarted. The work of those that a signal ends is removed first (`clients`).
-#
-# End: a control daemon that is not wanted any more gets `quit` (`endings`).
 
 
 PROBE_S = 5.0

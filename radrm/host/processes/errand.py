@@ -1,4 +1,4 @@
-"""Limits that a short process sets itself before it becomes a user (`errand.py`)."""
+"""A short process that works for the daemon as a user, and its limits."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from typing import Any
 from radrm.host.processes import cgroups
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.processes.tree import kill_tree
+
+# ------------------------------------------------------------------
+# Limits that a short process sets itself before it becomes a user (`errand.py`).
+
 
 _MEMORY_BYTES = 1 << 30
 _FILE_BYTES = 64 << 20

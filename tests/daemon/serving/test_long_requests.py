@@ -58,10 +58,10 @@ class Server:
             intake=SimpleNamespace(fills=lambda uid: self.filling.get(uid, set())),
             tables=Tables(),
             reports=None,
+            launcher=SimpleNamespace(controllers=Controllers()),
             parts=SimpleNamespace(
                 users=NOBODY,
-                unmanaged=SimpleNamespace(notes=lambda state: []),
-                launcher=SimpleNamespace(controllers=Controllers()),
+                attempts=SimpleNamespace(unmanaged=SimpleNamespace(notes=lambda state: [])),
                 foresight=Foresight(self.world.scheduler),
             ),
         )

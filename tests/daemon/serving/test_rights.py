@@ -59,9 +59,9 @@ def asked(
         intake=SimpleNamespace(fills=lambda uid: False),
         tables=Tables(),
         reports=None,
+        launcher=SimpleNamespace(controllers=Controllers()),
         parts=SimpleNamespace(
             users=users,
-            launcher=SimpleNamespace(controllers=Controllers()),
             foresight=Foresight(world.scheduler),
         ),
     )

@@ -1,4 +1,4 @@
-"""Ranges of positions, and what is left of a dataset. A range is [first, last). Pure."""
+"""What of each dataset is to do, being done, consumed and committed, as ranges. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+# ------------------------------------------------------------------
+# Ranges of positions, and what is left of a dataset. A range is [first, last). Pure.
+
 
 Ranges = list[list[int]]
 

@@ -1,4 +1,4 @@
-"""Who speaks with the shard server: the workers on one side, `radrun` on the other."""
+"""How a generation of workers begins, and how each gets its data from the shard server."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from radrm.elastic.radrun.shards import messages
 from radrm.elastic.radrun.shards.book import Book, BookError, Part, Terms, Worker
 from radrm.elastic.radrun.shards.messages import Message
 from radrm.elastic.radrun.shards.store import BadState, Store
+
+# ------------------------------------------------------------------
+# Who speaks with the shard server: the workers on one side, `radrun` on the other.
 
 
 class Listener(Protocol):

@@ -1,4 +1,4 @@
-"""Reads the fields of a worker's message. A worker is the user's program: nothing is trusted."""
+"""Messages of workers: lines of JSON over a socket, and their fields, which nobody trusts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from typing import Any
 
 from radrm.elastic import LONGEST_LINE
 from radrm.elastic.radrun.shards.book import LARGEST, BookError, Ranges
+
+# ------------------------------------------------------------------
+# Reads the fields of a worker's message. A worker is the user's program: nothing is trusted.
+
 
 LONGEST_NAME = 200
 MOST_NAMES = 8000

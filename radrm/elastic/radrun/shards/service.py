@@ -1,18 +1,4 @@
-"""At which step all workers pause together: to save, or to stop. Pure.
-
-Theory of operation. The server pushes "hold" to every worker. A worker reports each of its steps
-and says whether it had seen the hold before; one that has waits at that step for an answer. One
-that has not goes on, so it will report at the next step.
-
-In **lockstep** (synchronous training) no worker ends step k+1 before all have begun it: they need
-each other's gradients. So workers must not wait at different steps. The step at which all pause
-is at least `k` for one that waits at k, and `k + 1` for one whose last report was k. The largest
-of these is known to be safe: every worker that waits before it is told to go on (`release`), and
-the others reach it without help of those that wait there. It grows by one at most, by a report
-that was under way when the hold was sent.
-
-**Out of lockstep** (asynchronous training) each worker pauses where it is.
-"""
+"""Answer the workers' requests: datasets, steps, checkpoints, and the step at which all pause."""
 
 from __future__ import annotations
 
@@ -23,6 +9,22 @@ from radrm.elastic.radrun.shards.book import Book, BookError, Worker
 from radrm.elastic.radrun.shards.dealing import Dealing, Listener, Member
 from radrm.elastic.radrun.shards.messages import Message
 from radrm.elastic.radrun.shards.store import Store
+
+# ------------------------------------------------------------------
+# At which step all workers pause together: to save, or to stop. Pure.
+#
+# Theory of operation. The server pushes "hold" to every worker. A worker reports each of its steps
+# and says whether it had seen the hold before; one that has waits at that step for an answer. One
+# that has not goes on, so it will report at the next step.
+#
+# In **lockstep** (synchronous training) no worker ends step k+1 before all have begun it: they need
+# each other's gradients. So workers must not wait at different steps. The step at which all pause
+# is at least `k` for one that waits at k, and `k + 1` for one whose last report was k. The largest
+# of these is known to be safe: every worker that waits before it is told to go on (`release`), and
+# the others reach it without help of those that wait there. It grows by one at most, by a report
+# that was under way when the hold was sent.
+#
+# **Out of lockstep** (asynchronous training) each worker pauses where it is.
 
 
 class Boundary:

@@ -1,9 +1,4 @@
-"""The memory of each process on a device.
-
-With NVIDIA's open kernel modules the process ids are those of the reader's pid namespace, and
-processes outside of it are not listed; older closed ones give the host's. Without a list (WSL2,
-Jetson, some vGPUs) it is unknown which processes there are: this is not the same as none.
-"""
+"""Read real GPUs through NVML: memory by process, power, SM activity; the source of them."""
 
 from __future__ import annotations
 
@@ -30,6 +25,14 @@ from radrm.host.gpus.nvml.xids import Xids
 from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
 from radrm.host.processes.procfs import start_of
+
+# ------------------------------------------------------------------
+# The memory of each process on a device.
+#
+# With NVIDIA's open kernel modules the process ids are those of the reader's pid namespace, and
+# processes outside of it are not listed; older closed ones give the host's. Without a list (WSL2,
+# Jetson, some vGPUs) it is unknown which processes there are: this is not the same as none.
+
 
 _NO_INSTANCE = 0xFFFFFFFF
 

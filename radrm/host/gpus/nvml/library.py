@@ -1,8 +1,4 @@
-"""NVML's error numbers and their messages.
-
-Every message names the cause and, if there is one, the remedy. The caller puts the name of the
-device before it.
-"""
+"""The connection to the driver: which library, its calls by name, errors, numbers, processes."""
 
 from __future__ import annotations
 
@@ -15,6 +11,13 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from radrm.errors import DeviceError
+
+# ------------------------------------------------------------------
+# NVML's error numbers and their messages.
+#
+# Every message names the cause and, if there is one, the remedy. The caller puts the name of the
+# device before it.
+
 
 # Numbers of nvmlReturn_t in nvml.h.
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION = 1, 2, 3, 4

@@ -1,11 +1,4 @@
-"""Learn the driver's own memory, which drivers before 510 count as used memory.
-
-Theory of operation. Drivers from 510 on report it separately (`reserved`). Before, an idle GPU
-shows some hundred MiB in use without a process. The least memory that was in use without a
-process is a device's overhead, and its readings leave it out. The listing and the readings must
-subtract the same amount, so a newly learned one counts from the next listing on. All methods run
-in the thread that reads. A restart learns again, from the first reading without a process.
-"""
+"""GPUs and MIG instances as devices, with their handles and the driver's own memory."""
 
 from __future__ import annotations
 
@@ -28,6 +21,16 @@ from radrm.host.gpus.nvml.library import (
     no_process_on,
 )
 from radrm.host.gpus.unified import UnifiedMemory
+
+# ------------------------------------------------------------------
+# Learn the driver's own memory, which drivers before 510 count as used memory.
+#
+# Theory of operation. Drivers from 510 on report it separately (`reserved`). Before, an idle GPU
+# shows some hundred MiB in use without a process. The least memory that was in use without a
+# process is a device's overhead, and its readings leave it out. The listing and the readings must
+# subtract the same amount, so a newly learned one counts from the next listing on. All methods run
+# in the thread that reads. A restart learns again, from the first reading without a process.
+
 
 MOST_MIB = 1024
 """No driver before 510 needs more for itself. More use without a process has another cause:

@@ -1,11 +1,4 @@
-"""Whether the clock can be believed: nothing is removed by age right after it was set.
-
-Theory of operation. Each sweep notes the time on both clocks. The date is *steady* while it runs
-as the time since boot does. Across a reboot only the date is known: it must not go back, nor be
-more than a week later. A clock that was set, or a server that was off for longer, starts a new
-steady time. By age radrm removes only after a day of it. So a wrong date removes nothing, if
-somebody corrects it within a day.
-"""
+"""Remove what has ended long ago from the store, while the clock can be believed."""
 
 from __future__ import annotations
 
@@ -18,6 +11,16 @@ from radrm.core.records import Instant
 from radrm.core.words import JobState
 from radrm.host.storage.database import DAMAGE, Database, encoded
 from radrm.host.storage.schema import ENDED, OWNER
+
+# ------------------------------------------------------------------
+# Whether the clock can be believed: nothing is removed by age right after it was set.
+#
+# Theory of operation. Each sweep notes the time on both clocks. The date is *steady* while it runs
+# as the time since boot does. Across a reboot only the date is known: it must not go back, nor be
+# more than a week later. A clock that was set, or a server that was off for longer, starts a new
+# steady time. By age radrm removes only after a day of it. So a wrong date removes nothing, if
+# somebody corrects it within a day.
+
 
 STEP_S = 3600.0
 """Difference of the two clocks between two sweeps that is no correction of the date's drift."""
