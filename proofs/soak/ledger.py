@@ -22,6 +22,7 @@ class Acknowledged:
     kind: str
     at_s: float
     """Seconds since the epoch, before it was written."""
+    uid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,9 @@ class Ledger:
     """Jobs that somebody was about to cancel, or one element of an array for all of them: they may
     have ended otherwise."""
 
-    def note(self, kind_of_ticket: Iterable[tuple[str, str, float]]) -> None:
+    def note(self, uid: int, kind_of_ticket: Iterable[tuple[str, str, float]]) -> None:
         for ticket, kind, at_s in kind_of_ticket:
-            self.acknowledged[ticket] = Acknowledged(ticket, kind, at_s)
+            self.acknowledged[ticket] = Acknowledged(ticket, kind, at_s, uid)
 
     def read(self, database: str) -> None:
         """Copy the jobs that have ended since the last look. Raises `sqlite3.Error`."""

@@ -34,7 +34,9 @@ def findings_of(seen: Seen, groups: list[str], latencies: list[Latency]) -> list
     return [
         *seen.wrong,
         *verdict.untried(kinds, len(ended), seen.faults),
-        *verdict.lost(seen.ledger.acknowledged, ended, seen.lines, seen.ledger.cancelled),
+        *verdict.lost(
+            seen.ledger.acknowledged, ended, seen.lines, seen.ledger.cancelled, USERS[-1]
+        ),
         *verdict.doubled(ended, seen.lines),
         *verdict.orphaned(seen.processes, groups, seen.files, seen.reserved, seen.memory),
         *verdict.growth(seen.samples, seen.idle, filled=_FILLED),

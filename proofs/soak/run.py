@@ -228,7 +228,7 @@ class Soak:
             count = self.chance.randint(1, int(2 * mean) - 1)
             now, self._kinds = self._kinds[:count], self._kinds[count:]
             taken = submit(self._ground, uid, now, self.chance.getrandbits(32))
-            self.seen.ledger.note(taken)
+            self.seen.ledger.note(uid, taken)
             self.seen.refused += len(taken) < len(now)
         if time.time() < end_s - 1.0:
             self._after(SUBMIT_EVERY_S, lambda: self._submit(end_s))
@@ -275,7 +275,7 @@ class Soak:
         """Let all jobs end, and count what is left."""
         seen, database = self.seen, self._ground.paths.database
         for uid in self._ground.users:
-            seen.latencies += _latencies(self._ground.home_of(uid) / "probes", seen.ledger)
+            seen.latencies += _latencies(uid, self._ground.home_of(uid) / "probes", seen.ledger)
         left = _patiently(lambda: not unfinished(database), END_S)
         if not left:
             seen.wrong += [
@@ -357,7 +357,7 @@ class Soak:
                 self._own.discard(pid)
 
 
-def _latencies(path: Path, ledger: Ledger) -> list[Latency]:
+def _latencies(uid: int, path: Path, ledger: Ledger) -> list[Latency]:
     """What the prober has written; its submissions go to the ledger."""
     found: list[Latency] = []
     for text in path.read_text().splitlines() if path.exists() else []:
@@ -366,7 +366,7 @@ def _latencies(path: Path, ledger: Ledger) -> list[Latency]:
         if op != PROBE:
             found.append(Latency(at_s, op, float(words[-1]), answered=took != "-"))
         elif took != "-":
-            ledger.note([(words[3], PROBE, at_s)])
+            ledger.note(uid, [(words[3], PROBE, at_s)])
     return found
 
 

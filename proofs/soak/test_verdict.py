@@ -60,6 +60,13 @@ def test_a_cancelled_job_may_be_cancelled() -> None:
     assert verdict.lost(ACKNOWLEDGED, [cancelled], LINES, {1}) == []
 
 
+def test_the_hostile_user_may_cancel_his_own_jobs_and_no_others() -> None:
+    gone = replace(ENDED, state="CANCELLED", reason="cancelled by 61003")
+    for owner, found in ((61003, 0), (61002, 1)):
+        acknowledged = {"T1": Acknowledged("T1", "quick", 1.0, owner)}
+        assert len(verdict.lost(acknowledged, [gone], LINES, (), 61003)) == found
+
+
 def test_one_command_cancels_all_elements_of_an_array() -> None:
     array = {"T1": Acknowledged("T1", "array", 1.0)}
     five = [replace(ENDED, id=i, state="CANCELLED") for i in range(1, 6)]
