@@ -18,10 +18,10 @@ import pytest
 from radrm.cli.listing import COMMANDS
 from radrm.wings import GROUP, wings
 from tests.paths import REPOSITORY
-from tests.test_layers import Code
+from tests.test_layers import code_of_radrm
 
 WINGS = sorted(point.name for point in distribution("radrm").entry_points.select(group=GROUP))
-CODE = Code(REPOSITORY / "radrm")
+CODE = code_of_radrm()
 
 
 def is_in(module: str, wing: str) -> bool:
