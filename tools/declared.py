@@ -18,8 +18,7 @@ from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.core.words import JobState
 from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
 from radrm.jobfile.option_help import LINES_HELP, meaning_of
-from radrm.jobfile.options import SHOWN
-from radrm.jobfile.relations import OF_ARRAYS
+from radrm.jobfile.options import OF_ARRAYS, SHOWN
 from radrm.wiring import registry
 
 OF_THE_TABLE = ("submit", "run", "edit")

@@ -38,8 +38,9 @@ from radrm.host.storage.paths import own_state
 from radrm.host.storage.spool import has_envelope
 from radrm.host.storage.tickets import new_ticket
 from radrm.jobfile.command_line import SubmitRequest
+from radrm.jobfile.options import OF_ARRAYS
 from radrm.jobfile.radfile import name_from
-from radrm.jobfile.relations import MAX_ARRAY, OF_ARRAYS
+from radrm.jobfile.relations import MAX_ARRAY
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

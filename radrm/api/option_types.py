@@ -14,74 +14,90 @@ from typing import Literal, TypedDict
 class JobOptions(TypedDict, total=False):
     """What `Client.submit`, `Client.edit` and `Executor` take. None leaves an option out."""
 
-    name: str | None
-    """The job's name (default: the file's name)."""
     gpus: float | str | None
     """Number of GPUs (default: 1)."""
     gpu_memory: int | str | None
     """Memory to reserve per GPU, and a limit (none by default)."""
-    sm_share: float | str | None
-    """The part of a GPU's SMs as an MPS client."""
-    smact: float | str | None
-    """Expected SM activity when alone on a GPU (0.6@a100: on an A100)."""
-    duration: float | str | timedelta | None
-    """Expected run time when alone on a GPU."""
-    collocation: Literal["auto", "exclusive", "timeslice", "mps", "mig"] | None
-    """How to share a GPU."""
-    mig_profile: str | None
-    """MIG profile, such as 1g.5gb."""
     gpu_type: str | None
     """Types of GPU to accept, such as a6000|a100."""
     prefer_gpus: str | None
     """GPUs to use first: types, indices, UUIDs."""
     avoid_gpus: str | None
     """GPUs to use only if no others will do."""
-    max_slowdown: float | str | None
-    """Longest run time beside others (1.3: 30% longer)."""
-    time: float | str | timedelta | None
-    """Time limit, such as 90s, 4:00:00 or 1-00:00:00."""
-    priority: float | str | None
-    """Higher starts earlier (-1000 to 1000)."""
-    hold: bool | None
-    """Do not start the job before `radrm release`."""
-    after: int | str | Sequence[int | str] | None
-    """Start after that job; `none` drops earlier ones."""
-    array: str | None
-    """A job per number (also 1,3,5 or 0-9:2), N at once."""
-    at_once: float | str | None
-    """Elements of a sweep at once (of an array: 0-9%N)."""
-    max_fails: float | str | None
-    """Hold the rest of an array after N failures (@60s: within 60 s)."""
-    param: str | Sequence[str] | Mapping[str, object] | None
-    """A job per value (lr=1,2 or seed=0:9), for {NAME}."""
-    params: str | os.PathLike[str] | None
-    """A job per row of values; the first line has the names."""
-    output: str | os.PathLike[str] | None
-    """File of standard output; patterns: %j %x %u %A %a %t."""
-    error: str | os.PathLike[str] | None
-    """File of standard error; the same patterns."""
-    chdir: str | os.PathLike[str] | None
-    """Run here instead of the submit directory."""
-    env: str | Sequence[str] | Mapping[str, object] | None
-    """Set a variable for the job."""
+    mig_profile: str | None
+    """MIG profile, such as 1g.5gb."""
     cpus: float | str | None
     """CPUs for the job (with a range: for each worker); also its limit."""
     memory: int | str | None
     """Host memory for the job; also its limit."""
     role: str | Sequence[str] | None
     """Tasks of one kind, with --gpus=0."""
+    collocation: Literal["auto", "exclusive", "timeslice", "mps", "mig"] | None
+    """How to share a GPU."""
+    smact: float | str | None
+    """Expected SM activity when alone on a GPU (0.6@a100: on an A100)."""
+    sm_share: float | str | None
+    """The part of a GPU's SMs as an MPS client."""
+    max_slowdown: float | str | None
+    """Longest run time beside others (1.3: 30% longer)."""
+    time: float | str | timedelta | None
+    """Time limit, such as 90s, 4:00:00 or 1-00:00:00."""
+    duration: float | str | timedelta | None
+    """Expected run time when alone on a GPU."""
+    priority: float | str | None
+    """Higher starts earlier (-1000 to 1000)."""
+    hold: bool | None
+    """Do not start the job before `radrm release`."""
+    after: int | str | Sequence[int | str] | None
+    """Start after that job; `none` drops earlier ones."""
+    begin: str | datetime | None
+    """Do not start before, such as 18:00, +2h or none."""
+    due: str | datetime | None
+    """Due time, such as 18:00, 'fri 9:00', +90m or none."""
+    weight: float | str | None
+    """Multiplies the cost of a late end (default: 1)."""
+    array: str | None
+    """A job per number (also 1,3,5 or 0-9:2), N at once."""
+    param: str | Sequence[str] | Mapping[str, object] | None
+    """A job per value (lr=1,2 or seed=0:9), for {NAME}."""
+    params: str | os.PathLike[str] | None
+    """A job per row of values; the first line has the names."""
+    at_once: float | str | None
+    """Elements of a sweep at once (of an array: 0-9%N)."""
+    max_fails: float | str | None
+    """Hold the rest of an array after N failures (@60s: within 60 s)."""
+    name: str | None
+    """The job's name (default: the file's name)."""
+    comment: str | None
+    """A note kept with the job."""
+    chdir: str | os.PathLike[str] | None
+    """Run here instead of the submit directory."""
+    env: str | Sequence[str] | Mapping[str, object] | None
+    """Set a variable for the job."""
+    output: str | os.PathLike[str] | None
+    """File of standard output; patterns: %j %x %u %A %a %t."""
+    error: str | os.PathLike[str] | None
+    """File of standard error; the same patterns."""
+    snapshot: str | os.PathLike[str] | bool | None
+    """Run in a copy of DIR (default: the submit directory)."""
+    device_ids: Literal["uuid", "index"] | None
+    """How CUDA_VISIBLE_DEVICES names the job's GPUs."""
+    cpu_bind: Literal["socket", "numa", "none"] | None
+    """Run on the CPUs of the GPUs' sockets or NUMA nodes (none: on all)."""
+    notify: str | Sequence[str] | None
+    """Mail address, URL or program to tell of its end."""
     retries: float | str | None
     """Run again up to N times after a failure, with growing pauses."""
     retry_on: str | None
     """Retry only after these exit codes or signals, as in 1,75-80,KILL."""
     requeue: bool | None
     """Run again after a lost attempt."""
-    expect_idle: bool | None
-    """The job may leave its GPUs idle ([idle] spares it)."""
     signal: str | None
     """Send it SECONDS before the time limit."""
     silent_limit: float | str | timedelta | None
     """Stop the job if its log and progress do not change for so long."""
+    expect_idle: bool | None
+    """The job may leave its GPUs idle ([idle] spares it)."""
     checkpoint: Literal["none", "signal", "exit"] | None
     """How the job saves its work: on a signal; or on TERM, and exits."""
     checkpoint_signal: str | None
@@ -106,19 +122,3 @@ class JobOptions(TypedDict, total=False):
     """For estimators."""
     precision: Literal["fp32", "tf32", "fp16", "bf16", "amp"] | None
     """For estimators."""
-    notify: str | Sequence[str] | None
-    """Mail address, URL or program to tell of its end."""
-    comment: str | None
-    """A note kept with the job."""
-    due: str | datetime | None
-    """Due time, such as 18:00, 'fri 9:00', +90m or none."""
-    begin: str | datetime | None
-    """Do not start before, such as 18:00, +2h or none."""
-    weight: float | str | None
-    """Multiplies the cost of a late end (default: 1)."""
-    device_ids: Literal["uuid", "index"] | None
-    """How CUDA_VISIBLE_DEVICES names the job's GPUs."""
-    cpu_bind: Literal["socket", "numa", "none"] | None
-    """Run on the CPUs of the GPUs' sockets or NUMA nodes (none: on all)."""
-    snapshot: str | os.PathLike[str] | bool | None
-    """Run in a copy of DIR (default: the submit directory)."""

@@ -30,9 +30,8 @@ from radrm.api.client import Client
 from radrm.api.options import raw_options
 from radrm.api.records import Job, JobFailed
 from radrm.errors import RadrmError, Refused, UsageError, plain
-from radrm.jobfile.options import BY_NAME, SHOWN, RawOptions
+from radrm.jobfile.options import BY_NAME, OF_ARRAYS, SHOWN, RawOptions
 from radrm.jobfile.parsing import typed
-from radrm.jobfile.relations import OF_ARRAYS
 
 _STATES = {"LAUNCHING": "RUNNING", "STOPPING": "COMPLETING", "RECOVERING": "REQUEUED"}
 """Words of submitit for states that it does not know."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from radrm.errors import UsageError
-from radrm.jobfile.options import RawOptions
+from radrm.jobfile.options import OF_ARRAYS, RawOptions
 from radrm.jobfile.parsing import is_option, raise_unknown, spelled_out, take_option, typed
 from radrm.jobfile.record import Record
-from radrm.jobfile.relations import OF_ARRAYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

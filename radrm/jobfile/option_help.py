@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
-from radrm.jobfile.options import SHOWN, Option
-from radrm.jobfile.relations import OF_ARRAYS
+from radrm.jobfile.options import GROUPS, OF_ARRAYS, SHOWN, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
-FIRST = (
-    *("name", "gpus", "gpu-memory", "cpus", "memory", "time", "array", "param", "after"),
-    *("output", "notify", "retries", "checkpoint", "wait", "dry-run", "pty"),
-)
-"""Options and flags of the first help: what most jobs need."""
-GROUPS: dict[str, tuple[str, ...]] = {
-    "GPUs, CPUs and memory": (
-        *("gpus", "gpu-memory", "gpu-type", "prefer-gpus", "avoid-gpus", "mig-profile"),
-        *("cpus", "memory", "role"),
-    ),
-    "Sharing a GPU": ("collocation", "smact", "sm-share", "max-slowdown"),
-    "When it runs": (*("time", "duration", "priority", "hold", "after", "begin", "due", "weight"),),
-    "Arrays and sweeps": ("array", "param", "params", "at-once", "max-fails"),
-    "Where and how it runs": (
-        *("name", "comment", "chdir", "env", "output", "error", "snapshot"),
-        *("device-ids", "cpu-bind"),
-    ),
-    "Its end, and failures": (
-        *("notify", "retries", "retry-on", "requeue", "signal", "silent-limit", "expect-idle"),
-    ),
-    "Jobs that save their work": (
-        *("checkpoint", "checkpoint-signal", "checkpoint-cost"),
-        *("progress-pattern", "progress-file"),
-    ),
-    "For estimates of its memory": (
-        *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
-        *("optimizer", "precision"),
-    ),
-}
-"""All options, by what they are about."""
+FIRST_FLAGS = ("wait", "dry-run", "pty")
+"""Flags of the first help, beside the first options."""
 _WIDTH = 30
 
 
@@ -97,11 +68,12 @@ def _help(
     flag_rows = {name: (f"--{name}", meaning) for name, meaning in flags.items()}
     rows = {name: (each.usage, meaning_of(each)) for name, each in known.items()}
     if not whole:
-        found = (rows.get(name) or flag_rows.get(name) for name in FIRST)
+        found = [rows[each.name] for each in known.values() if each.first]
+        found += [flag_rows[name] for name in FIRST_FLAGS if name in flag_rows]
         more = f"All options, in groups: radrm {command} --help-all"
-        return "\n".join([*lines, "", "Options:", *_rows(filter(None, found)), "", more]) + "\n"
-    for title, names in GROUPS.items():
-        its = [rows[name] for name in names if name in rows]
+        return "\n".join([*lines, "", "Options:", *_rows(found), "", more]) + "\n"
+    for title, group in GROUPS.items():
+        its = [rows[each.name] for each in group if each.name in rows]
         lines += ["", f"{title}:", *_rows(its)] if its else []
     return "\n".join([*lines, "", "The command:", *_rows(flag_rows.values())]) + "\n"
 

@@ -15,11 +15,6 @@ MAX_ARRAY = 100_000
 PARAM_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,31}"
 PARAM_VARIABLE = "RADRM_PARAM_"
 """What the variables of a sweep begin with; the name of the parameter follows."""
-OF_ARRAYS = frozenset({"array", "at-once", "max-fails", "param", "params"})
-"""The options that an array keeps as they were submitted."""
-FIXED = OF_ARRAYS | {"hold", "interactive", "snapshot"}
-"""The options that no edit changes."""
-
 
 ONLY_IDS = (
     "a file that is copied in can only name ids and tickets; write the id of the job, or submit "

@@ -11,7 +11,7 @@ import pytest
 
 from radrm.core.words import Collocation
 from radrm.errors import UsageError
-from radrm.jobfile.option_help import GROUPS, run_help, submit_help
+from radrm.jobfile.option_help import run_help, submit_help
 from radrm.jobfile.options import OPTIONS, SHOWN, Options
 from radrm.jobfile.parsing import parse_words, typed_whole
 from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
@@ -334,11 +334,6 @@ def test_the_whole_help_holds_every_option() -> None:
     assert all(option.usage in text for option in SHOWN)
     assert max(map(len, text.splitlines())) <= 100
     assert "--interactive" not in text
-
-
-def test_each_option_is_in_one_group_of_the_whole_help() -> None:
-    grouped = [name for names in GROUPS.values() for name in names]
-    assert sorted(grouped) == sorted(option.name for option in SHOWN)
 
 
 @pytest.mark.parametrize(("text", "most"), [(submit_help(), 15), (run_help(), 15)])

@@ -13,9 +13,8 @@ from radrm.client.connection import Client
 from radrm.client.text import Document
 from radrm.host.storage.submission import here
 from radrm.jobfile.command_line import parse_edit
-from radrm.jobfile.options import MOMENTS, SHOWN
+from radrm.jobfile.options import FIXED, MOMENTS, SHOWN
 from radrm.jobfile.parsing import dated
-from radrm.jobfile.relations import FIXED
 
 _OF_LIVE_JOBS = (
     "time",

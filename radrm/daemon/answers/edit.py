@@ -25,22 +25,8 @@ from radrm.daemon.views.references import References
 from radrm.errors import RadrmError, Refused
 from radrm.host.storage.submission import here
 from radrm.jobfile.moments import too_late
+from radrm.jobfile.options import END, FOLDER, NEED, SIZE, START, marked
 from radrm.jobfile.parsing import dated, merged, typed
-
-_OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
-"""Options with which a live attempt was started: under others its logs would not be found."""
-_OF_A_SIZE = frozenset({"gpus", "role"})
-_OF_AN_ESTIMATE = frozenset(
-    {
-        *("gpus", "role", "gpu-memory", "smact", "duration", "mig-profile", "env", "chdir"),
-        *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
-        *("optimizer", "precision"),
-    }
-)
-"""Options that state, or decide, what the job will need."""
-_OF_FOLDERS = frozenset({"chdir", "error", "output"})
-_OF_AN_END = frozenset({"begin", "due", "duration", "time"})
-"""Options by which a job can become late."""
 
 MAX_EDITS = 256 * 1024
 """Bytes of all edited options of one job."""
@@ -81,18 +67,18 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     edits: list[tuple[int, dict[str, Any]]] = []
     late: dict[int, str] = {}
     folders: dict[int, str] = {}
-    tells = request.words.get("folders") is True and bool(changes.keys() & _OF_FOLDERS)
+    tells = request.words.get("folders") is True and bool(changes.keys() & marked(FOLDER))
     unsent = not_notified(loop, typed({"notify": changes.get("notify", [])}, "edited options"))
 
     def make_event(job: Job) -> ev.Event:
         if job.state.final:
             raise Refused(f"job {job.label} has ended already ({job.state.value})")
-        fixed = sorted(changes.keys() & _OF_AN_ATTEMPT)
+        fixed = sorted(changes.keys() & marked(START))
         if fixed and not job.state.waiting:
             raise Refused(
                 f"job {job.label} is {job.state.value}; --{fixed[0]} can change only while it waits"
             )
-        if changes.keys() & _OF_A_SIZE and not job.state.waiting:
+        if changes.keys() & marked(SIZE) and not job.state.waiting:
             raise Refused(
                 f"job {job.label} is {job.state.value}; its range can change only while it waits. "
                 f"Another size within it: radrm resize {job.label} --gpus=N"
@@ -124,7 +110,7 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
         if refusal is not None:
             raise Refused(refusal)
         edits.append((job.id, edited.options))
-        if changes.keys() & _OF_AN_END and (why := _too_late(loop, job, edited)) is not None:
+        if changes.keys() & marked(END) and (why := _too_late(loop, job, edited)) is not None:
             late[job.id] = why
         if tells and job.spec.uid == request.client.uid:
             folders[job.id] = edited.folder
@@ -178,7 +164,7 @@ def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited:
         find = References(loop.scheduler, loop.store).target
         after = dependencies(job_file.options.after, find)
     knowledge = None
-    if changes.keys() & _OF_AN_ESTIMATE:
+    if changes.keys() & marked(NEED):
         knowledge = loop.parts.estimates.estimation.known_at_once(
             job_file, submission.envelope, submission.uid
         )

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from radrm.core.records import Job
 from radrm.core.words import JobState
 from radrm.errors import UsageError
-from radrm.jobfile.relations import FIXED
+from radrm.jobfile.options import FIXED
 from radrm.jobfile.values import shown
 
 Words = dict[str, Any]
