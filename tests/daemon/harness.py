@@ -68,8 +68,9 @@ class DaemonHome:
             words += ["--gpus", self.gpus, "--time-scale", str(self.scale)]
         for setting in (*self.settings, *self.fixed):
             words += ["--set", setting]
-        forked = self.forked and not self.fixed
-        self.process = forks.start(words, self.environment, self.log) if forked else None
+        self.process = None
+        if self.forked:
+            self.process = forks.start(words, self.environment, self.log, bool(self.fixed))
         if self.process is None:
             module = "tests.unfixed" if self.fixed else "radrm.cli.main"
             command = [sys.executable, "-m", module, *words]

@@ -18,7 +18,7 @@ from tests.forks import LONGEST
 from tests.paths import REPOSITORY
 
 _READ_AT_ITS_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
-"""Beginnings of variables that the interpreter and the C library read once."""
+"""Beginnings of variables that the interpreter and the C library read once: a template for each."""
 _TURN_S = 0.1
 
 
@@ -62,7 +62,6 @@ class Template:
     """The process that forks, and the forks whose end it has not told yet."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._fixed = _fixed(environment)
         self._lock = threading.RLock()
         self._running: dict[int, Fork] = {}
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -75,12 +74,16 @@ class Template:
                 env=dict(environment),
             )
 
-    def fits(self, environment: Mapping[str, str]) -> bool:
-        """Whether an interpreter that starts with `environment` would be as this one is."""
-        return _fixed(environment) == self._fixed
-
-    def start(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> Fork:
-        asked = {"words": words, "environment": environment, "log": str(log), "cwd": os.getcwd()}
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], log: Path, fixed: bool
+    ) -> Fork:
+        asked = {
+            "words": words,
+            "environment": environment,
+            "log": str(log),
+            "cwd": os.getcwd(),
+            "fixed": fixed,
+        }
         with self._lock:
             self.read()
             self._socket.send(json.dumps(asked).encode())
@@ -113,18 +116,23 @@ class Template:
         self._process.wait()
 
 
-_template: Template | None = None
+_templates: dict[frozenset[tuple[str, str]], Template] = {}
 
 
-def start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> Fork | None:
-    """Start `radrm WORDS` as a fork; None if its environment asks for an interpreter of its own."""
-    global _template
-    if _template is None:
-        plain = {k: v for k, v in os.environ.items() if not k.startswith("RADRM_")}
-        _template = Template({**plain, "PYTHONPATH": str(REPOSITORY)})
-        atexit.register(_template.close)
-    return _template.start(words, environment, log) if _template.fits(environment) else None
-
-
-def _fixed(environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in environment.items() if k.startswith(_READ_AT_ITS_START)}
+def start(
+    words: Sequence[str], environment: Mapping[str, str], log: Path, fixed: bool = False
+) -> Fork | None:
+    """Start `radrm WORDS` as a fork; None if its environment asks for an interpreter of its own.
+    With `fixed` it takes fixed values as settings (`tests/unfixed.py`)."""
+    if environment.get("PYTHONPATH") != str(REPOSITORY):
+        return None  # mostly a test's own packages
+    read = frozenset(
+        (name, value) for name, value in environment.items() if name.startswith(_READ_AT_ITS_START)
+    )
+    if read not in _templates:
+        plain = {
+            k: v for k, v in os.environ.items() if not k.startswith(("RADRM_", *_READ_AT_ITS_START))
+        }
+        _templates[read] = template = Template({**plain, **dict(read)})
+        atexit.register(template.close)
+    return _templates[read].start(words, environment, log, fixed)

@@ -3,7 +3,8 @@
 Its standard input is a socket. Each message asks for one daemon and is answered with its pid; the
 end of each daemon is told as `[pid, code]`. It ends when the other end is closed.
 
-A fork runs what `python -m radrm.cli.main daemon` runs, from the first line of the command on.
+A fork runs what `python -m radrm.cli.main daemon` runs, or `python -m tests.unfixed daemon`, from
+the first line of the command on.
 Only the imports, which are the same each time and most of the start, are made before.
 """
 
@@ -17,6 +18,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import nullcontext
 
 from radrm.cli import main
 from radrm.cli.commands import daemon as command
@@ -25,10 +27,12 @@ from radrm.daemon import main as daemon
 from radrm.host.estimation.asking import Asking
 from radrm.wiring import make_rules
 from tests.forks import LONGEST, driver
+from tests.unfixed import unfixed
 
 
-def serve(server: socket.socket) -> None:
-    """Return in each fork, with its environment and command line. Exits in the template."""
+def serve(server: socket.socket) -> bool:
+    """Return in each fork, with its environment and command line: whether it takes fixed values.
+    Exits in the template."""
     waking, woken = socket.socketpair()
     for end in (waking, woken):
         end.setblocking(False)
@@ -54,8 +58,7 @@ def serve(server: socket.socket) -> None:
                 for mine in (selector, waking, woken):
                     mine.close()
                 server.detach()
-                become(json.loads(message))
-                return
+                return become(json.loads(message))
             server.send(json.dumps(pid).encode())
 
 
@@ -72,8 +75,8 @@ def ended() -> list[tuple[int, int]]:
         found.append((pid, os.waitstatus_to_exitcode(status)))
 
 
-def become(asked: dict[str, object]) -> None:
-    """Make this fork what `subprocess.Popen` would have made."""
+def become(asked: dict[str, object]) -> bool:
+    """Make this fork what `subprocess.Popen` would have made; whether it takes fixed values."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -89,6 +92,7 @@ def become(asked: dict[str, object]) -> None:
     os.environ.update(environment)
     time.tzset()
     sys.argv = [main.__file__, *words]
+    return bool(asked["fixed"])
 
 
 if __name__ == "__main__":
@@ -97,5 +101,5 @@ if __name__ == "__main__":
     Asking(Config())
     gc.freeze()  # as the daemon does: what the imports make is never garbage
     driver.install()
-    serve(socket.socket(fileno=0))
-    main.main()
+    with unfixed() if serve(socket.socket(fileno=0)) else nullcontext():
+        main.main()
