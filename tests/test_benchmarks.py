@@ -134,6 +134,7 @@ for line in sys.stdin:
 """Runs trainings, each in a process of its own, and imports PyTorch once."""
 
 
+@pytest.mark.nightly
 @pytest.mark.daemon
 def test_a_resumed_training_ends_like_an_uninterrupted_one(
     monkeypatch: pytest.MonkeyPatch,

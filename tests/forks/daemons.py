@@ -1,4 +1,5 @@
-"""Starts daemons as forks of a process that has imported them; a start takes a third of the CPU."""
+"""Starts daemons, and runs commands, as forks of a process that has imported them: a start takes a
+third of the CPU."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ import select
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.forks import LONGEST
 from tests.paths import REPOSITORY
@@ -23,7 +26,7 @@ _TURN_S = 0.1
 
 
 class Fork:
-    """A daemon that was started so; what tests use of `subprocess.Popen`."""
+    """A daemon or command that was started so; what tests use of `subprocess.Popen`."""
 
     def __init__(self, template: Template, pid: int, words: Sequence[str]) -> None:
         self.args = words
@@ -74,19 +77,10 @@ class Template:
                 env=dict(environment),
             )
 
-    def start(
-        self, words: Sequence[str], environment: Mapping[str, str], log: Path, fixed: bool
-    ) -> Fork:
-        asked = {
-            "words": words,
-            "environment": environment,
-            "log": str(log),
-            "cwd": os.getcwd(),
-            "fixed": fixed,
-        }
+    def start(self, words: Sequence[str], **asked: Any) -> Fork:
         with self._lock:
             self.read()
-            self._socket.send(json.dumps(asked).encode())
+            self._socket.send(json.dumps({"words": words, **asked}).encode())
             while True:
                 pid = json.loads(self._socket.recv(LONGEST))
                 if isinstance(pid, int):
@@ -124,6 +118,35 @@ def start(
 ) -> Fork | None:
     """Start `radrm WORDS` as a fork; None if its environment asks for an interpreter of its own.
     With `fixed` it takes fixed values as settings (`tests/unfixed.py`)."""
+    template = _template_for(environment)
+    if template is None:
+        return None
+    given = {"environment": environment, "cwd": os.getcwd(), "fixed": fixed}
+    return template.start(words, output=str(log), errors=str(log), **given)
+
+
+def run(
+    words: Sequence[str], environment: Mapping[str, str], cwd: Path, timeout: float
+) -> subprocess.CompletedProcess[str] | None:
+    """Run `radrm WORDS` as a fork, as `subprocess.run` would; None as `start`."""
+    template = _template_for(environment)
+    if template is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("output", "errors")]
+        output, errors = map(str, files)
+        given = {"environment": environment, "cwd": str(cwd), "fixed": False}
+        fork = template.start(words, output=output, errors=errors, **given)
+        try:
+            code = fork.wait(timeout)
+        except BaseException:
+            fork.kill()
+            raise
+        said = (file.read_text() for file in files)
+        return subprocess.CompletedProcess(["radrm", *words], code, *said)
+
+
+def _template_for(environment: Mapping[str, str]) -> Template | None:
     if environment.get("PYTHONPATH") != str(REPOSITORY):
         return None  # mostly a test's own packages
     read = frozenset(
@@ -131,8 +154,10 @@ def start(
     )
     if read not in _templates:
         plain = {
-            k: v for k, v in os.environ.items() if not k.startswith(("RADRM_", *_READ_AT_ITS_START))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RADRM_", *_READ_AT_ITS_START))
         }
         _templates[read] = template = Template({**plain, **dict(read)})
         atexit.register(template.close)
-    return _templates[read].start(words, environment, log, fixed)
+    return _templates[read]

@@ -1,10 +1,10 @@
 """The process that has imported the daemon, and forks: `python -m tests.forks.template`.
 
-Its standard input is a socket. Each message asks for one daemon and is answered with its pid; the
-end of each daemon is told as `[pid, code]`. It ends when the other end is closed.
+Its standard input is a socket. Each message asks for one process and is answered with its pid; the
+end of each is told as `[pid, code]`. It ends when the other end is closed.
 
-A fork runs what `python -m radrm.cli.main daemon` runs, or `python -m tests.unfixed daemon`, from
-the first line of the command on.
+A fork runs what `python -m radrm.cli.main` runs, or `python -m tests.unfixed`, from the first line
+of the command on.
 Only the imports, which are the same each time and most of the start, are made before.
 """
 
@@ -18,9 +18,9 @@ import signal
 import socket
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
-from radrm.cli import main
+from radrm.cli import listing, main
 from radrm.cli.commands import daemon as command
 from radrm.config import Config
 from radrm.daemon import main as daemon
@@ -52,14 +52,25 @@ def serve(server: socket.socket) -> bool:
             message = server.recv(LONGEST)
             if not message:
                 sys.exit()
+            asked = json.loads(message)
+            import_command(asked["words"])
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 for mine in (selector, waking, woken):
                     mine.close()
                 server.detach()
-                return become(json.loads(message))
+                return become(asked)
             server.send(json.dumps(pid).encode())
+
+
+def import_command(words: list[str]) -> None:
+    """The module of a command, once for all forks."""
+    name = listing.ALIASES.get(words[0], words[0]) if words else ""
+    if name in listing.COMMANDS:
+        with suppress(Exception):  # the fork says it
+            listing.module_of(name)
+        gc.freeze()
 
 
 def ended() -> list[tuple[int, int]]:
@@ -80,11 +91,11 @@ def become(asked: dict[str, object]) -> bool:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(str(asked["log"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    for number, file in enumerate((nothing, log, log)):
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    files = [nothing, *(os.open(str(asked[name]), flags, 0o666) for name in ("output", "errors"))]
+    for number, file in enumerate(files):
         os.dup2(file, number)
-    os.close(nothing)
-    os.close(log)
+        os.close(file)
     os.chdir(str(asked["cwd"]))
     environment, words = asked["environment"], asked["words"]
     assert isinstance(environment, dict) and isinstance(words, list)
