@@ -155,20 +155,7 @@ class DaemonHome:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command. A JSON document that it prints is as the schema says."""
         environment = {**self.environment, **(env or {})}
-        done = None
-        if self.forked:
-            done = forks.run(words, environment, self.work, PATIENCE_S)
-        if done is None:
-            done = subprocess.run(
-                [sys.executable, "-m", "radrm.cli.main", *words],
-                env=environment,
-                cwd=self.work,
-                capture_output=True,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                timeout=PATIENCE_S,
-                check=False,
-            )
+        done = forks.run(words, environment, self.work, self.forked)
         if "--json" in words and done.stdout[:1] in ("[", "{"):
             errors = errors_of(words, json.loads(done.stdout))
             assert not errors, "\n".join(errors)

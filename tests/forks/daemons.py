@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.forks import LONGEST
 from tests.paths import REPOSITORY
+from tests.waiting import PATIENCE_S
 
 _READ_AT_ITS_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
 """Beginnings of variables that the interpreter and the C library read once: a template for each."""
@@ -126,19 +127,29 @@ def start(
 
 
 def run(
-    words: Sequence[str], environment: Mapping[str, str], cwd: Path, timeout: float
-) -> subprocess.CompletedProcess[str] | None:
-    """Run `radrm WORDS` as a fork, as `subprocess.run` would; None as `start`."""
-    template = _template_for(environment)
+    words: Sequence[str], environment: Mapping[str, str], cwd: Path, forked: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run `radrm WORDS` to its end, with /dev/null as its input: as a fork where that can be."""
+    environment = {"PYTHONPATH": str(REPOSITORY), **environment}
+    template = _template_for(environment) if forked else None
     if template is None:
-        return None
+        return subprocess.run(
+            [sys.executable, "-m", "radrm.cli.main", *words],
+            env=environment,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            check=False,
+        )
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("output", "errors")]
         output, errors = map(str, files)
         given = {"environment": environment, "cwd": str(cwd), "fixed": False}
         fork = template.start(words, output=output, errors=errors, **given)
         try:
-            code = fork.wait(timeout)
+            code = fork.wait(PATIENCE_S)
         except BaseException:
             fork.kill()
             raise

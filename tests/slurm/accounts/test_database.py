@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
+from tests.forks import daemons
 from tests.slurm.accounts.database import MISSING, RecordingCluster, installed
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
@@ -38,16 +37,7 @@ def cluster() -> Iterator[RecordingCluster]:
 
 
 def radrm(cluster: RecordingCluster, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "radrm.cli.main", *words],
-        env=cluster.env,
-        cwd=cluster.work,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return done.stdout
+    return daemons.run(words, cluster.env, cluster.work).stdout
 
 
 def test_a_report_sums_what_sacct_has(cluster: RecordingCluster) -> None:
