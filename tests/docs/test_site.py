@@ -71,6 +71,7 @@ def test_what_is_loaded_from_elsewhere_is_noticed(tag: str) -> None:
     assert [bool(ELSEWHERE.match(each)) for each in loads.found] == [True]
 
 
+@pytest.mark.nightly
 def test_no_page_loads_anything_from_another_server(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 40
@@ -87,6 +88,7 @@ def test_no_page_loads_anything_from_another_server(site: Path) -> None:
         assert not wrong, f"{style.name}: {wrong}"
 
 
+@pytest.mark.nightly
 def test_every_page_has_what_a_forge_shows(site: Path) -> None:
     """The two readers of Markdown differ in lists and fences: what one of them takes for a
     paragraph is lost for its readers."""
@@ -115,6 +117,7 @@ def words(site: Path) -> set[str]:
     return set(re.split(separator, re.sub(r"<[^>]+>", " ", text)))
 
 
+@pytest.mark.nightly
 def test_the_search_finds_all_that_one_may_type(site: Path) -> None:
     known = words(site)
     options = {f"--{option.name}" for option in SHOWN}
@@ -133,6 +136,7 @@ def test_the_search_finds_all_that_one_may_type(site: Path) -> None:
     assert not told - known
 
 
+@pytest.mark.nightly
 def test_the_words_are_parted_as_the_page_says(site: Path) -> None:
     known = words(site)
     assert {"--gpu-memory", "max_demand", "policies", "packing"} <= known

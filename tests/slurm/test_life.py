@@ -195,6 +195,7 @@ def test_a_job_that_waits_too_long_goes_to_another_node(cluster: Cluster, jobs: 
     assert waited["started_at"] is None and f"on node {FULL}" in waited["reason"]
 
 
+@pytest.mark.nightly
 def test_a_silent_controller_ends_jobs_that_are_fenced(cluster: Cluster, jobs: Jobs) -> None:
     conf = cluster.folder / "slurm.conf"
     text = conf.read_text()

@@ -72,6 +72,7 @@ def test_hostile_text_is_text_and_changes_arrive(
     assert said == []
 
 
+@pytest.mark.nightly
 def test_without_a_script_the_page_is_whole(browser: Any, served: Served) -> None:
     said: list[str] = []
     page = opened(browser, served, said, java_script_enabled=False, color_scheme="dark")
@@ -82,6 +83,7 @@ def test_without_a_script_the_page_is_whole(browser: Any, served: Served) -> Non
     assert said == []
 
 
+@pytest.mark.nightly
 def test_a_server_that_ends_is_said(browser: Any, served: Served) -> None:
     """The last test: it ends the server of the others."""
     page = opened(browser, served, [])

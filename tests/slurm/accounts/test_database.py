@@ -40,6 +40,7 @@ def radrm(cluster: RecordingCluster, *words: str) -> str:
     return daemons.run(words, cluster.env, cluster.work).stdout
 
 
+@pytest.mark.nightly
 def test_a_report_sums_what_sacct_has(cluster: RecordingCluster) -> None:
     cluster.daemon(NODE, [each.replace("%n", NODE) for each in OF_NODES], scale=20.0)
     words = "-w", NODE, "--gres=gpumem:9000", "--account=vision"
@@ -62,6 +63,7 @@ def test_a_report_sums_what_sacct_has(cluster: RecordingCluster) -> None:
     assert row["peak_mib"] == 5 * 1024
 
 
+@pytest.mark.nightly
 def test_doctor_finds_no_fault_with_it(cluster: RecordingCluster) -> None:
     said = radrm(cluster, "doctor", "--slurm")
     assert "ok    accounting: sacct has the GPU memory of jobs" in said
