@@ -1,4 +1,7 @@
-"""The documentation site: built without warnings, loads nothing from elsewhere, finds all."""
+"""The documentation site: built without warnings, loads nothing from elsewhere, finds all.
+
+It is built at night; on a push CI has `make site`, for which any warning is an error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The page in a real browser: hostile text runs nothing, and changes arrive."""
+"""The page in a real browser: hostile text runs nothing, and changes arrive. At night: without a
+script, and after the server's end."""
 
 from __future__ import annotations
 
