@@ -53,8 +53,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-# Stand-ins begin with `#!/usr/bin/env python3`: this Python. Where a version manager's script stands
-# before it, each start of a stand-in costs four times as much.
+# Stand-ins begin with `#!/usr/bin/env python3`: this Python. Where a version manager's script comes
+# first, each start of a stand-in costs four times as much.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 # A shell ignores SIGINT in its background jobs, and programs under test would inherit that.

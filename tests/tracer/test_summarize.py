@@ -1,5 +1,5 @@
-"""`radrm summarize` with a real PyTorch: its file is read by the routes that it is for. At night: on a
-push test_tracer has the traces, and tests/cli/usage/test_summarize.py the command."""
+"""`radrm summarize` with a real PyTorch: its file is read by the routes that it is for. At night:
+on a push test_tracer has the traces, and tests/cli/usage/test_summarize.py the command."""
 
 from __future__ import annotations
 
