@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster.place import OF_NODES, SECTION, prepare, through_radrm
+from radrm.client.connection import every_job
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
 from tests.slurm.cluster import Cluster
@@ -88,7 +89,7 @@ def with_settings(cluster: Cluster, *lines: str) -> str:
 
 def said_of(home: DaemonHome, job: int, *states: str) -> list[dict[str, Any]]:
     """What the daemon says of all runs of a Slurm job that are in one of these states."""
-    found = [d for d in home.json("status", "--all") if f":{job}." in (d["outer"] or "")]
+    found = [d for d in every_job(home.ask, all=True) if f":{job}." in (d["outer"] or "")]
     return [document for document in found if document["state"] in states]
 
 
