@@ -58,13 +58,19 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "overview": lambda: overview.measure(count=20),
 }
 
+SLOW = ("commands", "idle", "launch", "long_queue", "pages", "readings", "scrapes", "simulator")
+"""These start daemons and more, each for a second or longer: at night."""
+
 
 def test_all_are_run() -> None:
     assert {module.__name__.rpartition(".")[2] for module in run.BENCHMARKS} == SMALL.keys()
 
 
 @pytest.mark.daemon
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.nightly] if name in SLOW else []) for name in SMALL],
+)
 def test_a_benchmark_measures(name: str) -> None:
     rows = SMALL[name]()
     if name == "readings" and shutil.which("cc") is None:
@@ -134,6 +140,7 @@ for line in sys.stdin:
 """Runs trainings, each in a process of its own, and imports PyTorch once."""
 
 
+@pytest.mark.nightly
 @pytest.mark.daemon
 def test_a_resumed_training_ends_like_an_uninterrupted_one(
     monkeypatch: pytest.MonkeyPatch,

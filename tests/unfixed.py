@@ -6,7 +6,8 @@ A real daemon has constants that tests cannot wait for. Here `--set` takes them,
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
 from unittest.mock import patch
@@ -47,12 +48,19 @@ def first(name: str, table: dict[str, Any], zone: Any) -> Any:
 _First = service.First
 
 
-if __name__ == "__main__":
-    sys.argv[0] = "radrm"
+@contextmanager
+def unfixed() -> Iterator[None]:
+    """Let this process take fixed values as settings."""
     with (
         patch.object(service, "First", first),
         patch.object(values, "known", known),
         patch.object(shapes, "settings_of", all_of),
         patch.object(wiring, "_check_tables", lambda config: None),
     ):
+        yield
+
+
+if __name__ == "__main__":
+    sys.argv[0] = "radrm"
+    with unfixed():
         main()

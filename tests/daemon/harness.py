@@ -36,7 +36,7 @@ class DaemonHome:
     """One RADRM_HOME, the daemon that serves it now, and commands that talk to it."""
 
     forked = False
-    """Whether daemons start as forks of a process that has imported them."""
+    """Whether daemons and commands start as forks of a process that has imported them."""
 
     def __init__(
         self, folder: Path, gpus: str | None = "sim:2xA100-40GB", scale: float = 100.0
@@ -68,8 +68,9 @@ class DaemonHome:
             words += ["--gpus", self.gpus, "--time-scale", str(self.scale)]
         for setting in (*self.settings, *self.fixed):
             words += ["--set", setting]
-        forked = self.forked and not self.fixed
-        self.process = forks.start(words, self.environment, self.log) if forked else None
+        self.process = None
+        if self.forked:
+            self.process = forks.start(words, self.environment, self.log, bool(self.fixed))
         if self.process is None:
             module = "tests.unfixed" if self.fixed else "radrm.cli.main"
             command = [sys.executable, "-m", module, *words]
@@ -153,16 +154,8 @@ class DaemonHome:
         self, *words: str, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command. A JSON document that it prints is as the schema says."""
-        done = subprocess.run(
-            [sys.executable, "-m", "radrm.cli.main", *words],
-            env={**self.environment, **(env or {})},
-            cwd=self.work,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        environment = {**self.environment, **(env or {})}
+        done = forks.run(words, environment, self.work, self.forked)
         if "--json" in words and done.stdout[:1] in ("[", "{"):
             errors = errors_of(words, json.loads(done.stdout))
             assert not errors, "\n".join(errors)

@@ -1,12 +1,13 @@
 """Every policy with every estimator, way of sharing and recovery: they start, and agree.
 
-The whole product is put together as the daemon does it and driven in process; a sample
-in which every rule and every way of sharing occurs is started for real.
+They are put together as the daemon does it and driven in process: the whole product at night, on a
+push every policy with every recovery and way, the estimators in turn. A sample in which every rule
+and every way of sharing occurs is started for real.
 """
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import cycle, product
 
 import pytest
 
@@ -86,11 +87,19 @@ def expected_way(policy: str, way: str, mps: bool) -> Collocation:
     return Collocation.MPS if mps and way in ("auto", "mps") else Collocation.TIMESLICE
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_combination_runs_jobs(policy: str, recovery: str) -> None:
     for estimator, way, mps in product(ESTIMATORS, WAYS, (False, True)):
         runs_jobs(policy, estimator, way, recovery, mps)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_policy_runs_jobs_with_every_recovery_way_and_estimator(policy: str) -> None:
+    estimators = cycle(ESTIMATORS)
+    for recovery, way, mps in product(RECOVERIES, WAYS, (False, True)):
+        runs_jobs(policy, next(estimators), way, recovery, mps)
 
 
 def runs_jobs(policy: str, estimator: str, way: str, recovery: str, mps: bool) -> None:

@@ -61,6 +61,7 @@ def test_they_are_stored(world: World, tmp_path: Path) -> None:
     assert [r.job_id for r in store.kept().reservations] == [1]
 
 
+@pytest.mark.nightly
 def test_a_killed_daemon_keeps_them(home: DaemonHome) -> None:
     about = home.folder / "packages" / "toys-1.0.dist-info"
     about.mkdir(parents=True)

@@ -85,6 +85,7 @@ def test_the_program_names_what_is_there() -> None:
     assert documented <= names
 
 
+@pytest.mark.nightly
 def test_the_program_trains_saves_and_goes_on(tmp_path: Path) -> None:
     if importlib.util.find_spec("torch") is None:  # an import would cost this worker 2 s
         pytest.skip("torch is not installed")

@@ -1,4 +1,7 @@
-"""The documentation site: built without warnings, loads nothing from elsewhere, finds all."""
+"""The documentation site: built without warnings, loads nothing from elsewhere, finds all.
+
+It is built at night; on a push CI has `make site`, for which any warning is an error.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +74,7 @@ def test_what_is_loaded_from_elsewhere_is_noticed(tag: str) -> None:
     assert [bool(ELSEWHERE.match(each)) for each in loads.found] == [True]
 
 
+@pytest.mark.nightly
 def test_no_page_loads_anything_from_another_server(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 40
@@ -87,6 +91,7 @@ def test_no_page_loads_anything_from_another_server(site: Path) -> None:
         assert not wrong, f"{style.name}: {wrong}"
 
 
+@pytest.mark.nightly
 def test_every_page_has_what_a_forge_shows(site: Path) -> None:
     """The two readers of Markdown differ in lists and fences: what one of them takes for a
     paragraph is lost for its readers."""
@@ -115,6 +120,7 @@ def words(site: Path) -> set[str]:
     return set(re.split(separator, re.sub(r"<[^>]+>", " ", text)))
 
 
+@pytest.mark.nightly
 def test_the_search_finds_all_that_one_may_type(site: Path) -> None:
     known = words(site)
     options = {f"--{option.name}" for option in SHOWN}
@@ -133,6 +139,7 @@ def test_the_search_finds_all_that_one_may_type(site: Path) -> None:
     assert not told - known
 
 
+@pytest.mark.nightly
 def test_the_words_are_parted_as_the_page_says(site: Path) -> None:
     known = words(site)
     assert {"--gpu-memory", "max_demand", "policies", "packing"} <= known

@@ -1,7 +1,7 @@
-"""Daemons of tests start as forks of one process that has imported them.
+"""Daemons and commands of tests start as forks of one process that has imported them.
 
 template   the process that has made the imports and forks
-daemons    asks it for a daemon, as `subprocess.Popen` would start one
+daemons    asks it for one, as `subprocess` would start it
 """
 
 from __future__ import annotations

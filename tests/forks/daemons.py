@@ -1,4 +1,5 @@
-"""Starts daemons as forks of a process that has imported them; a start takes a third of the CPU."""
+"""Starts daemons, and runs commands, as forks of a process that has imported them: a start takes a
+third of the CPU."""
 
 from __future__ import annotations
 
@@ -9,21 +10,24 @@ import select
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.forks import LONGEST
 from tests.paths import REPOSITORY
+from tests.waiting import PATIENCE_S
 
 _READ_AT_ITS_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
-"""Beginnings of variables that the interpreter and the C library read once."""
+"""Beginnings of variables that the interpreter and the C library read once: a template for each."""
 _TURN_S = 0.1
 
 
 class Fork:
-    """A daemon that was started so; what tests use of `subprocess.Popen`."""
+    """A daemon or command that was started so; what tests use of `subprocess.Popen`."""
 
     def __init__(self, template: Template, pid: int, words: Sequence[str]) -> None:
         self.args = words
@@ -62,7 +66,6 @@ class Template:
     """The process that forks, and the forks whose end it has not told yet."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._fixed = _fixed(environment)
         self._lock = threading.RLock()
         self._running: dict[int, Fork] = {}
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -75,15 +78,10 @@ class Template:
                 env=dict(environment),
             )
 
-    def fits(self, environment: Mapping[str, str]) -> bool:
-        """Whether an interpreter that starts with `environment` would be as this one is."""
-        return _fixed(environment) == self._fixed
-
-    def start(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> Fork:
-        asked = {"words": words, "environment": environment, "log": str(log), "cwd": os.getcwd()}
+    def start(self, words: Sequence[str], **asked: Any) -> Fork:
         with self._lock:
             self.read()
-            self._socket.send(json.dumps(asked).encode())
+            self._socket.send(json.dumps({"words": words, **asked}).encode())
             while True:
                 pid = json.loads(self._socket.recv(LONGEST))
                 if isinstance(pid, int):
@@ -113,18 +111,64 @@ class Template:
         self._process.wait()
 
 
-_template: Template | None = None
+_templates: dict[frozenset[tuple[str, str]], Template] = {}
 
 
-def start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> Fork | None:
-    """Start `radrm WORDS` as a fork; None if its environment asks for an interpreter of its own."""
-    global _template
-    if _template is None:
-        plain = {k: v for k, v in os.environ.items() if not k.startswith("RADRM_")}
-        _template = Template({**plain, "PYTHONPATH": str(REPOSITORY)})
-        atexit.register(_template.close)
-    return _template.start(words, environment, log) if _template.fits(environment) else None
+def start(
+    words: Sequence[str], environment: Mapping[str, str], log: Path, fixed: bool = False
+) -> Fork | None:
+    """Start `radrm WORDS` as a fork; None if its environment asks for an interpreter of its own.
+    With `fixed` it takes fixed values as settings (`tests/unfixed.py`)."""
+    template = _template_for(environment)
+    if template is None:
+        return None
+    given = {"environment": environment, "cwd": os.getcwd(), "fixed": fixed}
+    return template.start(words, output=str(log), errors=str(log), **given)
 
 
-def _fixed(environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in environment.items() if k.startswith(_READ_AT_ITS_START)}
+def run(
+    words: Sequence[str], environment: Mapping[str, str], cwd: Path, forked: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run `radrm WORDS` to its end, with /dev/null as its input: as a fork where that can be."""
+    environment = {"PYTHONPATH": str(REPOSITORY), **environment}
+    template = _template_for(environment) if forked else None
+    if template is None:
+        return subprocess.run(
+            [sys.executable, "-m", "radrm.cli.main", *words],
+            env=environment,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("output", "errors")]
+        output, errors = map(str, files)
+        given = {"environment": environment, "cwd": str(cwd), "fixed": False}
+        fork = template.start(words, output=output, errors=errors, **given)
+        try:
+            code = fork.wait(PATIENCE_S)
+        except BaseException:
+            fork.kill()
+            raise
+        said = (file.read_text() for file in files)
+        return subprocess.CompletedProcess(["radrm", *words], code, *said)
+
+
+def _template_for(environment: Mapping[str, str]) -> Template | None:
+    if environment.get("PYTHONPATH") != str(REPOSITORY):
+        return None  # mostly a test's own packages
+    read = frozenset(
+        (name, value) for name, value in environment.items() if name.startswith(_READ_AT_ITS_START)
+    )
+    if read not in _templates:
+        plain = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RADRM_", *_READ_AT_ITS_START))
+        }
+        _templates[read] = template = Template({**plain, **dict(read)})
+        atexit.register(template.close)
+    return _templates[read]

@@ -1,9 +1,10 @@
 """The process that has imported the daemon, and forks: `python -m tests.forks.template`.
 
-Its standard input is a socket. Each message asks for one daemon and is answered with its pid; the
-end of each daemon is told as `[pid, code]`. It ends when the other end is closed.
+Its standard input is a socket. Each message asks for one process and is answered with its pid; the
+end of each is told as `[pid, code]`. It ends when the other end is closed.
 
-A fork runs what `python -m radrm.cli.main daemon` runs, from the first line of the command on.
+A fork runs what `python -m radrm.cli.main` runs, or `python -m tests.unfixed`, from the first line
+of the command on.
 Only the imports, which are the same each time and most of the start, are made before.
 """
 
@@ -17,18 +18,21 @@ import signal
 import socket
 import sys
 import time
+from contextlib import nullcontext, suppress
 
-from radrm.cli import main
+from radrm.cli import listing, main
 from radrm.cli.commands import daemon as command
 from radrm.config import Config
 from radrm.daemon import main as daemon
 from radrm.host.estimation.asking import Asking
 from radrm.wiring import make_rules
 from tests.forks import LONGEST, driver
+from tests.unfixed import unfixed
 
 
-def serve(server: socket.socket) -> None:
-    """Return in each fork, with its environment and command line. Exits in the template."""
+def serve(server: socket.socket) -> bool:
+    """Return in each fork, with its environment and command line: whether it takes fixed values.
+    Exits in the template."""
     waking, woken = socket.socketpair()
     for end in (waking, woken):
         end.setblocking(False)
@@ -48,15 +52,25 @@ def serve(server: socket.socket) -> None:
             message = server.recv(LONGEST)
             if not message:
                 sys.exit()
+            asked = json.loads(message)
+            import_command(asked["words"])
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 for mine in (selector, waking, woken):
                     mine.close()
                 server.detach()
-                become(json.loads(message))
-                return
+                return become(asked)
             server.send(json.dumps(pid).encode())
+
+
+def import_command(words: list[str]) -> None:
+    """The module of a command, once for all forks."""
+    name = listing.ALIASES.get(words[0], words[0]) if words else ""
+    if name in listing.COMMANDS:
+        with suppress(Exception):  # the fork says it
+            listing.module_of(name)
+        gc.freeze()
 
 
 def ended() -> list[tuple[int, int]]:
@@ -72,16 +86,16 @@ def ended() -> list[tuple[int, int]]:
         found.append((pid, os.waitstatus_to_exitcode(status)))
 
 
-def become(asked: dict[str, object]) -> None:
-    """Make this fork what `subprocess.Popen` would have made."""
+def become(asked: dict[str, object]) -> bool:
+    """Make this fork what `subprocess.Popen` would have made; whether it takes fixed values."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(str(asked["log"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    for number, file in enumerate((nothing, log, log)):
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    files = [nothing, *(os.open(str(asked[name]), flags, 0o666) for name in ("output", "errors"))]
+    for number, file in enumerate(files):
         os.dup2(file, number)
-    os.close(nothing)
-    os.close(log)
+        os.close(file)
     os.chdir(str(asked["cwd"]))
     environment, words = asked["environment"], asked["words"]
     assert isinstance(environment, dict) and isinstance(words, list)
@@ -89,6 +103,7 @@ def become(asked: dict[str, object]) -> None:
     os.environ.update(environment)
     time.tzset()
     sys.argv = [main.__file__, *words]
+    return bool(asked["fixed"])
 
 
 if __name__ == "__main__":
@@ -97,5 +112,5 @@ if __name__ == "__main__":
     Asking(Config())
     gc.freeze()  # as the daemon does: what the imports make is never garbage
     driver.install()
-    serve(socket.socket(fileno=0))
-    main.main()
+    with unfixed() if serve(socket.socket(fileno=0)) else nullcontext():
+        main.main()

@@ -1,4 +1,5 @@
-"""What users install: the wheel and the sources, built once. `make package-test` runs the wheel."""
+"""What users install: the wheel and the sources, built once, at night. On a push CI has `make
+package-test`, which builds the wheel and runs it."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from tests.paths import REPOSITORY
 from tools.manual import pages
 
 pytest.importorskip("hatchling", reason="pip install hatchling")
+pytestmark = pytest.mark.nightly
 
 NAME = f"radrm-{__version__}"
 PACKAGES = ("radrm", "hydra_plugins")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,6 +14,7 @@ from radrm.config import SlurmConfig
 from radrm.slurm.setup import job_submit_lua
 from tests.daemon.harness import DaemonHome
 from tests.documents import errors_of
+from tests.forks import daemons
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
@@ -48,15 +48,7 @@ def radrm(site: Cluster, home: DaemonHome) -> Radrm:
         site.scontrol("update", f"NodeName={node}", "State=DRAIN", "Reason=test")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "radrm.cli.main", *words],
-            env={**site.env, "HOME": str(site.work)},
-            cwd=site.work,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return daemons.run(words, {**site.env, "HOME": str(site.work)}, site.work)
 
     return run
 

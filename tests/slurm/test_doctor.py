@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from radrm.config import SlurmConfig
 from radrm.slurm.setup import job_submit_lua
+from tests.forks import daemons
 from tests.slurm.cluster import Cluster
 
 pytestmark = pytest.mark.daemon
@@ -19,14 +18,8 @@ pytestmark = pytest.mark.daemon
 def findings(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
     settings = cluster.folder / f"{node}.toml"
     settings.write_text(f'[slurm]\nenabled = true\nnode = "{node}"\nhome = "{cluster.home}"\n')
-    done = subprocess.run(
-        [sys.executable, "-m", "radrm.cli.main", "doctor", "--slurm", "--json"],
-        env={**cluster.env, "RADRM_CONFIG": str(settings)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    environment = {**cluster.env, "RADRM_CONFIG": str(settings)}
+    done = daemons.run(("doctor", "--slurm", "--json"), environment, cluster.work)
     assert done.stderr == ""
     found = {each["check"]: each for each in json.loads(done.stdout)}
     failed = any(each["level"] == "fail" for each in found.values())

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster.place import OF_NODES, SECTION, prepare, through_radrm
+from radrm.client.connection import every_job
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
 from tests.slurm.cluster import Cluster
@@ -88,7 +89,7 @@ def with_settings(cluster: Cluster, *lines: str) -> str:
 
 def said_of(home: DaemonHome, job: int, *states: str) -> list[dict[str, Any]]:
     """What the daemon says of all runs of a Slurm job that are in one of these states."""
-    found = [d for d in home.json("status", "--all") if f":{job}." in (d["outer"] or "")]
+    found = [d for d in every_job(home.ask, all=True) if f":{job}." in (d["outer"] or "")]
     return [document for document in found if document["state"] in states]
 
 
@@ -195,6 +196,7 @@ def test_a_job_that_waits_too_long_goes_to_another_node(cluster: Cluster, jobs: 
     assert waited["started_at"] is None and f"on node {FULL}" in waited["reason"]
 
 
+@pytest.mark.nightly
 def test_a_silent_controller_ends_jobs_that_are_fenced(cluster: Cluster, jobs: Jobs) -> None:
     conf = cluster.folder / "slurm.conf"
     text = conf.read_text()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
+from radrm.client.connection import every_job
 from radrm.host.processes.procfs import read_stat
 from tests.daemon.harness import DaemonHome
 from tests.slurm.cluster import Cluster
@@ -56,7 +57,7 @@ def home(cluster: Cluster, watched: Path) -> Iterator[DaemonHome]:
 
 def job_of(home: DaemonHome, job: int) -> dict[str, Any] | None:
     """What the daemon says of the last run of a Slurm job."""
-    found = [d for d in home.json("status", "--all") if f":{job}." in (d["outer"] or "")]
+    found = [d for d in every_job(home.ask, all=True) if f":{job}." in (d["outer"] or "")]
     return found[-1] if found else None
 
 

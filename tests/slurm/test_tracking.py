@@ -34,7 +34,10 @@ CgroupMountpoint={GROUPS}
 ConstrainRAMSpace=yes
 """
 BY_GROUPS = all(os.access(GROUPS / name, os.W_OK) for name in CONTROLLERS)
-KINDS = ["linuxproc", *(["cgroup"] if BY_GROUPS else [])]
+KINDS = [
+    pytest.param("linuxproc", marks=[pytest.mark.nightly] if BY_GROUPS else []),
+    *(["cgroup"] if BY_GROUPS else []),
+]
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""`radrm summarize` with a real PyTorch: its file is read by the routes that it is for."""
+"""`radrm summarize` with a real PyTorch: its file is read by the routes that it is for. At night:
+on a push test_tracer has the traces, and tests/cli/usage/test_summarize.py the command."""
 
 from __future__ import annotations
 
@@ -52,6 +53,7 @@ def summarize(folder: Path, *words: str, python: str = PYTHON) -> subprocess.Com
     )
 
 
+@pytest.mark.nightly
 def test_summary_and_trace_stand_in_one_file(tmp_path: Path) -> None:
     done = summarize(tmp_path, "nets:make", "--batch-size=8", "--input-shape=3x32x32", "--json")
     assert done.returncode == 0, done.stderr

@@ -308,6 +308,7 @@ def test_a_factory_that_leaves_takes_its_document_along(documents: dict[str, Any
     assert documents["leaving"] == {"error": "exit code 7", "written": False}
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("documents")
 def test_what_is_printed_stays_apart_from_the_document(tmp_path: Path) -> None:
     code, printed, document = run(tmp_path, "factories:printing", "--input-shape", "1024")

@@ -1,4 +1,5 @@
-"""The page in a real browser: hostile text runs nothing, and changes arrive."""
+"""The page in a real browser: hostile text runs nothing, and changes arrive. At night: without a
+script, and after the server's end."""
 
 from __future__ import annotations
 
@@ -72,6 +73,7 @@ def test_hostile_text_is_text_and_changes_arrive(
     assert said == []
 
 
+@pytest.mark.nightly
 def test_without_a_script_the_page_is_whole(browser: Any, served: Served) -> None:
     said: list[str] = []
     page = opened(browser, served, said, java_script_enabled=False, color_scheme="dark")
@@ -82,6 +84,7 @@ def test_without_a_script_the_page_is_whole(browser: Any, served: Served) -> Non
     assert said == []
 
 
+@pytest.mark.nightly
 def test_a_server_that_ends_is_said(browser: Any, served: Served) -> None:
     """The last test: it ends the server of the others."""
     page = opened(browser, served, [])

@@ -53,6 +53,7 @@ def test_a_daemon_killed_at_each_step_of_a_resize(home: ElasticHome) -> None:
     home.wait_held(job, 4)
 
 
+@pytest.mark.nightly
 def test_a_daemon_killed_anywhere_in_resizes(home: ElasticHome) -> None:
     chance = random.Random(17)
     home.start()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.daemon.elastic.home import ElasticHome, elastic_home
 from tests.daemon.harness import simjob
 from tests.waiting import wait_until
@@ -14,6 +16,7 @@ def speeds(home: ElasticHome, job: int) -> list[float]:
     return [float(found) for found in re.findall(r"speed\s+([0-9.]+)", home.output(job))]
 
 
+@pytest.mark.nightly
 def test_ten_resizes_leave_a_neighbour_alone(tmp_path: Path) -> None:
     with elastic_home(tmp_path, scale=20.0) as home:
         home.gpus = "sim:2xA100-40GB"

@@ -4,7 +4,8 @@ GPU 0 is plain; GPU 1 is under MPS; GPU 2 is in MIG mode with instances of two s
 plain, and unmanaged processes use it. SM activity comes from DCGM. `pynvml` is the real one;
 the driver's library, `dcgmi` and `nvidia-cuda-mps-control` are stand-ins, jobs are real processes.
 What each part does by itself has tests of its own (test_nvml, test_readings, test_mps): here
-nothing that happens to one may harm the others.
+nothing that happens to one may harm the others. That takes long, so it is done at night; on a push
+test_doctor has this server.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.daemon
 
 
+@pytest.mark.nightly
 def test_jobs_of_all_kinds_land_where_they_belong(dgx: Dgx) -> None:
     dgx.begin()
     with dgx.unmanaged(SHARED, 20_000) as unmanaged:

@@ -1,7 +1,9 @@
 """MPS with the real daemon: NVML and the control daemon are stand-ins, jobs are real processes.
 
 A job here is a client as CUDA makes one of a process that finds a control daemon, and writes
-down what it is told (tests/standins/mps_client.py).
+down what it is told (tests/standins/mps_client.py). On a push: what clients are told, that a fault
+stays with its server, and that a server outlives the daemon. At night: who stays after a fault, the
+end of one of several clients, and servers of several users.
 """
 
 from __future__ import annotations
@@ -169,6 +171,7 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
     server.told(again, "ready")
 
 
+@pytest.mark.nightly
 def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
     server: Server,
 ) -> None:
@@ -244,6 +247,7 @@ def test_it_is_stopped_and_started_by_order(server: Server) -> None:
     assert [server.control(uuid).process() for uuid in (FIRST, SECOND)] == [None, None]
 
 
+@pytest.mark.nightly
 def test_a_clients_work_is_taken_away_before_it_is_killed(server: Server) -> None:
     server.begin()
     jobs = [server.client("--gpu-memory=8G", stubborn=True) for _ in range(2)]
@@ -259,6 +263,7 @@ def test_a_clients_work_is_taken_away_before_it_is_killed(server: Server) -> Non
     server.wrong()
 
 
+@pytest.mark.nightly
 def test_the_end_of_one_client_harms_no_other_and_no_client_comes_too_early(
     server: Server,
 ) -> None:
@@ -292,6 +297,7 @@ def test_simulated_gpus_need_no_control_daemon(server: Server) -> None:
     assert refused.returncode == 1 and "without a control daemon" in refused.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers for all users")
 def test_a_server_for_all_users_is_known_as_one_once_a_client_shows_it(server: Server) -> None:
     server.begin("mps.multiuser=true")
@@ -315,6 +321,7 @@ def test_a_server_for_all_users_is_known_as_one_once_a_client_shows_it(server: S
     server.radrm("cancel", str(job))
 
 
+@pytest.mark.nightly
 def test_beside_clients_others_are_time_sliced(server: Server) -> None:
     server.begin()
     for _ in range(2):

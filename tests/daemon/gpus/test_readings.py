@@ -133,6 +133,7 @@ def test_hopper_needs_no_dcgm(home: DaemonHome, nvml_driver: Nvml) -> None:
     assert not (home.folder / "dcgmi.json.starts").exists()
 
 
+@pytest.mark.nightly
 def test_dcgm_exporter_does_where_there_is_no_dcgmi(server: Server) -> None:
     exporter = Exporter(f'DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{GPU}"}} 0.25\n', renewing=True)
     server.dcgm("down")

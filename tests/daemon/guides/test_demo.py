@@ -42,6 +42,7 @@ def left_behind(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.nightly
 def test_the_demo_succeeds_and_leaves_nothing_behind(tmp_path: Path) -> None:
     code = start_demo(tmp_path).wait()
     out = (tmp_path / "out").read_text()

@@ -13,6 +13,7 @@ from tools.transcript import Shell, files_and_commands, rewritten, run
 TUTORIAL = REPOSITORY / "docs" / "tutorial.md"
 
 
+@pytest.mark.nightly
 @pytest.mark.daemon
 def test_a_days_work_goes_as_the_tutorial_says(home: DaemonHome) -> None:
     text = TUTORIAL.read_text()

@@ -155,15 +155,15 @@ def test_an_array_shares_one_answer(daemon: DaemonHome) -> None:
         f"open({str(count)!r}, 'a').write('x')\n"
         "os.write(out, json.dumps({'error': 'no torch'}).encode())",
     )
-    simjob(daemon, "sweep.rad", "#RAD --model-factory=nets:make --array=1-20")
+    simjob(daemon, "sweep.rad", "#RAD --model-factory=nets:make --array=1-8 --hold")
     ticket = daemon.radrm("submit", "--parsable", "sweep.rad").stdout.strip()
 
     def all_told() -> bool:
-        return all(job["estimate_notes"] for job in daemon.json("status", ticket))
+        return all(job["estimate_notes"] for job in daemon.ask("status", jobs=[ticket]))
 
     wait_until(all_told, "the estimates of all elements")
     assert count.read_text() == "x"
-    assert len(json.loads(daemon.radrm("status", "--json", ticket).stdout)) == 20
+    assert len(json.loads(daemon.radrm("status", "--json", ticket).stdout)) == 8
 
 
 TRACED = {

@@ -28,7 +28,7 @@ def start(home: DaemonHome, planners: str) -> None:
     ("planners", "starter"),
     [
         pytest.param("default+flowcon+slow-andreas", "default", marks=pytest.mark.nightly),
-        ("specon+elastic+slow-starter", "slow-starter"),
+        pytest.param("specon+elastic+slow-starter", "slow-starter", marks=pytest.mark.nightly),
         pytest.param("andreas+slow-andreas", "andreas", marks=pytest.mark.nightly),
     ],
 )
@@ -81,6 +81,7 @@ def test_a_slow_planner_preempts_and_the_job_says_so(home: DaemonHome) -> None:
     wait_until(lambda: home.job(patient)["state"] == "PENDING", "the patient job to wait")
 
 
+@pytest.mark.nightly
 def test_simulations_compare_planners(home: DaemonHome) -> None:
     install(home, TOYS)
     trace = home.file(

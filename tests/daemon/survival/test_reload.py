@@ -71,6 +71,7 @@ def test_a_wrong_file_is_refused_in_one_line_and_the_old_one_stays(server: Daemo
     assert refused.stderr.count("\n") == 1 and starts(server) == 1
 
 
+@pytest.mark.nightly
 def test_many_signals_at_once_kill_nothing_and_a_term_ends_it(server: DaemonHome) -> None:
     process = server.process
     assert process is not None

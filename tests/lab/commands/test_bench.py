@@ -62,6 +62,7 @@ def test_the_model_of_sharing_shows(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.daemon
 def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
     # Whole runs, start-up included: that takes a busy machine a real second.
@@ -75,6 +76,7 @@ def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
     assert "8 copies" not in errors  # more than did not fit is not tried
 
 
+@pytest.mark.nightly
 @pytest.mark.daemon
 def test_copies_on_mig_instances_do_not_disturb_each_other(tmp_path: Path) -> None:
     words = ["--gpus", "sim:1xA100-40GB:2g.10gb+2g.10gb+3g.20gb", "--copies", "2,4", "--json"]
@@ -93,6 +95,7 @@ def test_copies_on_mig_instances_do_not_disturb_each_other(tmp_path: Path) -> No
     assert rounds["mig", 1]["pcie_rx_mb_s"] is None
 
 
+@pytest.mark.nightly
 @pytest.mark.daemon
 def test_different_programs_run_alone_and_together(tmp_path: Path) -> None:
     words = ["--modes", "mps", *BY_STEPS, "--json"]

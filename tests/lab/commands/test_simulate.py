@@ -68,10 +68,10 @@ def error_of(*words: str) -> str:
     return str(caught.value)
 
 
-def short(folder: Path) -> str:
-    """The trace of the first hour's jobs."""
-    file = folder / "short.csv"
-    file.write_text("".join(open(AFTERNOON).readlines()[:12]))
+def short(folder: Path, trace: str = AFTERNOON, jobs: int = 11) -> str:
+    """A trace of the first jobs of another one."""
+    file = folder / f"short-{Path(trace).name}"
+    file.write_text("".join(open(trace).readlines()[: 1 + jobs]))
     return str(file)
 
 
@@ -249,8 +249,8 @@ def test_policies_and_estimators_beside_exclusive() -> None:
     assert found[2]["makespan_s"] < found[1]["makespan_s"]
 
 
-def test_all_policies_are_compared_where_none_is_named() -> None:
-    text = run("compare", AFTERNOON, "--gpus", "sim:2xA100-40GB")
+def test_all_policies_are_compared_where_none_is_named(tmp_path: Path) -> None:
+    text = run("compare", short(tmp_path), "--gpus", "sim:2xA100-40GB")
     assert text.startswith("As configured here: packing")
     rows = [line.split()[0] for line in text.splitlines()[2:-1]]
     others = [name for name in POLICIES if name != "exclusive"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
+from tests.forks import daemons
 from tests.slurm.accounts.database import MISSING, RecordingCluster, installed
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
@@ -38,18 +37,10 @@ def cluster() -> Iterator[RecordingCluster]:
 
 
 def radrm(cluster: RecordingCluster, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "radrm.cli.main", *words],
-        env=cluster.env,
-        cwd=cluster.work,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return done.stdout
+    return daemons.run(words, cluster.env, cluster.work).stdout
 
 
+@pytest.mark.nightly
 def test_a_report_sums_what_sacct_has(cluster: RecordingCluster) -> None:
     cluster.daemon(NODE, [each.replace("%n", NODE) for each in OF_NODES], scale=20.0)
     words = "-w", NODE, "--gres=gpumem:9000", "--account=vision"
@@ -72,6 +63,7 @@ def test_a_report_sums_what_sacct_has(cluster: RecordingCluster) -> None:
     assert row["peak_mib"] == 5 * 1024
 
 
+@pytest.mark.nightly
 def test_doctor_finds_no_fault_with_it(cluster: RecordingCluster) -> None:
     said = radrm(cluster, "doctor", "--slurm")
     assert "ok    accounting: sacct has the GPU memory of jobs" in said

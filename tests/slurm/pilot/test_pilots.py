@@ -16,9 +16,10 @@ import pytest
 
 from benchmarks.cluster.place import prepare
 from tests.documents import errors_of
+from tests.forks import daemons
 from tests.slurm.cluster import Cluster
 from tests.standins.nvml_library import Nvml
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 GPUS = "sim:2xA100-40GB"
@@ -39,16 +40,7 @@ class Login:
         self.shared = self.folder / ".local/share/radrm/pilots"
 
     def radrm(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "radrm.cli.main", *words],
-            env=self.env,
-            cwd=self.work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        return daemons.run(words, self.env, self.work)
 
     def out(self, *words: str) -> str:
         done = self.radrm(*words)
@@ -147,6 +139,7 @@ def test_a_pilot_runs_what_waits_and_ends_when_it_is_idle(login: Login) -> None:
     assert (login.homes(), list(login.shared.glob("pilots/*/claimed/*"))) == ([], [])
 
 
+@pytest.mark.nightly
 def test_what_has_not_started_goes_back_and_runs_once_in_the_next_pilot(login: Login) -> None:
     runs = login.up("runs", "--gpus=2", "--collocation=exclusive")
     again = login.up("again", "--gpus=2", "--collocation=exclusive", "--requeue")

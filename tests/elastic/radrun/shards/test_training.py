@@ -43,6 +43,7 @@ def one_worker() -> list[float]:
     return parameters
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_two_workers_train_the_model_that_one_would(farm: Farm) -> None:
     """37 samples in rounds of 10: a slice of 5, as micro-batches of 2 and 3; at last 4 and 3."""

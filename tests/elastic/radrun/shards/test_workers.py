@@ -206,7 +206,9 @@ def test_a_radrun_that_dies_with_all_its_workers(farm: Farm) -> None:
     assert found["start"] > 0 and each_once(found["seen"], 1000, 2)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))]
+)
 def test_whatever_happens_each_sample_is_in_the_model_once(farm: Farm, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(6):
