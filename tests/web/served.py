@@ -123,4 +123,5 @@ class Events:
                 return found
 
     def close(self) -> None:
+        self._answer.close()  # it holds the socket, too
         self._connection.close()
