@@ -67,8 +67,9 @@ _NEEDLESS = (
         "_NotEq_Is",
     ),
 )
-"""Words of operators whose mutants are no decisions: `int | None`, decorators, names; and what is
-the same for a member of an enumeration, for None and for small numbers, or has no order."""
+"""Words of operators whose mutants are no decisions: `int | None`, decorators (and their flags),
+names; and what is the same for None, small numbers and members of an enumeration, or has no order.
+"""
 
 _LIMIT_S, _TIMES = 15, 15
 """A test's limit of processor time: these seconds, and so many times what it takes."""
@@ -151,6 +152,7 @@ def sample(seed: str, count: int, only: str) -> Iterator[Mutant]:
     }
     places: dict[tuple[str, tuple[int, int]], list[tuple[str, int]]] = defaultdict(list)
     for file, text in files.items():
+        rows = text.splitlines()
         nodes = list(ast_nodes(get_ast(text)))
         for name in operator_names():
             if any(word in name for word in _NEEDLESS):
@@ -158,7 +160,8 @@ def sample(seed: str, count: int, only: str) -> Iterator[Mutant]:
             operator = get_operator(name)()
             positions = (start for node in nodes for start, _ in operator.mutation_positions(node))
             for occurrence, start in enumerate(positions):
-                places[file, start].append((name, occurrence))
+                if not rows[start[0] - 1].lstrip().startswith("@"):
+                    places[file, start].append((name, occurrence))
 
     def rank_of_place(place: tuple[str, tuple[int, int]]) -> bytes:
         file, (line, column) = place
