@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,20 @@ def test_what_it_answers() -> None:
     assert found.attempt(3) is None and found.live_attempt(1, 2) is None
     used = found.used_now(world.attempts[1, 1])
     assert used.peak_mib == 20 * GIB and used.number == 1
+
+
+def test_the_use_of_a_live_attempt_is_newer_than_its_record() -> None:
+    world = busy()
+    world.pass_time(5.0)
+    found = world.scheduler.snapshot
+    stored = found.attempt(1)
+    device = found.device("GPU-0")
+    assert stored is not None and device is not None
+    (usage,) = found.used_now(stored).usage
+    assert usage == device.occupants[1].usage
+    assert usage.energy_j is not None and usage not in stored.usage
+    ended = replace(stored, ended=world.now)
+    assert found.used_now(ended) is ended
 
 
 def test_what_it_tells_of_a_device() -> None:
