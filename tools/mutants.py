@@ -89,10 +89,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {}
 class Mutant:
     """One change of one line."""
 
-    def __init__(self, file: str, line: int, old: str, new: str, text: str) -> None:
+    def __init__(self, file: str, line: int, old: str, new: str, text: str, sound: str) -> None:
         self.file, self.line, self.old, self.new = file, line, old.strip(), new.strip()
-        self.text = text
-        """The whole file with it."""
+        self.text, self.sound = text, sound
+        """The whole file with it, and without."""
 
     def __str__(self) -> str:
         return f"{CORE}/{self.file}:{self.line}\n    - {self.old}\n    + {self.new}"
@@ -187,7 +187,7 @@ def _compared(file: str, old: str, new: str) -> Mutant | None:
     lines = zip(old.splitlines(), new.splitlines(), strict=False)
     for number, (before, after) in enumerate(lines, start=1):
         if before != after:
-            return Mutant(file, number, before, after, new)
+            return Mutant(file, number, before, after, new, old)
     return None
 
 
@@ -197,13 +197,9 @@ def _changes(mutant: Mutant) -> Iterator[tuple[CodeType, CodeType]]:
     def inside(code: CodeType) -> list[CodeType]:
         return [each for each in code.co_consts if isinstance(each, CodeType)]
 
-    sound = Path(mutant.path).read_text()
-    pairs = [
-        (
-            compile(sound, mutant.path, "exec", dont_inherit=True),
-            compile(mutant.text, mutant.path, "exec", dont_inherit=True),
-        )
-    ]
+    texts = mutant.sound, mutant.text
+    first, second = (compile(text, mutant.path, "exec", dont_inherit=True) for text in texts)
+    pairs = [(first, second)]
     while pairs:
         old, new = pairs.pop()
         if old != new:
@@ -244,7 +240,7 @@ class Lines:
 
     def of(self, mutant: Mutant) -> set[str]:
         """The tests that run a line of its statement; '' if an import does."""
-        begins = sorted(_begins(ast.parse(Path(mutant.path).read_text())))
+        begins = sorted(_begins(ast.parse(mutant.sound)))
         number = bisect_right(begins, mutant.line)
         first, end = begins[number - 1], [*begins, sys.maxsize][number]
         found = self._tests.get(mutant.path, {})
