@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,6 +143,24 @@ def test_what_is_learned_reaches_offers_and_survives_a_restart() -> None:
 def test_damaged_records_say_nothing(state: Any) -> None:
     assert learned([RuleState(KIND, "mps:A100-40GB", VERSION, state)]) == ()
     assert learned([RuleState(KIND, "mps:A", VERSION + 1, {"shown": 0.1, "periods": 1})]) == ()
+
+
+def test_another_loss_makes_the_offers_of_its_kind_anew() -> None:
+    devices = gpus(2)
+    learner = Noting()
+    world = World((devices[0], replace(devices[1], name="A10")))
+    state = world.scheduler.state
+    state.sharing.learner = learner
+
+    def changed(loss: float) -> list[bool]:
+        ledgers = list(state.ledgers.values())
+        before, learner.loss = [each.version for each in ledgers], loss
+        state.sharing.see(SharedPeriod("A10", False, 100.0, ()))
+        return [each.version != version for each, version in zip(ledgers, before, strict=True)]
+
+    assert changed(0.5) == [False, True]
+    assert changed(0.5) == changed(0.519) == [False, False], "as good as the same"
+    assert changed(0.6) == [False, True]
 
 
 def noted(*reports: tuple[float, float], before: tuple[float, float] = (0.0, 0.0)) -> Steps:
