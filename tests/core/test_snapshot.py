@@ -91,6 +91,8 @@ def test_what_it_tells_of_a_device() -> None:
     (occupant,) = first.occupants.values()
     assert (occupant.job_id, occupant.serial, occupant.usage.peak_mib) == (1, 1, 20 * GIB)
     assert occupant.unused_for(world.now.boot_s) is None
+    unused = replace(occupant, usage=replace(occupant.usage, peak_mib=0))
+    assert unused.unused_for(occupant.since_s + 60.0) == 60.0
     assert [r.owner for r in first.reservations] == ["job:1"]
     assert first.free_mib == first.device.capacity_mib - first.reserved_mib
     assert first.unreadable(world.now.boot_s) is None
