@@ -82,7 +82,10 @@ KILLED, SLOW, SURVIVED, STUCK, UNSEEN = "ok  ", "slow", "FAIL", "wait", "none"
 """What becomes of a mutant: a test fails; one loops, which counts as killed; none fails; one waits
 for ever, which proves nothing; no test runs its line."""
 
-EQUIVALENT: dict[tuple[str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str], str] = {
+    ("constraints/offers.py", "_NEVER = - 2"): "no version is below 0",
+    ("events.py", "number: int = 1"): "only tests leave it out: `ready` copies that of `Think`",
+}
 """Mutants that decide the same, with the reason: (file below `radrm/core`, the mutated line)."""
 
 
