@@ -15,7 +15,7 @@
 #   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break decisions of the core on purpose, COUNT=150 of the sample SEED=1, and list what no test
-#                   notices (at most an hour)
+#                   notices (five minutes of processor time before the first, some seconds for each)
 #   make properties EXAMPLES=20    every property, with 20 times its examples, others each time
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("cosmic_ray")
+pytest.importorskip("coverage")
 
 from tools.mutants import CORE, EQUIVALENT, ROOT, Mutant, sample
 

@@ -10,7 +10,7 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.constraints.feasibility import hopeless
-from radrm.core.constraints.fit import mode_on
+from radrm.core.constraints.fit import can_be_time_sliced, mode_on
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.records import (
     Estimate,
@@ -263,3 +263,20 @@ def test_who_may_join_the_clients_of_another_user(
     state = world.scheduler.state
     mode = mode_on(state, bob, bob.spec.roles[0], state.ledgers["GPU-0"])
     assert refused(world, bob, on("GPU-0", mode=mode)) == rule
+
+
+@pytest.mark.parametrize(
+    ("mode", "most", "wish", "may"),
+    [
+        (MPS, 2, Collocation.AUTO, True),
+        (MPS, 1, Collocation.AUTO, False),
+        (MPS, 2, MPS, False),
+        (SLICE, 2, Collocation.AUTO, False),
+        (WHOLE, 2, Collocation.AUTO, False),
+    ],
+)
+def test_a_job_on_several_devices_may_be_time_sliced_where_it_would_be_a_client(
+    mode: Collocation, most: int, wish: Collocation, may: bool
+) -> None:
+    job = server().submit(GIB, collocation=wish, roles=(Role(count_max=most),))
+    assert can_be_time_sliced(job, mode) is may

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,20 @@ def test_what_it_answers() -> None:
     assert used.peak_mib == 20 * GIB and used.number == 1
 
 
+def test_the_use_of_a_live_attempt_is_newer_than_its_record() -> None:
+    world = busy()
+    world.pass_time(5.0)
+    found = world.scheduler.snapshot
+    stored = found.attempt(1)
+    device = found.device("GPU-0")
+    assert stored is not None and device is not None
+    (usage,) = found.used_now(stored).usage
+    assert usage == device.occupants[1].usage
+    assert usage.energy_j is not None and usage not in stored.usage
+    ended = replace(stored, ended=world.now)
+    assert found.used_now(ended) is ended
+
+
 def test_what_it_tells_of_a_device() -> None:
     world = busy()
     world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason="fan"))
@@ -76,6 +91,8 @@ def test_what_it_tells_of_a_device() -> None:
     (occupant,) = first.occupants.values()
     assert (occupant.job_id, occupant.serial, occupant.usage.peak_mib) == (1, 1, 20 * GIB)
     assert occupant.unused_for(world.now.boot_s) is None
+    unused = replace(occupant, usage=replace(occupant.usage, peak_mib=0))
+    assert unused.unused_for(occupant.since_s + 60.0) == 60.0
     assert [r.owner for r in first.reservations] == ["job:1"]
     assert first.free_mib == first.device.capacity_mib - first.reserved_mib
     assert first.unreadable(world.now.boot_s) is None

@@ -240,15 +240,16 @@ def refuse_for_turn(state: State, job: Job, ledger: DeviceLedger) -> Refusal | N
 
 
 _ROUNDING = 1e-6
-_MIXED = {Collocation.MPS, Collocation.TIMESLICE}
-"""For the GPU the MPS server is one process, which it time-slices with the others: whether that is
-worth it, the policy decides."""
 
 
 def refuse_company(
     state: State, job: Job, ledger: DeviceLedger, mode: Collocation
 ) -> Refusal | None:
-    """Return why the job cannot join the jobs there in this mode; None if it can."""
+    """Return why the job cannot join the jobs there in this mode; None if it can.
+
+    Clients of MPS and time-sliced jobs may be together: for the GPU the MPS server is one process,
+    which it time-slices with the others. Whether that is worth it, the policy decides.
+    """
     uuid = ledger.device.uuid
     others = [h for h in ledger.holdings.values() if h.job_id != job.id]
     for holding in others:
@@ -262,11 +263,6 @@ def refuse_company(
         whom = who_reserved(state, job, ledger) or "it is reserved or in use"
         whom = f"job {others[0].job_id} is on it" if others else whom
         return Refusal("not idle", f"needs an idle device; {whom}", uuid)
-    for holding in others:
-        if {holding.collocation, mode} not in ({mode}, _MIXED):
-            theirs = holding.collocation.value
-            why = f"job {holding.job_id} shares it by {theirs}; this job would by {mode.value}"
-            return Refusal("mode", why, uuid)
     if mode.whole_device or ledger.device.mps_multiuser:
         return None
     if mode is not Collocation.MPS:

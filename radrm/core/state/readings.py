@@ -137,13 +137,6 @@ class Holding:
             self.alone_sum += smact
             self.alone_count += 1
 
-    def unused_for(self, now_s: float) -> float | None:
-        """Return the seconds that it has had the device without using any of its memory.
-
-        None if it has used some, or if its memory could not be read.
-        """
-        return now_s - self.since_s if self.peak_mib == 0 else None
-
     @property
     def alone_smact(self) -> float | None:
         """The mean SM activity while it was alone here, 0..1; None without such a reading."""

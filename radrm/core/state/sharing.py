@@ -151,7 +151,7 @@ class Steps:
 class SharedPeriods:
     """Cuts the time of one device, and passes on the periods that show something."""
 
-    __slots__ = ("_emit", "_holdings", "_last_s", "_since_s", "_smact", "_steps")
+    __slots__ = ("_emit", "_holdings", "_since_s", "_smact", "_steps")
 
     def __init__(self, holdings: Mapping[int, Holding], emit: Callable[[SharedPeriod], None]):
         self._holdings = holdings
@@ -159,7 +159,6 @@ class SharedPeriods:
         self._steps: dict[int, Steps] = {}
         self._since_s: float | None = None
         """Boot time of the first reading that counts."""
-        self._last_s = 0.0
         self._smact: list[float] = [0.0, 0.0]
         """The sum of readings of SM activity, and their number."""
 

@@ -83,6 +83,16 @@ def test_a_reservation_is_validated(changes: dict[str, Any], rule: str | None) -
     assert refusal is None or refusal.message
 
 
+def test_nothing_is_reserved_where_the_free_memory_is_unknown() -> None:
+    world = World(gpus(1), planners=(Says(),), settings=CORE, warm=False)
+    world.submit(1)
+    state = world.scheduler.state
+    state.begin(world.now)
+    refusal = check_reserve(state, wish(devices=(("GPU-0", GIB),)))
+    assert refusal is not None and refusal.message == "its free memory is unknown"
+    assert (refusal.rule, refusal.device, refusal.needed) == ("memory", "GPU-0", GIB)
+
+
 def test_a_planner_that_is_not_configured_has_no_reservations() -> None:
     world = server()
     assert propose(world, wish()) is None

@@ -53,6 +53,18 @@ def test_a_gpu_that_is_read_soon_is_named_before_one_that_takes_no_job() -> None
     assert refusal is not None and (refusal.rule, refusal.device) == ("reading", "GPU-2")
 
 
+def test_what_stands_in_the_way_of_a_move_is_told() -> None:
+    world, _ = server_of_two(checkpoint=Checkpoint(SIGNAL))
+    assert move(world, "GPU-0") == "it is on that GPU"
+    world, _ = server_of_two(checkpoint=Checkpoint(SIGNAL), gpus=2)
+    assert move(world) == "needs 2 GPUs, 0 can take it now"
+    assert move(world, "GPU-7") == "it uses 2 GPUs; name none, and the policy chooses"
+    world, _ = server_of_two(checkpoint=Checkpoint(SIGNAL), gpus=0)
+    assert move(world) == "it uses no GPU"
+    world, _ = server_of_two()
+    assert move(world) == "it has no way to save its work"
+
+
 @pytest.mark.parametrize("kind", [SIGNAL, EXIT])
 def test_a_user_moves_a_job_as_often_as_he_likes(kind: CheckpointKind) -> None:
     """Short attempts that a user's moves end do not count as attempts that came to nothing."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
-from radrm.core.constraints.kinds import is_named, is_of_type
+from radrm.core.constraints.kinds import Rank, is_named, is_of_type, rank
 from radrm.core.planning.assembly import find_placement
 from radrm.core.records import Device
 from radrm.core.settings import CoreSettings
@@ -262,3 +262,11 @@ def test_a_job_that_limits_its_slowdown_is_alone_unless_the_policy_keeps_to_it(
         assert "not idle" in world.why(late)
         assert world.edit(late, max_slowdown=None) is None
         assert world.where(late) == uses(1)
+
+
+def test_what_recovery_avoids_is_worse_than_what_the_submitter_avoids() -> None:
+    first, second, third = gpus(3)
+    job = World().submit(GIB, avoid_gpus=("0", "1"), prefer_gpus=("2", "1"))
+    job = replace(job, use_last=("GPU-1",))
+    found = [rank(device, job, ("1",)) for device in (first, second, third)]
+    assert found == [Rank(1, 2, 1), Rank(2, 1, 0), Rank(0, 0, 1)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain, combinations, permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from radrm.core import actions as act
@@ -130,6 +130,8 @@ wants = st.lists(
 
 
 @given(wants)
+@example([(1, frozenset("ab")), (1, frozenset("a"))])
+@example([(1, frozenset("ab")), (1, frozenset("bc")), (1, frozenset("a")), (1, frozenset("b"))])
 def test_an_assignment_is_found_if_there_is_one(wanted: list[tuple[int, frozenset[str]]]) -> None:
     short = shortage_of([(count, sorted(some)) for count, some in wanted])
     exists = any(True for _ in all_ways(wanted, frozenset("abcde")))

@@ -105,6 +105,10 @@ def test_a_file_of_a_killed_job_proves_nothing() -> None:
     propose(world, Preempt(job_id=1))
     world.pass_time(5.0)
     assert end(world, job, Exit(143), saved_since_asked=True).saved_at == world.now
+    world, job = saving(EXIT)
+    propose(world, Preempt(job_id=1))
+    world.pass_time(5.0)
+    assert end(world, job, Exit(143)).saved_at is None, "without a file nothing is known"
 
 
 def test_an_older_file_is_no_news() -> None:

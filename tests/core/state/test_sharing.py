@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from radrm.core.records import LearnedLoss, RuleState, SharedPeriod, Sharer
 from radrm.core.settings import CoreSettings
-from radrm.core.state.sharing import KIND, LONGEST_S, VERSION, learned
+from radrm.core.state.sharing import KIND, LEAST_S, LONGEST_S, VERSION, Steps, learned
 from tests.world import GIB, World, gpus
 
 
@@ -142,3 +143,64 @@ def test_what_is_learned_reaches_offers_and_survives_a_restart() -> None:
 def test_damaged_records_say_nothing(state: Any) -> None:
     assert learned([RuleState(KIND, "mps:A100-40GB", VERSION, state)]) == ()
     assert learned([RuleState(KIND, "mps:A", VERSION + 1, {"shown": 0.1, "periods": 1})]) == ()
+
+
+def test_another_loss_makes_the_offers_of_its_kind_anew() -> None:
+    devices = gpus(2)
+    learner = Noting()
+    world = World((devices[0], replace(devices[1], name="A10")))
+    state = world.scheduler.state
+    state.sharing.learner = learner
+
+    def changed(loss: float) -> list[bool]:
+        ledgers = list(state.ledgers.values())
+        before, learner.loss = [each.version for each in ledgers], loss
+        state.sharing.see(SharedPeriod("A10", False, 100.0, ()))
+        return [each.version != version for each, version in zip(ledgers, before, strict=True)]
+
+    assert changed(0.5) == [False, True]
+    assert changed(0.5) == changed(0.519) == [False, False], "as good as the same"
+    assert changed(0.6) == [False, True]
+
+
+def noted(*reports: tuple[float, float], before: tuple[float, float] = (0.0, 0.0)) -> Steps:
+    steps = Steps(*before)
+    for boot_s, step in reports:
+        steps.note(boot_s, step)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("reports", "before", "speed"),
+    [
+        ([], (10.0, 10.0), None),
+        ([(0.0, 5.0)], (10.0, 10.0), None),
+        ([(0.0, 5.0), (LEAST_S, 35.0)], (0.0, 0.0), None),
+        ([(0.0, 5.0), (LEAST_S, 35.0)], (10.0, 10.0), 0.5),
+        ([(0.0, 5.0), (LEAST_S - 0.1, 35.0)], (10.0, 10.0), None),
+        ([(0.0, 5.0), (LEAST_S, 5.0)], (10.0, 10.0), None),
+        ([(0.0, 5.0), (50.0, 9.0), (120.0, 35.0)], (10.0, 10.0), 0.25),
+        # Begun anew: by the steps, or by the clock.
+        ([(0.0, 500.0), (40.0, 5.0), (100.0, 20.0)], (10.0, 10.0), 0.25),
+        ([(90.0, 5.0), (40.0, 5.0), (100.0, 20.0)], (10.0, 10.0), 0.25),
+        ([(0.0, 500.0), (90.0, 5.0), (100.0, 20.0)], (10.0, 10.0), None),
+        # A report of the same time or step is none that begins anew.
+        ([(0.0, 5.0), (0.0, 5.0), (60.0, 5.0), (60.0, 20.0)], (5.0, 10.0), 0.5),
+    ],
+)
+def test_the_speed_of_a_period_is_a_part_of_that_alone(
+    reports: list[tuple[float, float]], before: tuple[float, float], speed: float | None
+) -> None:
+    steps = noted(*reports, before=before)
+    assert steps.close(alone=False) == speed
+    assert (steps.alone, steps.alone_s) == before
+    assert steps.close(alone=False) is None, "a period counts once"
+
+
+def test_periods_alone_add_up() -> None:
+    steps = noted((0.0, 0.0), (100.0, 100.0))
+    assert steps.close(alone=True) == 1.0
+    for boot_s, step in ((200.0, 10.0), (300.0, 60.0)):
+        steps.note(boot_s, step)
+    assert steps.close(alone=True) == pytest.approx(0.5 / (150 / 200))
+    assert (steps.alone, steps.alone_s) == (150.0, 200.0)

@@ -62,6 +62,17 @@ def test_the_first_of_a_user_gets_the_place() -> None:
     assert second.id in world.scheduler.state.waiting
 
 
+def test_the_first_of_a_user_gets_the_gpus() -> None:
+    world = world_with(2, user_gpus=2)
+    running = world.submit(GIB, user="ada")
+    world.submit(GIB, uid=7)
+    first, second = (world.submit(GIB, user="ada") for _ in range(2))
+    said = f"limits.gpus: ada uses 1 of at most 2, and job {first.id} comes first"
+    assert why(world, second) == said
+    world.end(running)
+    assert world.state(first) is JobState.RUNNING
+
+
 def test_a_job_beyond_the_limit_fails_at_once() -> None:
     world = world_with(user_gpus=2)
     job = world.submit(GIB, gpus=3)

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radrm.core import events as ev
 from radrm.core.records import JobSpec
 from radrm.core.state.queue.line import RankedQueue, WaitingQueue
 from radrm.core.state.queue.order import Rank
 from radrm.core.words import Queue
+from radrm.policies.exclusive import Exclusive
 from tests.core.ledgers import JOB
+from tests.world import GIB, World, gpus
 
 
 @given(
@@ -141,3 +144,18 @@ def test_the_head_costs_the_users_and_not_their_jobs() -> None:
         assert queue.head() == 0
         counted.update(asked)
         assert counted == dict.fromkeys(range(5), 1)
+
+
+def test_jobs_that_stand_aside_come_back_to_the_lines_of_their_users() -> None:
+    world = World(gpus(2), policy=Exclusive())
+    world.submit(GIB)
+
+    def drain(reason: str | None) -> dict[int, list[int]]:
+        world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason=reason))
+        return {uid: list(line) for uid, line in world.scheduler.state.waiting.of_user.items()}
+
+    drain("repair")
+    first, second, third = (world.submit(GIB, gpus=2, uid=uid).id for uid in (7, 8, 7))
+    lines = {7: [first, third], 8: [second]}
+    assert drain("repair") == {} and drain(None) == lines
+    assert drain("again") == {} and drain(None) == lines
