@@ -16,8 +16,8 @@ from radrm.config.goals import PUBLISHED, SHARING
 from radrm.core.settings import CoreSettings
 from radrm.errors import BadConfig
 from radrm.wiring import (
-    AUTO_CHAIN,
     TABLES,
+    asked_by_auto,
     make_estimating,
     make_planner,
     make_rules,
@@ -50,7 +50,7 @@ def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
     }
     chosen["planners"] = config.planner
     if config.estimator == "auto":
-        chosen["estimators"] = ("auto", *AUTO_CHAIN)
+        chosen["estimators"] = ("auto", *asked_by_auto(config))
     return chosen
 
 
