@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from radrm.core.records import Attempt, Job, Progress, Role
-from radrm.core.words import JobState
+from radrm.rules import Attempt, Job, JobState, Progress, Role
 
 # ------------------------------------------------------------------
 # The seconds of a step at each number of workers, fitted to what was measured.
