@@ -175,6 +175,7 @@ __all__ = [
     "Recovery",
     "SlowPlanner",
     "View",
+    "can_change",
     "find_placement",
     "find_size",
     "fixed",
@@ -240,6 +241,20 @@ def find_size(
     instead = policy if recovery is None else recovery
     chosen = instead if job.recovers_idle else policy
     return find_size_by(view, chosen, instead, job, attempt, counts, only)
+
+
+def can_change(job: Job, attempt: Attempt) -> bool:
+    """Return whether a running job can get another size, place or share now.
+
+    Not while it is stopped, saved, moved or changed: the core would reject the proposal.
+    """
+    return (
+        job.state is JobState.RUNNING
+        and attempt.stop is None
+        and attempt.target is None
+        and job.target is None
+        and not attempt.pending
+    )
 
 
 _TABLES = {

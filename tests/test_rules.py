@@ -20,12 +20,14 @@ from radrm.errors import BadConfig
 from radrm.jobfile.radfile import read_job_file
 from radrm.lab.experiments.evaluation import estimators_known
 from radrm.wiring import (
+    KINDS,
     describe,
     find_rule,
     make_estimating,
     make_rules,
     make_settings,
     offered,
+    registry,
     settings_of,
 )
 from tests.docs.commands.pages import blocks
@@ -85,6 +87,8 @@ def test_the_examples_are_found_by_their_entry_points_and_decide() -> None:
     assert found.planners[0].policy.most_jobs == 2  # type: ignore[union-attr]
     assert set(settings_of(find_rule("policies", "fewest-jobs"))) == {"most_jobs", "floor_mib"}
     assert set(settings_of(find_rule("planners", "any-that-fits"))) == {"most_looked"}
+    assert set(settings_of(find_rule("recovery", "retry-larger"))) == {"most_tries"}
+    assert not any(set(offered(kind)) & set(registry(kind)) for kind in KINDS), "names of its own"
     assert not make_settings(config).overcommit
     chosen: dict[str, Any] = {
         "planners": found.planners,

@@ -38,7 +38,6 @@ from radrm.elastic.elasticity.notes import (
     CPUS,
     GPUS,
     Note,
-    can_change,
     elastic_role,
     fit,
     setting_of,
@@ -59,6 +58,7 @@ from radrm.rules import (
     Role,
     SetShares,
     View,
+    can_change,
     find_size,
     fixed,
     with_cpus,
@@ -380,7 +380,8 @@ class _Run:
 
     def _now(self, job_id: int) -> tuple[Job, Attempt] | None:
         """Return a job and its live attempt as they are after the last proposal."""
-        return next((each for each in self.view.running() if each[0].id == job_id), None)
+        job, attempt = self.view.job(job_id), self.view.attempt(job_id)
+        return None if job is None or attempt is None else (job, attempt)
 
     def _say(self, job_id: int, why: Refusal | None) -> None:
         self.notes[job_id].why = (

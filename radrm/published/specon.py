@@ -477,10 +477,8 @@ class _Run:
         return True
 
     def _runs_at(self, job_id: int, uuid: str) -> bool:
-        return any(
-            job.id == job_id and uuid in attempt.placement.devices
-            for job, attempt in self.view.running()
-        )
+        attempt = self.view.attempt(job_id)
+        return attempt is not None and uuid in attempt.placement.devices
 
 
 def _can_move(job: Job, attempt: Attempt) -> bool:

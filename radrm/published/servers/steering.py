@@ -48,7 +48,6 @@ from radrm.rules import (
     OCCASIONS,
     Attempt,
     Job,
-    JobState,
     OrderPolicy,
     Placement,
     Plan,
@@ -59,6 +58,7 @@ from radrm.rules import (
     Start,
     View,
     actions,
+    can_change,
     find_placement,
     show_seconds,
 )
@@ -181,7 +181,7 @@ class Steering(OrderPolicy):
             note.follow(attempt, now_s, self.interval_s)
         for job, attempt, wish in self.give_back(view, memory, ours):
             note = memory.notes[job.id]
-            if _can_change(job, attempt) and now_s >= note.retry_s:
+            if can_change(job, attempt) and now_s >= note.retry_s:
                 yield from self._change(view, job, attempt, note, wish)
         last_s = memory.looked_s
         if last_s is not None and last_s <= now_s < last_s + self.look_s - _ROUNDING_S:
@@ -195,7 +195,7 @@ class Steering(OrderPolicy):
         self, view: View, job: Job, attempt: Attempt, memory: Memory, waits: bool
     ) -> Iterator[Proposal]:
         note, span = memory.notes[job.id], span_of(job)
-        if span is None or note.asked is not None or not _can_change(job, attempt):
+        if span is None or note.asked is not None or not can_change(job, attempt):
             return
         room = 0.0 if waits else free_cpus(view)
         meter = note.counted
@@ -252,7 +252,7 @@ class Steering(OrderPolicy):
         else:
             note.refused = "the CPUs of a running job cannot be set on this server"
             return
-        now = next((each for _, each in view.running() if each.job_id == job.id), None)
+        now = view.attempt(job.id)
         if now is not None and now.serial == attempt.serial and is_busy(now):
             note.asked = as_lists(layout_of(found))
 
@@ -284,12 +284,3 @@ class Steering(OrderPolicy):
             if view.refuse_on_nodes(job, found) is None:
                 return found
         return None
-
-
-def _can_change(job: Job, attempt: Attempt) -> bool:
-    return (
-        job.state is JobState.RUNNING
-        and job.target is None
-        and attempt.stop is None
-        and not is_busy(attempt)
-    )
