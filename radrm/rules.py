@@ -27,8 +27,15 @@ site's other rules if it has fields `policy`, `recovery_policy` or `costs`; `fin
 the first two. One with `think` in place of `plan` is slow: it runs in a process of its own, and may
 take a minute (`CoreSettings.think_s`). The `View` that it reads does not change meanwhile.
 
-Below are the protocols, the view and the functions. After them come all other names, one line
-each; `python -m pydoc radrm.rules.Job` shows one whole. `events` and `actions` are modules.
+Here follow all names but the protocols, the view and the functions, one line each;
+`python -m pydoc radrm.rules.Job` shows one whole. `events` and `actions` are modules.
+
+Constants:
+    DECLARED            The source of an estimate that the submitter has declared
+    LOCAL_NODE          The name of a server that is alone
+    OCCASIONS           The events after which a waiting job may be able to start
+    OVERRUN             The part of its past that a job that exceeds its estimate is to last again
+    TIME_LIMIT          The source of a run time of which only the time limit is known
 """
 
 from __future__ import annotations
@@ -194,7 +201,7 @@ __all__ = [
     "unknown_smact",
     "with_cpus",
 ]
-"""What `pydoc` shows whole. Every other name without an underscore is public, too."""
+"""What `pydoc` shows whole. What is imported by its own name (`Job as Job`) is public, too."""
 
 
 def find_placement(

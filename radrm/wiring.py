@@ -247,9 +247,8 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     else:
         right = isinstance(value, kind)
     if not right:
-        raise BadConfig(
-            f"{where} = {shown(value)} is of the wrong kind; {default!r} is its default"
-        )
+        usual = list(default) if kind is tuple else default
+        raise BadConfig(f"{where} = {shown(value)} is of the wrong kind; {usual!r} is its default")
     if isinstance(value, (int, float)) and value < 0:
         raise BadConfig(f"{where} = {shown(value)} is below zero")
 
