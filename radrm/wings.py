@@ -43,11 +43,12 @@ class Command:
 class Wing:
     """What a wing adds, by name. A place is "module:name".
 
-    `planners`: their places, as `planner = "NAME"` chooses them. `checks`: places of functions
-    that return the checks of `radrm doctor --NAME`. `targets`: modules behind the options by which
-    `submit`, `status`, `explain`, `logs` and `report` turn to another place than this server
-    (`--cluster`, `--pilot`), or read other words (`--slurm`). `runners`: places of what runs
-    attempts of this daemon inside another manager's jobs (`radrm.daemon.steps`).
+    `planners`: their places, as `planner = "NAME"` chooses them; they import `radrm.rules`, as a
+    third party's do. `checks`: places of functions that return the checks of `radrm doctor
+    --NAME`. `targets`: modules behind the options by which `submit`, `status`, `explain`, `logs`
+    and `report` turn to another place than this server (`--cluster`, `--pilot`), or read other
+    words (`--slurm`). `runners`: places of what runs attempts of this daemon inside another
+    manager's jobs (`radrm.daemon.steps`).
     """
 
     def __init__(

@@ -36,7 +36,7 @@ from radrm.deadlines.costs import UTC, Costs, Zone
 from radrm.deadlines.costs import make_costs as make_costs
 from radrm.errors import BadConfig, one_line
 from radrm.estimators import ESTIMATORS
-from radrm.estimators.auto import Complain, ignore
+from radrm.estimators.auto import Auto, Complain, ignore
 from radrm.estimators.declared import Declared
 from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
@@ -58,6 +58,10 @@ _OWN: Mapping[str, Mapping[str, str]] = {
     "recovery": RECOVERIES,
 }
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 KINDS = tuple(_OWN)
 """The kinds of rules."""
 
@@ -76,7 +80,7 @@ INTERFACES: Mapping[str, type] = {
 AUTO_CHAIN = ("declared", "history", "trace", "summary", "gpumemnet", "horus")
 """The estimators that `auto` calls, best first. The first answer for each quantity counts."""
 QUICK = ("declared", "history")
-"""Those of `AUTO_CHAIN` that answer at once, from the job file and the store."""
+"""Those of `AUTO_CHAIN` that answer at once, from the job file and the store. They come first."""
 
 # Fields of a rule that are not settings: its name, and its parts.
 _NOT_SETTINGS = frozenset(
@@ -118,16 +122,20 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
         module, _, attribute = target.partition(":")
         found: Callable[..., Any] = getattr(import_module(module), attribute)
         return found
-    # The import is slow, and only rules of third parties need it.
-    from importlib.metadata import entry_points
-
-    offered = {point.name: point for point in entry_points(group=f"radrm.{kind}")}
-    if name in offered:
+    theirs = offered(kind)
+    if name in theirs:
         with _not_raising(f"{TABLES[kind]}.{name}"):
-            loaded: Callable[..., Any] = offered[name].load()
+            loaded: Callable[..., Any] = theirs[name].load()
         return loaded
-    names = sorted([*registry(kind), *offered])
+    names = sorted([*registry(kind), *theirs])
     raise BadConfig(f"there is no rule {shown(name)} among {kind}{_nearest(name, names)}")
+
+
+def offered(kind: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a kind of rule that other packages have, by the rule's name."""
+    from importlib.metadata import entry_points  # slow, and only rules of third parties need it
+
+    return {point.name: point for point in entry_points(group=f"radrm.{kind}")}
 
 
 def _make(
@@ -212,7 +220,7 @@ def _checked(where: str, rule: Callable[..., Any], given: Mapping[str, Any]) -> 
     _known(where, taken, given)
     for key, value in given.items():
         _check_kind(f"{where}.{key}", taken[key], value)
-    return dict(given)
+    return {key: tuple(each) if isinstance(each, list) else each for key, each in given.items()}
 
 
 def _known(where: str, settings: Mapping[str, Field[Any]], given: Mapping[str, Any]) -> None:
@@ -230,6 +238,8 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     # Python counts a bool as an int, so it is checked first.
     if isinstance(value, bool) is not (kind is bool):
         right = False
+    elif kind is tuple:
+        right = isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
     elif kind is float:
         right = isinstance(value, (int, float))
         if right and not _finite(value):
@@ -237,9 +247,8 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     else:
         right = isinstance(value, kind)
     if not right:
-        raise BadConfig(
-            f"{where} = {shown(value)} is of the wrong kind; {default!r} is its default"
-        )
+        usual = list(default) if kind is tuple else default
+        raise BadConfig(f"{where} = {shown(value)} is of the wrong kind; {usual!r} is its default")
     if isinstance(value, (int, float)) and value < 0:
         raise BadConfig(f"{where} = {shown(value)} is below zero")
 
@@ -419,13 +428,23 @@ def make_estimating(
         routes = [timed(_make("estimators", name, config.estimators)) for name in names]
         return make_auto(config, routes, complain)
 
-    return Estimating(estimator=auto(*AUTO_CHAIN), quick=auto(*QUICK))
+    return Estimating(estimator=auto(*asked_by_auto(config)), quick=auto(*QUICK))
 
 
-def make_auto(
-    config: Config, routes: Sequence[Estimator], complain: Complain = ignore
-) -> Estimator:
+def asked_by_auto(config: Config) -> tuple[str, ...]:
+    """Return the estimators that `auto` calls, best first. Raises `BadConfig`.
+
+    Those of a site (`also`) come after what is declared and measured: these know the job itself.
+    """
+    also = make_auto(config, ()).also
+    for name in also:
+        if name in ("auto", *AUTO_CHAIN) or also.count(name) > 1:
+            raise BadConfig(f"[estimators.auto] also = {list(also)}: {name} is asked already")
+    return (*QUICK, *also, *AUTO_CHAIN[len(QUICK) :])
+
+
+def make_auto(config: Config, routes: Sequence[Estimator], complain: Complain = ignore) -> Auto:
     """Return `auto` with its settings, for these routes, best first."""
     words: dict[str, Any] = {"routes": tuple(routes), "complain": complain}
-    made: Estimator = _make("estimators", "auto", config.estimators, **words)
+    made: Auto = _make("estimators", "auto", config.estimators, **words)
     return made

@@ -1,11 +1,11 @@
-"""`radrm.rules`: all that a third party needs to write a rule, and its own example."""
+"""`radrm.rules`: all that a rule needs, and the examples of docs/rules.md, installed and run."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import re
-import textwrap
+import pydoc
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -14,76 +14,167 @@ import pytest
 
 from radrm import rules
 from radrm.config import parse_config
-from radrm.core import events
-from radrm.wiring import find_rule, make_rules, make_settings, settings_of
-from tests.world import World, gpus
+from radrm.core import actions, events
+from radrm.core.records import OutOfMemory
+from radrm.errors import BadConfig
+from radrm.jobfile.radfile import read_job_file
+from radrm.lab.experiments.evaluation import estimators_known
+from radrm.wiring import (
+    KINDS,
+    describe,
+    find_rule,
+    make_estimating,
+    make_rules,
+    make_settings,
+    offered,
+    registry,
+    settings_of,
+)
+from tests.docs.commands.pages import blocks
+from tests.paths import REPOSITORY
+from tests.world import GIB, World, gpus
 
-EXPORTED = {name: getattr(rules, name) for name in rules.__all__}
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PUBLIC = {
+    name: value
+    for name, value in vars(rules).items()
+    if getattr(value, "__module__", "").startswith("radrm.") and not name.startswith("_")
+}
 PROTOCOLS = (rules.Order, rules.Policy, rules.Planner, rules.Estimator, rules.Recovery)
 # What makes a view, and what radrm's own planner needs to ask other rules.
-INTERNAL = {
-    "State",
-    "ByDue",
-    "Isolation",
-    "RankedQueue",
-    "WaitingQueue",
-    "StateData",
-}
+INTERNAL = {"State", "ByDue", "Isolation"}
 
-
-def example() -> tuple[str, str, str]:
-    """The policy, the packaging and the configuration of the module's docstring."""
-    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", rules.__doc__ or "", re.MULTILINE)
-    policy, packaging, configuration = (textwrap.dedent(block).strip() for block in blocks)
-    return policy, packaging, configuration
+BLOCKS = list(blocks(REPOSITORY / "docs" / "rules.md"))
+PROGRAMS = {block.file: block.text for block in BLOCKS if block.kind == "python"}
+PROJECT, CONFIGURATION = (block.text for block in BLOCKS if block.kind == "toml")
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The example's package, as an installer would leave it."""
-    policy, packaging, _ = example()
-    about = tmp_path / "fewest_jobs-1.0.dist-info"
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's package, as an installer would leave it."""
+    about = tmp_path / "site_rules-1.0.dist-info"
     about.mkdir()
-    (tmp_path / "fewest_jobs.py").write_text(policy)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fewest-jobs\nVersion: 1.0\n")
-    (name, target) = re.findall(r'^(fewest-jobs) = "(.*)"$', packaging, re.MULTILINE)[0]
-    (group,) = re.findall(r'entry-points\."(.*)"\]', packaging)
-    (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {target}\n")
+    for file, text in PROGRAMS.items():
+        (tmp_path / file).write_text(text)
+        monkeypatch.delitem(sys.modules, file.removesuffix(".py"), raising=False)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: site-rules\nVersion: 1.0\n")
+    points = tomllib.loads(PROJECT)["project"]["entry-points"]
+    lines = (
+        line
+        for group, named in points.items()
+        for line in (f"[{group}]", *(f"{name} = {place}" for name, place in named.items()))
+    )
+    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
     monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
 
 
-def test_the_example_imports_nothing_of_radrm_but_the_interface() -> None:
-    policy, _, _ = example()
-    imported = {
-        node.module for node in ast.walk(ast.parse(policy)) if isinstance(node, ast.ImportFrom)
-    }
-    assert {name for name in imported if (name or "").startswith("radrm")} == {"radrm.rules"}
+def test_the_examples_import_nothing_of_radrm_but_the_interface() -> None:
+    assert len(PROGRAMS) == 5
+    for text in PROGRAMS.values():
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+        found = {node.module for node in nodes if (node.module or "").startswith("radrm")}
+        assert found == {"radrm.rules"}
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_example_is_found_by_its_entry_point_and_decides() -> None:
-    config = parse_config(example()[2], "radrm.toml")
+def test_the_examples_are_found_by_their_entry_points_and_decide() -> None:
+    config = parse_config(CONFIGURATION, "radrm.toml")
     found = make_rules(config)
-    assert found.planners[0].policy.most_jobs == 2  # type: ignore[attr-defined]
+    assert found.planners[0].policy.most_jobs == 2  # type: ignore[union-attr]
     assert set(settings_of(find_rule("policies", "fewest-jobs"))) == {"most_jobs", "floor_mib"}
+    assert set(settings_of(find_rule("planners", "any-that-fits"))) == {"most_looked"}
+    assert set(settings_of(find_rule("recovery", "retry-larger"))) == {"most_tries"}
+    assert not any(set(offered(kind)) & set(registry(kind)) for kind in KINDS), "names of its own"
     assert not make_settings(config).overcommit
-    world = World(gpus(2), planners=found.planners, order=found.order)
+    chosen: dict[str, Any] = {
+        "planners": found.planners,
+        "order": found.order,
+        "recovery": found.recovery,
+    }
+    world = World(gpus(2), **chosen)
     jobs = [world.submit(1024, source="declared") for _ in range(5)]
-    placed = [world.live(job.id) for job in jobs]
-    assert placed[4] is None, "four jobs are the most on two GPUs"
-    devices = [attempt.placement.devices for attempt in placed[:4] if attempt is not None]
-    assert devices == [("GPU-0",), ("GPU-1",), ("GPU-0",), ("GPU-1",)]
+    placed = [world.where(job) for job in jobs]
+    assert placed == [("GPU-0",), ("GPU-1",), ("GPU-0",), ("GPU-1",), ()]
     assert world.why(jobs[4])[:2] == ["jobs", "jobs"], "one refusal of its own for each GPU"
+
+    world = World(gpus(2), **chosen)
+    wide = world.submit(30 * GIB, source="declared", gpus=2)
+    later = world.submit(30 * GIB, source="declared", gpus=2)
+    soon = world.submit(30 * GIB, source="declared", gpus=2, due_s=world.now.wall_s + 3600)
+    small = world.submit(1024, source="declared")
+    assert world.where(wide) and world.where(small), "the planner starts what fits"
+    world.end(wide)
+    world.read()
+    assert world.where(soon) and not world.where(later), "the order puts due jobs first"
+    had_mib = world.live(small).placement.shares[0].reserved_mib  # type: ignore[union-attr]
+    world.end(small, 1, oom=OutOfMemory("CUDA out of memory"))
+    assert world.jobs[small.id].ask_mib == 2 * had_mib, "the recovery asks for twice as much"
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_estimator_is_added_to_auto_and_listed() -> None:
+    config = parse_config(CONFIGURATION, "radrm.toml")
+    rows = {row["estimator"]: row for row in estimators_known(config)}
+    assert [name for name, row in rows.items() if row["asked"] in (1, 2, 3, 4)] == [
+        *("declared", "history", "trace", "by-name"),
+    ]
+    assert rows["by-name"]["about"].startswith("Read the memory from a job's name")
+    named = read_job_file(b"#!/bin/sh\n#RAD --name=net-12g\ntrue\n", "a", {})
+    other = read_job_file(b"#!/bin/sh\n#RAD --name=net\ntrue\n", "a", {})
+    estimating = make_estimating(config)
+    (memory,) = estimating.estimate(describe(named))
+    assert (memory.source, memory.raw) == ("by-name", 12 * 1024)
+    assert estimating.estimate(describe(other)) == ()
+    assert estimating.at_once(describe(named)) == (), "it may be slow"
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_added_estimator_that_fails_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, said = find_rule("estimators", "by-name"), []
+
+    def fail(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(rule, "estimate", fail)
+    config = parse_config(CONFIGURATION, "radrm.toml")
+    estimating = make_estimating(config, complain=lambda name, error: said.append(name))
+    job_file = read_job_file(b"#!/bin/sh\n#RAD --gpu-memory=3G\ntrue\n", "a", {})
+    (memory,) = estimating.estimate(describe(job_file))
+    assert (memory.value, said) == (3 * 1024, ["by-name"])
+
+
+@pytest.mark.parametrize(
+    ("also", "why"),
+    [
+        ('["horus"]', "horus is asked already"),
+        ('["histry"]', "did you mean history"),
+        ('"by-name"', "of the wrong kind"),
+        ("[1]", "of the wrong kind"),
+    ],
+)
+def test_what_cannot_be_added_is_refused(also: str, why: str) -> None:
+    config = parse_config(f"[estimators.auto]\nalso = {also}\n", "radrm.toml")
+    with pytest.raises(BadConfig, match=why):
+        make_estimating(config)
+    assert not offered("estimators")
+
+
+# ------------------------------------------------------------------ the interface
 
 
 def annotated(thing: Any) -> Iterator[type]:
-    """All classes that a class's fields and methods name, or a plain type itself."""
-    if not inspect.isclass(thing):
+    """All classes that a class's fields and methods name, or a function's parameters."""
+    owners = [thing]
+    if inspect.isclass(thing):
+        owners += [m for _, m in inspect.getmembers(thing) if inspect.isfunction(m)]
+        owners += [m.fget for _, m in inspect.getmembers(thing, lambda m: isinstance(m, property))]
+    elif not inspect.isfunction(thing):
         return
-    members = [m for _, m in inspect.getmembers(thing) if inspect.isfunction(m)]
-    members += [m.fget for _, m in inspect.getmembers(thing, lambda m: isinstance(m, property))]
-    for owner in (thing, *members):
+    for owner in owners:
         for hint in get_type_hints(owner).values():
             yield from classes_in(hint)
 
@@ -97,12 +188,23 @@ def classes_in(hint: Any) -> Iterator[type]:
 
 
 def test_every_type_that_the_interface_names_is_in_the_interface() -> None:
-    known = [*EXPORTED.values(), *vars(events).values()]
-    named = {found for thing in EXPORTED.values() for found in annotated(thing)}
+    known = [*PUBLIC.values(), *vars(events).values(), *vars(actions).values()]
+    named = {found for thing in PUBLIC.values() for found in annotated(thing)}
     ours = {found for found in named if found.__module__.startswith("radrm.")}
     assert {found.__qualname__ for found in ours if found not in known} == INTERNAL
 
 
-def test_the_names_are_sorted_and_the_protocols_are_among_them() -> None:
-    assert set(PROTOCOLS) <= {thing for thing in EXPORTED.values() if inspect.isclass(thing)}
-    assert len(rules.__all__) == len(set(rules.__all__))
+def test_a_person_can_read_it() -> None:
+    assert set(PROTOCOLS) <= {getattr(rules, name) for name in rules.__all__}
+    shown = pydoc.render_doc(rules, renderer=pydoc.plaintext)
+    assert len(shown.splitlines()) < 1200
+    listed = {line.split()[0] for line in (rules.__doc__ or "").splitlines() if line.strip()}
+    happened = {
+        name
+        for name, each in vars(events).items()
+        if inspect.isclass(each) and each.__module__ == events.__name__
+    }
+    assert happened <= listed
+    classes = {name for name, each in PUBLIC.items() if inspect.isclass(each)}
+    assert classes <= listed | set(rules.__all__)
+    assert "    JobSubmitted        A new job" in (rules.__doc__ or "")

@@ -60,6 +60,22 @@ def test_it_takes_no_private_name_of_the_server(wing: str) -> None:
     assert not {each for each in taken if each[1] != "__version__"}
 
 
+RULES_ONLY = ("radrm.published", "radrm.elastic.planner", "radrm.elastic.elasticity")
+"""Where planners of wings are. They use what a planner of a third party can use."""
+
+
+def test_planners_of_wings_import_the_interface_for_rules_only() -> None:
+    taken = {
+        (name, target)
+        for name, targets in CODE.imports.items()
+        for target in targets
+        if f"{name}.".startswith(tuple(f"{each}." for each in RULES_ONLY))
+        and target not in ("radrm.rules", "radrm.wings")
+        and not is_in(target, name.split(".")[1])
+    }
+    assert not taken
+
+
 ONE_AT_A_TIME = [pytest.param([each], marks=pytest.mark.nightly, id=each) for each in WINGS]
 
 

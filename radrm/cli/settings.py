@@ -18,6 +18,7 @@ from radrm.errors import BadConfig
 from radrm.wiring import (
     AUTO_CHAIN,
     TABLES,
+    asked_by_auto,
     make_estimating,
     make_planner,
     make_rules,
@@ -50,7 +51,11 @@ def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
     }
     chosen["planners"] = config.planner
     if config.estimator == "auto":
-        chosen["estimators"] = ("auto", *AUTO_CHAIN)
+        try:
+            asked = asked_by_auto(config)
+        except BadConfig:  # making the estimator says what is wrong
+            asked = AUTO_CHAIN
+        chosen["estimators"] = ("auto", *asked)
     return chosen
 
 
@@ -58,12 +63,13 @@ def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
 
 
 def rule_settings(table: str, name: str) -> dict[str, Any]:
-    """The settings of a rule or a table, and their defaults. Raises `BadConfig` for an unknown
-    name."""
+    """The settings of a rule or a table, and their defaults as TOML has them. Raises `BadConfig`
+    for an unknown name."""
     settings = settings_of(rule_of_table(registry_of(table), name))
     found = {key: s.default for key, s in settings.items() if s.default is not MISSING}
     made = {k: s.default_factory for k, s in settings.items() if s.default_factory is not MISSING}
-    return found | {key: make() for key, make in made.items()}
+    found |= {key: make() for key, make in made.items()}
+    return {key: list(each) if isinstance(each, tuple) else each for key, each in found.items()}
 
 
 def core_settings() -> dict[str, Any]:

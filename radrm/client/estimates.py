@@ -24,6 +24,7 @@ from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import envelope_of, load
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.wiring import asked_by_auto
 
 TRACED = frozenset({"auto", "trace", "faketensor"})
 """The estimators that use a trace."""
@@ -140,7 +141,8 @@ def first_of(found: Answer, quantity: Quantity) -> Estimate | None:
 def names_of(word: str, config: Config) -> tuple[str, ...]:
     """The estimators that `--estimator` names. Raises `RadrmError` for an unknown one."""
     if word == "all":
-        return tuple(name for name in ESTIMATORS if name != "none")
+        every = dict.fromkeys((*ESTIMATORS, *asked_by_auto(config)))
+        return tuple(name for name in every if name != "none")
     Asking(replace(config, estimator=word))
     return (word,)
 

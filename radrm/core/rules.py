@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeGuard
 from radrm.core.events import Event
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
-from radrm.core.snapshot import Snapshot
 from radrm.core.state.queue.order import Order as Order
 from radrm.core.state.sharing import Learner as Learner
 from radrm.core.view import Offer, View
@@ -140,15 +139,18 @@ class SlowPlanner(AnyPlanner, Protocol):
     """A planner that computes for longer: the daemon runs it in a process of its own.
 
     A planner is slow if it has `think`. It makes one plan at a time. Events meanwhile lead to
-    one more plan. A proposal is dropped if its job has changed since the snapshot, except by a
-    report of progress.
+    one more plan. A proposal is dropped if its job has changed meanwhile, except by a report of
+    progress.
 
     One that needs a large library can have `get_ready()`, which imports it. The process calls it
     at its start: later it may not be allowed to read the library's files.
     """
 
-    def think(self, snapshot: Snapshot, state: Any) -> Plan:
-        """Return the proposals for the state at one moment, with the planner's new state."""
+    def think(self, view: View, state: Any) -> Plan:
+        """Return the proposals for the state at one moment, with the planner's new state.
+
+        The view stays as it is: it shows no effect of a proposal.
+        """
         ...
 
 

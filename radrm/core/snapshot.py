@@ -97,7 +97,7 @@ class Snapshot:
 
     @property
     def view(self) -> View:
-        """What fast planners ask: all that a rule may know, as it was at this moment.
+        """What planners read: all that a rule may know, as it was at this moment.
 
         Only until the next step: after that, `RuntimeError`.
         """

@@ -109,6 +109,8 @@ _WHOLE_DEVICE = frozenset({Collocation.EXCLUSIVE, Collocation.MIG})
 
 
 class DeviceKind(str, Enum):
+    """What a device is: a whole GPU, or a MIG instance, which is a part of one."""
+
     GPU = "gpu"
     MIG = "mig"
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import inf
 
-from radrm.config import Config
 from radrm.core.constraints.kinds import is_name_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.config import Config
 
 _DAY_S = 86_400.0
 _HOUR_S = 3600.0

@@ -32,26 +32,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from radrm.core import events as ev
-from radrm.core.planning.requests import find_size, with_cpus
-from radrm.core.proposals import Proposal, ResizeTo, SetShares
-from radrm.core.records import Attempt, Job, Placement, Refusal, Role
-from radrm.core.rules import Plan, Planner, Policy
-from radrm.core.settings import fixed
-from radrm.core.view import View
-from radrm.core.words import JobState, Resizing
 from radrm.elastic.elasticity.giving import Giver, cpus_back, extra_cpus, gpus_back, waiting_jobs
 from radrm.elastic.elasticity.growing import Grower, cpus_free, deal, grower, more_cpus
 from radrm.elastic.elasticity.notes import (
     CPUS,
     GPUS,
     Note,
-    can_change,
     elastic_role,
     fit,
     setting_of,
 )
-from radrm.planners.order_policy import OCCASIONS
+from radrm.rules import (
+    OCCASIONS,
+    Attempt,
+    Job,
+    JobState,
+    Placement,
+    Plan,
+    Planner,
+    Policy,
+    Proposal,
+    Refusal,
+    ResizeTo,
+    Resizing,
+    Role,
+    SetShares,
+    View,
+    can_change,
+    find_size,
+    fixed,
+    with_cpus,
+)
+from radrm.rules import events as ev
 
 _MOST_INTERVAL_S = 3600.0
 _SOON = 12.0
@@ -352,9 +364,10 @@ class _Run:
         only: Sequence[str] | None = None,
     ) -> Placement | Refusal:
         """Return the placement with so many workers, which all have the same CPUs."""
-        policy = self.rule.recovery_policy if job.recovers_idle else self.rule.policy
-        counts, instead = {role.name: workers}, self.rule.recovery_policy
-        found = find_size(self.view, policy, instead, job, attempt, counts, only)
+        rule, counts = self.rule, {role.name: workers}
+        found = find_size(
+            self.view, job, attempt, counts, rule.policy, rule.recovery_policy, only=only
+        )
         here, base = setting_of(attempt, role), role.needs.cpus
         if isinstance(found, Refusal) or here.cpus is None or base is None:
             return found
@@ -367,7 +380,8 @@ class _Run:
 
     def _now(self, job_id: int) -> tuple[Job, Attempt] | None:
         """Return a job and its live attempt as they are after the last proposal."""
-        return next((each for each in self.view.running() if each[0].id == job_id), None)
+        job, attempt = self.view.job(job_id), self.view.attempt(job_id)
+        return None if job is None or attempt is None else (job, attempt)
 
     def _say(self, job_id: int, why: Refusal | None) -> None:
         self.notes[job_id].why = (

@@ -37,6 +37,10 @@ class Auto:
     of measured to estimated memory.
 
     A site that would rather lose jobs than memory, or memory than jobs."""
+    also: tuple[str, ...] = ()
+    """More estimators to ask, best first: after `declared` and `history`, before all others.
+
+    A site with an estimator of its own."""
     complain: Complain = ignore
     name: str = "auto"
 

@@ -109,7 +109,8 @@ class Estimator(Protocol):
     """Predicts the need of a job. It is asked outside `step`, once per submission; `declared` and
     `history` again while the job waits, when a run of the same job has ended."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
         """Return the estimates; quantities that it cannot estimate are left out.

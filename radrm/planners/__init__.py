@@ -5,7 +5,6 @@ The files, in the order in which they may import one another:
     forecast       when a waiting job could start
     backfill       the same as `order_policy`, but jobs behind a waiting head may pass it
     ahead          when the jobs of the line are expected to start
-    convergence    whether a job still improves, by the losses that it reports
     durations      how long a job would run on each kind and number of GPUs
     slots          running jobs give way to waiting ones at the end of their time slots
     idle           jobs that leave their GPUs idle are warned, then stopped

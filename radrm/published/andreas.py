@@ -34,20 +34,22 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from radrm.core import events as ev
-from radrm.core.planning.assembly import find_placement
-from radrm.core.records import Job, Refusal
-from radrm.core.rules import Plan
-from radrm.core.settings import fixed
-from radrm.core.snapshot import Snapshot
-from radrm.core.units import show_seconds
-from radrm.core.view import View
-from radrm.deadlines.costs import Costs
-from radrm.policies.exclusive import Exclusive
 from radrm.published.capacity.carrying import SOON_S, Carrying, settle
 from radrm.published.capacity.memory import Memory
 from radrm.published.capacity.problem import Allocation, Problem, construct, without_chance
 from radrm.published.capacity.situation import Assumptions, Situation, digest, read
+from radrm.rules import (
+    Costs,
+    Exclusive,
+    Job,
+    Plan,
+    Refusal,
+    View,
+    find_placement,
+    fixed,
+    show_seconds,
+)
+from radrm.rules import events as ev
 
 _RANDOM, _GREEDY = "randomized", "greedy"
 _BASELINES = ("fifo", "edf", "ps")
@@ -134,20 +136,21 @@ class Andreas:
         if self.method == _RANDOM:
             import_module("radrm.published.capacity.randomized")
 
-    def think(self, snapshot: Snapshot, state: Any) -> Plan:
-        now = snapshot.now
+    def think(self, view: View, state: Any) -> Plan:
+        now = view.now
         memory = Memory.of(state, self.seed, now)
-        memory.tidy({job.id for job in snapshot.jobs}, now.boot_s)
-        situation = read(snapshot, self._assumptions(), memory)
-        seen = digest(snapshot, memory)
+        memory.tidy({job.id for job in view.jobs()}, now.boot_s)
+        situation = read(view, self._assumptions(), memory)
+        seen = digest(view, situation.seen, memory)
         age_s = None if memory.made is None else now.since(memory.made)
         if age_s is None or seen != memory.seen or age_s >= self.period_s - 0.001:
             plan = self._plan(situation, memory.calls)
-            memory.plan = settle(situation, plan, self.variant == "code", self.whole_servers)
+            memory.plan = settle(view, situation, plan, self.variant == "code", self.whole_servers)
             memory.made, memory.seen, memory.calls = now, seen, memory.calls + 1
-        carrying = Carrying(snapshot, situation, memory, self.period_s)
+        carrying = Carrying(view, situation, memory, self.period_s)
         proposals = tuple(carrying.proposals())
-        return Plan(proposals, memory.plain(), self._wake_at(snapshot, memory, carrying.again_s))
+        wake_at = self._wake_at(view, situation, memory, carrying.again_s)
+        return Plan(proposals, memory.plain(), wake_at)
 
     def _assumptions(self) -> Assumptions:
         return Assumptions(
@@ -184,23 +187,25 @@ class Andreas:
 
         return sorted(range(len(works)), key=key)
 
-    def _wake_at(self, snapshot: Snapshot, memory: Memory, again_s: float | None) -> float | None:
-        now_s = snapshot.now.boot_s
+    def _wake_at(
+        self, view: View, situation: Situation, memory: Memory, again_s: float | None
+    ) -> float | None:
+        now_s = view.now.boot_s
         if again_s is not None:
             return now_s + again_s
-        if not snapshot.waiting and not snapshot.running:
+        if not view.any_waiting and not any(view.running()):
             return None
         unread = any(
             not each.vanished and not each.occupants and each.unreadable(now_s) is not None
-            for each in snapshot.devices
+            for each in situation.seen.values()
         )
-        if unread and snapshot.waiting:
+        if unread and view.any_waiting:
             return now_s + _UNREAD_S
         made_s = now_s if memory.made is None else memory.made.boot_s
         return max(now_s + SOON_S, made_s + self.period_s)
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
-        found = find_placement(view, Exclusive(), job, None)
+        found = find_placement(view, job, Exclusive())
         refusals = found.refusals if found.placement is None else ()
         why = self._why(view, job) if job.spec.gpus else None
         return refusals if why is None else (Refusal("plan", why), *refusals)

@@ -33,9 +33,6 @@ from dataclasses import dataclass, field
 from math import ceil, floor
 from typing import Any
 
-from radrm.core.records import Attempt, Job
-from radrm.core.settings import fixed
-from radrm.core.view import View
 from radrm.published.servers.layout import (
     SERVER,
     WORKER,
@@ -51,6 +48,7 @@ from radrm.published.servers.layout import (
 )
 from radrm.published.servers.notes import Memory, Note, Rates, as_lists, from_lists
 from radrm.published.servers.steering import Look, Steering, check_range
+from radrm.rules import Attempt, Job, View, fixed
 
 # ------------------------------------------------------------------
 # The formulas of DLRover's sections 4.1 and 4.2. Pure arithmetic, all amounts in CPUs.

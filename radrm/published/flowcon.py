@@ -38,12 +38,22 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
-from radrm.core import events as ev
-from radrm.core.proposals import Proposal, SetShares
-from radrm.core.records import Attempt, Instant, Job, Refusal, Share
-from radrm.core.rules import Plan, Planner
-from radrm.core.view import View
-from radrm.core.words import ActionKind, JobState, Quantity
+from radrm.rules import (
+    ActionKind,
+    Attempt,
+    Instant,
+    Job,
+    JobState,
+    Plan,
+    Planner,
+    Proposal,
+    Quantity,
+    Refusal,
+    SetShares,
+    Share,
+    View,
+)
+from radrm.rules import events as ev
 
 # ------------------------------------------------------------------
 # The growth of a job: how fast its loss falls for the CPU time that it uses.

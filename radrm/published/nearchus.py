@@ -32,11 +32,10 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
-from radrm.core.records import Attempt, Job
-from radrm.core.settings import fixed
 from radrm.published.servers.layout import Layout, Limits, Span, Wish, shared_out
 from radrm.published.servers.notes import Lists, Note, as_lists, from_lists, networks
 from radrm.published.servers.steering import Look, Steering, check_range
+from radrm.rules import Attempt, Job, fixed
 
 # ------------------------------------------------------------------
 # The decisions of NEARCHUS' section IV. Pure arithmetic, all amounts in CPUs.

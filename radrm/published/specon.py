@@ -39,26 +39,45 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from radrm.core import events as ev
-from radrm.core.planning.fallback import find_with_fallback
-from radrm.core.proposals import Migrate, Proposal
-from radrm.core.records import Attempt, Device, Instant, Job, Placement, Refusal
-from radrm.core.rules import Plan, Planner, Policy
-from radrm.core.settings import CoreSettings, fixed
-from radrm.core.view import View
-from radrm.core.words import ActionKind, CheckpointKind, Collocation, JobState, Quantity
-from radrm.deadlines.remaining import OVERRUN, TIME_LIMIT, remaining
-from radrm.interference.model import Demand, speeds, unknown_smact
-from radrm.planners.convergence import (
+from radrm.published.convergence import (
     CONVERGED,
     PROGRESSING,
     WATCHING,
     Note,
     judge,
     judge_as_published,
+)
+from radrm.rules import (
+    OVERRUN,
+    TIME_LIMIT,
+    ActionKind,
+    Attempt,
+    CheckpointKind,
+    Collocation,
+    CoreSettings,
+    Demand,
+    Device,
+    Instant,
+    Job,
+    JobState,
+    Migrate,
+    Placement,
+    Plan,
+    Planner,
+    Policy,
+    Proposal,
+    Quantity,
+    Refusal,
+    View,
+    find_placement,
+    fixed,
     moment,
     plain_moment,
+    remaining,
+    speeds,
+    unknown_smact,
 )
+from radrm.rules import events as ev
 
 # ------------------------------------------------------------------
 # What a move to another device wins, and what it costs.
@@ -402,8 +421,8 @@ class _Run:
             other = target.name != devices[here].name
             if less or other or (offer.idle and view.head() is not None):
                 return 1.0, None
-        policy, instead = self.rule.policy, self.rule.recovery_policy
-        found = find_with_fallback(view, policy, job, None, instead, (target.uuid,)).placement
+        policy, recovery = self.rule.policy, self.rule.recovery_policy
+        found = find_placement(view, job, policy, recovery, only=(target.uuid,)).placement
         if found is None or found.collocation.whole_device:
             return 1.0, None
         held = [r.mib for r in view.reservations(here) if r.job_id == job.id]
@@ -458,10 +477,8 @@ class _Run:
         return True
 
     def _runs_at(self, job_id: int, uuid: str) -> bool:
-        return any(
-            job.id == job_id and uuid in attempt.placement.devices
-            for job, attempt in self.view.running()
-        )
+        attempt = self.view.attempt(job_id)
+        return attempt is not None and uuid in attempt.placement.devices
 
 
 def _can_move(job: Job, attempt: Attempt) -> bool:

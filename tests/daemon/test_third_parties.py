@@ -50,6 +50,39 @@ def test_a_policy_that_raises_is_set_aside_and_said(home: DaemonHome) -> None:
     assert rules["level"] == "warn" and "the policy broken failed" in rules["finding"]
 
 
+ESTIMATORS = """
+from radrm.rules import Estimate, Quantity
+
+class ByName:
+    name = "by-name"
+
+    def estimate(self, job):
+        if job.spec.name == "fails":
+            raise KeyError(job.spec.name)
+        return (Estimate(Quantity.MEMORY, 5000.0, 5000.0, self.name),)
+"""
+
+
+def test_an_estimator_is_added_to_auto_and_one_that_fails_harms_nobody(home: DaemonHome) -> None:
+    folder = home.folder / "packages"
+    about = folder / "theirs-1.0.dist-info"
+    about.mkdir(parents=True)
+    (folder / "theirs.py").write_text(ESTIMATORS)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[radrm.estimators]\nby-name = theirs:ByName\n")
+    home.environment["PYTHONPATH"] += f":{folder}"
+    home.settings = ['estimators.auto.also=["by-name"]']
+    home.start()
+    jobs = [home.submit(f"--name={name}", "--", "true") for name in ("fails", "works")]
+    for job in jobs:
+        assert home.wait_end(job)["state"] == "COMPLETED"
+    failed, works = (home.job(job) for job in jobs)
+    assert works["estimate_source"] == "by-name" != failed["estimate_source"]
+    assert any("KeyError" in note for note in failed["estimate_notes"])
+    listed = {row["estimator"] for row in home.json("estimators")}
+    assert {"by-name", "history"} <= listed
+
+
 PACKAGE = REPOSITORY / "examples" / "rules_package"
 TRACE = """submit_s,name,gpus,duration_s,memory_mib,smact
 0,a,1,600,8000,0.5

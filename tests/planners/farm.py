@@ -11,9 +11,9 @@ from radrm.core.records import Checkpoint, Job
 from radrm.core.rules import Ask
 from radrm.core.view import Offer
 from radrm.core.words import CheckpointKind
-from radrm.planners.convergence import Note
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
+from radrm.published.convergence import Note
 from radrm.published.specon import SpeCon
 from tests.world import GIB, World, default_planner, gpus
 

@@ -18,7 +18,7 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind, Collocation, Quantity
-from radrm.planners.convergence import Note
+from radrm.published.convergence import Note
 from radrm.published.specon import Member, cost_of_move_s, ends, speeds_of, time_won, work_left_s
 
 LAUNCHED = Instant(1000.0, 5000.0)

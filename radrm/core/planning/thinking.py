@@ -54,7 +54,7 @@ def think(planner: SlowPlanner, snapshot: Snapshot, state: Any) -> Thought:
     It takes as long as the planner; only a process of its own can limit that.
     """
     try:
-        plan = call_rule(planner.think, snapshot, plain(state))
+        plan = call_rule(planner.think, snapshot.view, plain(state))
         proposals = tuple(drawn(plan, len(snapshot.jobs)))
         remembered = call_rule(lambda: plain(plan.state))
         wake_at = checked_wake(call_rule(lambda: plan.wake_at))

@@ -83,7 +83,7 @@ from radrm.core.records.placement import (
     ReservationKey,
     Share,
 )
-from radrm.core.records.time import CLOCK_SET_S, Instant, changed
+from radrm.core.records.time import CLOCK_SET_S, Instant, changed, moment, plain_moment
 
 __all__ = [
     "CLOCK_SET_S",
@@ -147,4 +147,6 @@ __all__ = [
     "UserReservation",
     "UserUse",
     "changed",
+    "moment",
+    "plain_moment",
 ]

@@ -52,6 +52,18 @@ class Instant:
         return passed_s if self.boot == earlier.boot else None
 
 
+def plain_moment(at: Instant) -> list[float | str | None]:
+    """Return a moment as a planner's state can hold it."""
+    return [at.boot_s, at.wall_s, at.boot]
+
+
+def moment(kept: list[float | str | None]) -> Instant:
+    """Return a moment that `plain_moment` made."""
+    boot_s, wall_s, boot = kept
+    assert isinstance(boot_s, (int, float)) and isinstance(wall_s, (int, float))
+    return Instant(boot_s, wall_s, None if boot is None else str(boot))
+
+
 R = TypeVar("R")
 
 _Copier = tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]], frozenset[str]]

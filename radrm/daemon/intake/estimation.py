@@ -225,8 +225,8 @@ class Estimation:
         return self._recent[key]
 
     def _is_worth_asking(self, job: Description, job_file: JobFile) -> bool:
-        name = self._config.estimator
-        if name not in ESTIMATORS:
+        name, auto = self._config.estimator, self._config.estimators.get("auto", {})
+        if name not in ESTIMATORS or (name == "auto" and auto.get("also")):
             return True  # a third party's estimator may need none of the inputs below
         given = job.summary or job.published or job_file.options.model_factory
         return bool(given) and name not in ("none", "declared", "history")

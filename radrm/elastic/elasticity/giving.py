@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from radrm.core.records import Attempt, Job, Role, Share
-from radrm.core.view import Offer, View
-from radrm.core.words import ActionKind
-from radrm.elastic.elasticity.notes import can_change
+from radrm.rules import ActionKind, Attempt, Job, Offer, Role, Share, View, can_change
 
 MOST_LOOKED_AT = 16
 """The waiting jobs that are looked at: one behind the head may pass it (`backfill`)."""

@@ -15,12 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from radrm.core.records import Attempt, Instant, Job, Refusal, Role
-from radrm.core.units import show_seconds
-from radrm.core.view import View
-from radrm.core.words import Resizing
-from radrm.deadlines.remaining import TIME_LIMIT, remaining
 from radrm.elastic.elasticity.notes import Note, Scaling, fit
+from radrm.rules import (
+    TIME_LIMIT,
+    Attempt,
+    Instant,
+    Job,
+    Refusal,
+    Resizing,
+    Role,
+    View,
+    remaining,
+    show_seconds,
+)
 
 # ------------------------------------------------------------------
 # More CPUs for the workers of a job that waits for data.

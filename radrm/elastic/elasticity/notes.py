@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from radrm.core.records import Attempt, Job, Progress, Role
-from radrm.core.words import JobState
+from radrm.rules import Attempt, Job, Progress, Role
 
 # ------------------------------------------------------------------
 # The seconds of a step at each number of workers, fitted to what was measured.
@@ -153,17 +152,6 @@ def setting_of(attempt: Attempt, role: Role) -> Setting:
     mine = [share for share in attempt.placement.shares if share.role == role.name]
     cpus = [share.cpus for share in mine if share.cpus is not None]
     return Setting(len({share.task for share in mine}), min(cpus, default=None))
-
-
-def can_change(job: Job, attempt: Attempt) -> bool:
-    """Return whether a running job can get another setting now."""
-    return (
-        job.state is JobState.RUNNING
-        and attempt.stop is None
-        and attempt.target is None
-        and job.target is None
-        and not attempt.pending
-    )
 
 
 @dataclass(slots=True)

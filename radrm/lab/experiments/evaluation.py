@@ -17,10 +17,11 @@ from radrm.client.estimates import TRACED, Asked, answer, memory_of, traced
 from radrm.config import Config
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.daemon.intake.estimation import command_of
+from radrm.errors import BadConfig
 from radrm.estimators import ESTIMATORS
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
 from radrm.lab.experiments.datasets import Dataset, Measured
-from radrm.wiring import AUTO_CHAIN, describe
+from radrm.wiring import asked_by_auto, describe, find_rule, offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +98,25 @@ Document = dict[str, Any]
 
 def estimators_known(config: Config) -> list[Document]:
     """Every estimator, with its place in the order in which this configuration asks them."""
-    chain = AUTO_CHAIN if config.estimator == "auto" else (config.estimator,)
+    chain = asked_by_auto(config) if config.estimator == "auto" else (config.estimator,)
     return [
         {
             "estimator": name,
-            "about": _about(target),
+            "about": _about(name),
             "asked": list(chain).index(name) + 1 if name in chain else None,
         }
-        for name, target in ESTIMATORS.items()
+        for name in dict.fromkeys((*ESTIMATORS, *sorted(offered("estimators"))))
     ]
 
 
-def _about(target: str) -> str:
-    module = import_module(target.partition(":")[0])
-    return (module.__doc__ or "").partition("\n")[0].rstrip(".")
+def _about(name: str) -> str:
+    """What an estimator says of itself: a shipped one in its module, others in their class."""
+    try:
+        own, rule = ESTIMATORS.get(name), find_rule("estimators", name)
+    except BadConfig as error:
+        return str(error)
+    about = import_module(own.partition(":")[0]).__doc__ if own is not None else rule.__doc__
+    return (about or "").partition("\n")[0].rstrip(".")
 
 
 def evaluate(

@@ -10,14 +10,21 @@ from typing import Any
 from radrm.core.constraints.nodes import books_nothing
 from radrm.core.constraints.reserve import MOST_AHEAD_S
 from radrm.core.proposals import Reserve
-from radrm.core.records import Attempt, Instant, Job, Placement, Refusal
+from radrm.core.records import (
+    Attempt,
+    Instant,
+    Job,
+    Placement,
+    Refusal,
+    moment,
+    plain_moment,
+)
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import ActionKind
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import prefix
 from radrm.deadlines.remaining import Remaining, remaining
-from radrm.planners.convergence import moment, plain_moment
 from radrm.planners.durations import sizes
 from radrm.planners.forecast import Forecast
 

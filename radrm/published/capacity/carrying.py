@@ -24,12 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from radrm.core.constraints.kinds import rank
-from radrm.core.proposals import Migrate, Preempt, Proposal, Start
-from radrm.core.records import LOCAL_NODE, Attempt, Device, Job, Placement, Share
-from radrm.core.snapshot import Snapshot
-from radrm.core.words import ActionKind, Collocation, DeviceKind, JobState
-from radrm.planners.durations import sizes
 from radrm.published.capacity.memory import Memory
 from radrm.published.capacity.problem import (
     Allocation,
@@ -40,6 +34,25 @@ from radrm.published.capacity.problem import (
     objective,
 )
 from radrm.published.capacity.situation import Situation
+from radrm.rules import (
+    LOCAL_NODE,
+    ActionKind,
+    Attempt,
+    Collocation,
+    Device,
+    DeviceKind,
+    DeviceSnapshot,
+    Job,
+    JobState,
+    Migrate,
+    Placement,
+    Preempt,
+    Proposal,
+    Share,
+    Start,
+    View,
+    sizes,
+)
 
 # ------------------------------------------------------------------
 # Which server and which GPUs each job of a plan gets.
@@ -53,7 +66,7 @@ _SAME = 1e-9
 
 
 def settle(
-    situation: Situation, plan: Allocation, code: bool = False, whole: bool = False
+    view: View, situation: Situation, plan: Allocation, code: bool = False, whole: bool = False
 ) -> dict[int, tuple[str, ...]]:
     """Return the devices of each job of a plan, by the job's id.
 
@@ -64,7 +77,7 @@ def settle(
     best = objective(situation.problem, plan, code)
     if packed is None or objective(situation.problem, packed, code) > best + _SAME * abs(best):
         packed = _exchanged(situation.problem, plan, stays)
-    return _devices(situation, packed)
+    return _devices(view, situation, packed)
 
 
 def _staying(situation: Situation, plan: Allocation) -> dict[int, int]:
@@ -128,7 +141,7 @@ def _exchanged(problem: Problem, plan: Allocation, stays: Mapping[int, int]) -> 
     return {number: (goes[place], each) for number, (place, each) in plan.items()}
 
 
-def _devices(situation: Situation, plan: Allocation) -> dict[int, tuple[str, ...]]:
+def _devices(view: View, situation: Situation, plan: Allocation) -> dict[int, tuple[str, ...]]:
     """Return the GPUs of each job: those that it has, then those that are free now."""
     left = [{device.uuid: device for device in devices} for devices in situation.devices]
     found: dict[int, tuple[str, ...]] = {}
@@ -149,7 +162,7 @@ def _devices(situation: Situation, plan: Allocation) -> dict[int, tuple[str, ...
         place, configuration = plan[number]
         job = situation.jobs[works[number].job_id]
         ranked = [
-            (rank(device, job, ()), uuid not in situation.ready, device.index, device)
+            (view.rank(job, device)[:2], uuid not in situation.ready, device.index, device)
             for uuid, device in left[place].items()
         ]
         chosen = [row[3] for row in sorted(ranked, key=lambda row: row[:3])[: configuration.gpus]]
@@ -177,7 +190,7 @@ _HOLD_S = 30.0
 class Carrying:
     """One call's part of a plan. `patience_s`: how long to leave alone what did not work."""
 
-    snapshot: Snapshot
+    view: View
     situation: Situation
     memory: Memory
     patience_s: float
@@ -187,17 +200,17 @@ class Carrying:
     def proposals(self) -> Iterator[Proposal]:
         """Yield what can be done now."""
         yield from self._stops()
-        nodes = _Nodes(self.snapshot)
+        nodes = _Nodes(self.view)
         taken: set[str] = set()
         plan = self.memory.plan
-        waiting = {job.id: job for job in self.snapshot.lines[0]}
+        waiting = {job.id: job for job in self.view.waiting()}
         for job_id in self.memory.tried.keys() - waiting.keys():
             del self.memory.tried[job_id]
         for job_id, uuids in plan.items():
             job = waiting.get(job_id)
             if job is None:
                 continue
-            placement = placement_of(job, uuids, self.snapshot)
+            placement = placement_of(job, uuids, self.situation.seen)
             free = placement is not None and self.situation.ready.issuperset(uuids)
             if not free or placement is None or taken.intersection(uuids):
                 self.memory.tried.pop(job_id, None)
@@ -218,7 +231,7 @@ class Carrying:
             self._wait(ANSWER_S)
         moved: set[str] = set()
         for job_id, live in situation.live.items():
-            job = situation.jobs.get(job_id) or self.snapshot.job(job_id)
+            job = situation.jobs.get(job_id) or self.view.job(job_id)
             uuids = memory.plan.get(job_id)
             here = live.placement.devices
             keeps = uuids is not None and set(uuids) == set(here)
@@ -233,7 +246,7 @@ class Carrying:
             if not self._may_ask(live):
                 continue
             if uuids is not None and situation.ready.issuperset(uuids):
-                placement = placement_of(job, uuids, self.snapshot)
+                placement = placement_of(job, uuids, self.situation.seen)
                 if placement is not None and not moved.intersection(uuids):
                     moved.update(uuids)
                     yield Migrate(job_id=job_id, placement=placement)
@@ -242,7 +255,7 @@ class Carrying:
 
     def _held(self, uuids: Sequence[str]) -> bool:
         """Return whether each of these GPUs is ready or has jobs, whose end is an event."""
-        devices = [self.snapshot.device(uuid) for uuid in uuids]
+        devices = [self.situation.seen.get(uuid) for uuid in uuids]
         ready = self.situation.ready
         return not ready.issuperset(uuids) and all(
             each is not None and (each.device.uuid in ready or each.occupants) for each in devices
@@ -256,7 +269,7 @@ class Carrying:
 
         One that is preempted earlier counts as a setback, and the core pauses its job.
         """
-        now, least_s = self.snapshot.now, self.snapshot.settings.retry_s
+        now, least_s = self.view.now, self.view.settings.retry_s
         return max(0.0, least_s - (now.since(live.launched) or 0.0))
 
     def _may_ask(self, live: Attempt) -> bool:
@@ -269,7 +282,7 @@ class Carrying:
             before = (live.serial, answer_s, 0, 0)
         failed = before[2] + (answer_s > before[1])
         if failed >= _TRIES or before[3] >= _REJECTED:
-            until_s = self.snapshot.now.boot_s + max(self.patience_s, _KEPT_S)
+            until_s = self.view.now.boot_s + max(self.patience_s, _KEPT_S)
             memory.kept[job_id] = (live.serial, until_s)
             memory.asked.pop(job_id, None)
             return False
@@ -280,7 +293,7 @@ class Carrying:
 
     def _note_try(self, job_id: int) -> None:
         """Note that a job's GPUs are free; after some time without a start it rests."""
-        memory, now_s = self.memory, self.snapshot.now.boot_s
+        memory, now_s = self.memory, self.view.now.boot_s
         self._wait()
         if now_s - memory.tried.setdefault(job_id, now_s) >= _HOLD_S:
             memory.resting[job_id] = now_s + self.patience_s
@@ -291,13 +304,13 @@ class Carrying:
 
         A user who runs none may start one beyond the limit (`core/state/queue/queue.py`).
         """
-        users = [job.spec.uid for job, _ in self.snapshot.running if not job.spec.gpus]
-        most = self.snapshot.settings.gpuless_at_once
-        for job in self.snapshot.lines[1]:
+        users = [job.spec.uid for job, _ in self.view.running() if not job.spec.gpus]
+        most = self.view.settings.gpuless_at_once
+        for job in self.view.waiting(gpuless=True):
             if len(users) >= most and (job.spec.uid in users or not most):
                 continue
             users.append(job.spec.uid)
-            placement = placement_of(job, (), self.snapshot)
+            placement = placement_of(job, (), {})
             if placement is None or not nodes.book(placement):
                 return
             yield Start(job_id=job.id, placement=placement)
@@ -306,9 +319,9 @@ class Carrying:
 class _Nodes:
     """The CPUs and the host memory that are still free during a call."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._cpus = {each.node.name: each.cpus_free for each in snapshot.nodes}
-        self._mib = {each.node.name: each.memory_free_mib for each in snapshot.nodes}
+    def __init__(self, view: View) -> None:
+        self._cpus = {each.node.name: each.cpus_free for each in view.nodes()}
+        self._mib = {each.node.name: each.memory_free_mib for each in view.nodes()}
         self._full: set[str] = set()
 
     def book(self, placement: Placement) -> bool:
@@ -335,9 +348,11 @@ class _Nodes:
         return True
 
 
-def placement_of(job: Job, uuids: Sequence[str], snapshot: Snapshot) -> Placement | None:
+def placement_of(
+    job: Job, uuids: Sequence[str], seen: Mapping[str, DeviceSnapshot]
+) -> Placement | None:
     """Return a job's placement alone on these GPUs; None if their number or kind is wrong."""
-    found = [snapshot.device(uuid) for uuid in uuids]
+    found = [seen.get(uuid) for uuid in uuids]
     devices = [each.device for each in found if each is not None]
     can = sizes(job) or {job.spec.gpus}
     if len(devices) != len(uuids) or len(uuids) not in can:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from radrm.core.records import Instant
+from radrm.rules import Instant, moment, plain_moment
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Memory:
         if not isinstance(state, dict) or state.get("seed") != seed:
             return cls(seed)
         made = state["made"]
-        at = None if made is None else Instant(made[0], made[1], made[2])
+        at = None if made is None else moment(made)
         passed_s = None if at is None else now.since(at)
         if passed_s is None or passed_s < 0:
             return cls(seed, state["calls"])
@@ -62,7 +62,7 @@ class Memory:
         return {
             "seed": self.seed,
             "calls": self.calls,
-            "made": None if made is None else [made.boot_s, made.wall_s, made.boot],
+            "made": None if made is None else plain_moment(made),
             "seen": self.seen,
             "plan": {str(job_id): list(uuids) for job_id, uuids in self.plan.items()},
             "asked": {str(job_id): list(each) for job_id, each in self.asked.items()},

@@ -1,4 +1,4 @@
-"""A snapshot as a problem: which jobs can be planned, and which GPUs can be given to them.
+"""A view as a problem: which jobs can be planned, and which GPUs can be given to them.
 
 A live job is one of these:
     movable   it can save its work, so it is planned anew, where it runs or elsewhere
@@ -20,21 +20,24 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
-from radrm.core.constraints.kinds import kind_refusal, rank
-from radrm.core.records import Attempt, Device, Job
-from radrm.core.reservations import length_s
-from radrm.core.snapshot import DeviceSnapshot, Snapshot
-from radrm.core.words import (
+from radrm.published.capacity.memory import Memory
+from radrm.published.capacity.problem import Configuration, Price, Problem, Server, Work, in_order
+from radrm.rules import (
     ActionKind,
+    Attempt,
     CheckpointKind,
+    Costs,
+    Device,
+    DeviceSnapshot,
+    Job,
     JobState,
     ReservationKind,
     StopReason,
+    View,
+    kind_refusal,
+    length_s,
+    run_times,
 )
-from radrm.deadlines.costs import Costs
-from radrm.planners.durations import run_times
-from radrm.published.capacity.memory import Memory
-from radrm.published.capacity.problem import Configuration, Price, Problem, Server, Work, in_order
 
 # ------------------------------------------------------------------
 # GPUs that not each job may use: they are reserved for users, or leave the server.
@@ -52,14 +55,14 @@ _OPEN: Part = ()
 class Barred:
     """The parts of the server, and which of them a job may not use now."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, view: View, devices: Iterable[DeviceSnapshot]) -> None:
+        self._view = view
         self._first: dict[Part, Device] = {}
         self._known: dict[Hashable, bool] = {}
         self._part_of: dict[str, Part] = {}
-        wall_s = snapshot.now.wall_s
-        ahead = [each for each in snapshot.for_users if each.end_s > wall_s]
-        for each in snapshot.devices:
+        wall_s = view.now.wall_s
+        ahead = [each for each in view.every_reserved() if each.end_s > wall_s]
+        for each in devices:
             device, until_s = each.device, each.device.available_until
             found = [float(mine.id) for mine in ahead if device.uuid in mine.devices]
             part = (*found, *(() if until_s is None else (until_s,)))
@@ -83,12 +86,12 @@ class Barred:
         return found
 
     def _asks(self, job: Job, device: Device) -> bool:
-        now, until_s = self._snapshot.now, device.available_until
+        now, until_s = self._view.now, device.available_until
         if until_s is not None:
             needs_s = inf if job.limit_s is None else job.limit_s
             if now.wall_s + needs_s > until_s:
                 return True
-        return self._snapshot.view.free_from_s(job, device.uuid, now.boot_s) > now.boot_s
+        return self._view.free_from_s(job, device.uuid, now.boot_s) > now.boot_s
 
     def of(self, jobs: Iterable[Job]) -> list[object]:
         """Return what changes if a job may use other parts now. Empty without parts."""
@@ -158,28 +161,30 @@ class Situation:
     """The devices on which a job can start at once."""
     jobs: Mapping[int, Job] = field(default_factory=dict)
     """The jobs of the problem."""
+    seen: Mapping[str, DeviceSnapshot] = field(default_factory=dict)
+    """What is known of each device, by UUID."""
 
 
-def read(snapshot: Snapshot, rules: Assumptions, memory: Memory) -> Situation:
+def read(view: View, rules: Assumptions, memory: Memory) -> Situation:
     """Return what there is to decide about."""
-    return _Reader(snapshot, rules, memory).situation()
+    return _Reader(view, rules, memory).situation()
 
 
-def digest(snapshot: Snapshot, memory: Memory) -> str:
+def digest(view: View, seen: Mapping[str, DeviceSnapshot], memory: Memory) -> str:
     """Return a digest of what a plan follows from; while it is the same, the plan stays.
 
     What the plan itself changes (jobs that stop and start) is not in it.
     """
-    jobs = {job.id: job for job in snapshot.lines[0]}
-    jobs.update((job.id, job) for job, _ in snapshot.running if job.spec.gpus)
-    now_s = snapshot.now.boot_s
+    jobs = {job.id: job for job in view.waiting()}
+    jobs.update((job.id, job) for job, _ in view.running() if job.spec.gpus)
+    now_s = view.now.boot_s
     parts: list[object] = [_edited(job) for _, job in sorted(jobs.items())]
     parts += [
         (each.device.uuid, each.device.name, each.device.total_mib, is_usable(each, now_s))
-        for each in snapshot.devices
+        for each in seen.values()
     ]
     parts += [sorted(memory.kept), sorted(memory.resting)]
-    parts += Barred(snapshot).of(job for _, job in sorted(jobs.items()))
+    parts += Barred(view, seen.values()).of(job for _, job in sorted(jobs.items()))
     return hashlib.blake2s(repr(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -210,10 +215,12 @@ def is_leaving(job: Job, attempt: Attempt) -> bool:
 
 
 class _Reader:
-    def __init__(self, snapshot: Snapshot, rules: Assumptions, memory: Memory) -> None:
-        self._snapshot, self._rules, self._memory = snapshot, rules, memory
-        self._now = snapshot.now
-        self._barred = Barred(snapshot)
+    def __init__(self, view: View, rules: Assumptions, memory: Memory) -> None:
+        self._view, self._rules, self._memory = view, rules, memory
+        self._now = view.now
+        self._seen = {each.device.uuid: each for each in view.every_device()}
+        self._running = tuple(view.running())
+        self._barred = Barred(view, self._seen.values())
         self._of_kind: list[list[Device]] = []
         self._of_device: dict[str, int] = {}
         self._alike: list[tuple[object, ...]] = []
@@ -222,10 +229,10 @@ class _Reader:
     def _find_kinds(self, given: list[DeviceSnapshot]) -> None:
         """Find the kinds of device. `given`: those that can be given away."""
         resting = self._memory.resting
-        lined_up = (job for job in self._snapshot.lines[0] if job.id not in resting)
+        lined_up = (job for job in self._view.waiting() if job.id not in resting)
         parts = self._barred.parts_of(lined_up, [each.device for each in given])
         known: dict[tuple[object, ...], int] = {}
-        for each in self._snapshot.devices:
+        for each in self._seen.values():
             device = each.device
             alike = (device.name, device.kind, device.profile, device.total_mib, device.mps)
             kind = known.setdefault((alike, parts[device.uuid]), len(known))
@@ -238,25 +245,21 @@ class _Reader:
         self._names = [devices[0].name for devices in self._of_kind]
 
     def situation(self) -> Situation:
-        snapshot, rules = self._snapshot, self._rules
-        movable = {
-            job.id: attempt for job, attempt in snapshot.running if self._can_move(job, attempt)
-        }
-        leaving = frozenset(job.id for job, attempt in snapshot.running if is_leaving(job, attempt))
-        stopping = {job.id for job, _ in snapshot.running if job.state is JobState.STOPPING}
+        rules, running = self._rules, self._running
+        movable = {job.id: attempt for job, attempt in running if self._can_move(job, attempt)}
+        leaving = frozenset(job.id for job, attempt in running if is_leaving(job, attempt))
+        stopping = {job.id for job, _ in running if job.state is JobState.STOPPING}
         gives_way = movable.keys() | leaving | stopping
-        given = [each for each in snapshot.devices if self._can_give(each, gives_way)]
+        given = [each for each in self._seen.values() if self._can_give(each, gives_way)]
         self._find_kinds(given)
         watts = tuple(self._watts(kind) for kind in range(len(self._names)))
         servers, devices = self._servers(given, gives_way)
         most: dict[int, int] = {}
         for server in servers:
             most[server.kind] = max(most.get(server.kind, 0), server.gpus)
-        jobs = {job.id: job for job in snapshot.lines[0]}
-        jobs.update((job.id, job) for job, _ in snapshot.running if job.id in movable)
-        jobs.update(
-            (job.id, job) for job, _ in snapshot.running if job.id in leaving and job.spec.gpus
-        )
+        jobs = {job.id: job for job in self._view.waiting()}
+        jobs.update((job.id, job) for job, _ in running if job.id in movable)
+        jobs.update((job.id, job) for job, _ in running if job.id in leaving and job.spec.gpus)
         timed = {
             job.id: self._times(job, movable.get(job.id), most)
             for job in jobs.values()
@@ -276,7 +279,7 @@ class _Reader:
         )
         planned = {work.job_id: jobs[work.job_id] for work in works}
         names = tuple(self._names)
-        return Situation(problem, devices, names, movable, leaving, ready, planned)
+        return Situation(problem, devices, names, movable, leaving, ready, planned, self._seen)
 
     # ------------------------------------------------------------- live jobs
 
@@ -312,7 +315,7 @@ class _Reader:
         if any(r.kind is not ReservationKind.RUNNING for r in each.reservations):
             return False
         unmanaged = each.unmanaged_mib or 0
-        return unmanaged <= self._snapshot.settings.idle_unmanaged_mib
+        return unmanaged <= self._view.settings.idle_unmanaged_mib
 
     def _servers(
         self, given: list[DeviceSnapshot], gives_way: set[int]
@@ -324,7 +327,7 @@ class _Reader:
         used: dict[tuple[str, int], int] = {}
         first_s: dict[tuple[str, int], float] = {}
         names = dict(enumerate(self._names))
-        for job, attempt in self._snapshot.running:
+        for job, attempt in self._running:
             if job.id in gives_way or not job.spec.gpus:
                 continue
             times = run_times(
@@ -334,7 +337,7 @@ class _Reader:
             end_s = times.get(here, inf) if here is not None else inf
             end_s = min(times.values(), default=inf) if end_s == inf else end_s
             for uuid in attempt.placement.devices:
-                device = self._snapshot.device(uuid)
+                device = self._seen.get(uuid)
                 if device is not None:
                     key = (device.device.node, self._of_device[uuid])
                     used[key] = used.get(key, 0) + 1
@@ -367,7 +370,7 @@ class _Reader:
         learns = self._rules.profile and live is None and job.fingerprint is not None
         hope = _HOPE if learns else 1.0
         times = run_times(job, live, self._now, kinds, self._here(live), unknown_s, hope)
-        limit = self._snapshot.settings.most_gpus(job.spec.uid)
+        limit = self._view.settings.most_gpus(job.spec.uid)
         return {pair: s for pair, s in times.items() if pair[1] <= min(limit, most[pair[0]])}
 
     def _allows(self, job: Job, kind: int, live: Attempt | None) -> bool:
@@ -432,7 +435,11 @@ class _Reader:
             return dict.fromkeys(kinds, 0)
         ranks = {}
         for kind in kinds:
-            listed = min(rank(device, job, ()) for device in self._of_kind[kind]) if lists else None
+            listed = (
+                min(self._view.rank(job, device)[:2] for device in self._of_kind[kind])
+                if lists
+                else None
+            )
             ranks[kind] = (listed, not self._parts[kind] and self._alike[kind] in few)
         order = sorted(set(ranks.values()))
         return {kind: order.index(each) for kind, each in ranks.items()}

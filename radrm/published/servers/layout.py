@@ -10,11 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, inf
 
-from radrm.core.planning.requests import find_size, with_cpus
-from radrm.core.records import Attempt, Job, Placement, Refusal, Role
-from radrm.core.rules import Policy
-from radrm.core.view import View
-from radrm.core.words import Resizing
+from radrm.rules import (
+    Attempt,
+    Job,
+    Placement,
+    Policy,
+    Refusal,
+    Resizing,
+    Role,
+    View,
+    find_size,
+    with_cpus,
+)
 
 SERVER, WORKER = "ps", "worker"
 
@@ -249,7 +256,7 @@ def placed(
             for role, want in zip(job.spec.roles, wanted.spec.roles, strict=True)
         )
         wishing = replace(job, spec=replace(job.spec, roles=roles))
-        found = find_size(view, policy, instead, wishing, attempt, counts)
+        found = find_size(view, wishing, attempt, counts, policy, instead)
     if isinstance(found, Refusal):
         return found
     room, before = rooms(view, job, attempt.placement), attempt.placement

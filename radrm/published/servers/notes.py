@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from radrm.core.records import Attempt, HostUse, Job, Progress, TaskUse
-from radrm.core.view import View
 from radrm.published.servers.layout import SERVER, WORKER, Layout, layout_of, numbers_of
+from radrm.rules import Attempt, HostUse, Job, Progress, TaskUse, View
 
 # ------------------------------------------------------------------
 # What a job's tasks use and how fast it trains, from the sums that it reports.

@@ -24,20 +24,10 @@ counts and times begin anew; what is known of the jobs stays.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from radrm.core import events as ev
-from radrm.core.actions import Resize
-from radrm.core.planning.assembly import find_placement
-from radrm.core.proposals import Proposal, ResizeTo, SetShares, Start
-from radrm.core.records import Attempt, Job, Placement, Refusal
-from radrm.core.rules import Plan
-from radrm.core.units import show_seconds
-from radrm.core.view import View
-from radrm.core.words import JobState
-from radrm.planners.order_policy import OCCASIONS, OrderPolicy
 from radrm.published.servers.layout import (
     Layout,
     Span,
@@ -54,6 +44,25 @@ from radrm.published.servers.layout import (
     spread,
 )
 from radrm.published.servers.notes import Memory, Meter, Note, as_lists, is_busy
+from radrm.rules import (
+    OCCASIONS,
+    Attempt,
+    Job,
+    OrderPolicy,
+    Placement,
+    Plan,
+    Proposal,
+    Refusal,
+    ResizeTo,
+    SetShares,
+    Start,
+    View,
+    actions,
+    can_change,
+    find_placement,
+    show_seconds,
+)
+from radrm.rules import events as ev
 
 # ------------------------------------------------------------------ the ranges of settings
 
@@ -138,12 +147,15 @@ class Steering(OrderPolicy):
     # ------------------------------------------------------------- the plan
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
-        plan = Plan(state=dict(state or {}))
-        plan.proposals = self._proposals(view, event, plan)
+        plan = OrderPolicy.plan(self, view, event, state)
+        plan.proposals = self._proposals(view, event, plan, plan.proposals)
         return plan
 
-    def _proposals(self, view: View, event: ev.Event, plan: Plan) -> Iterator[Proposal]:
-        yield from self._starts(view, plan)
+    def _proposals(
+        self, view: View, event: ev.Event, plan: Plan, starts: Iterable[Proposal]
+    ) -> Iterator[Proposal]:
+        for start in starts:
+            yield self._laid_out(view, start, plan)
         memory = Memory.read(plan.state.pop(_KEPT, None), view, self.new_note)
         plan.state.pop("remarks", None)
         yield from self._steer(view, event, memory)
@@ -160,7 +172,7 @@ class Steering(OrderPolicy):
         if not ours:
             memory.looked_s = None
             return
-        if isinstance(event, ev.ActionFailed) and isinstance(event.action, Resize):
+        if isinstance(event, ev.ActionFailed) and isinstance(event.action, actions.Resize):
             failed = memory.notes.get(event.action.job_id)
             if failed is not None and FIXED in event.reason:
                 failed.fixed = True
@@ -169,7 +181,7 @@ class Steering(OrderPolicy):
             note.follow(attempt, now_s, self.interval_s)
         for job, attempt, wish in self.give_back(view, memory, ours):
             note = memory.notes[job.id]
-            if _can_change(job, attempt) and now_s >= note.retry_s:
+            if can_change(job, attempt) and now_s >= note.retry_s:
                 yield from self._change(view, job, attempt, note, wish)
         last_s = memory.looked_s
         if last_s is not None and last_s <= now_s < last_s + self.look_s - _ROUNDING_S:
@@ -183,7 +195,7 @@ class Steering(OrderPolicy):
         self, view: View, job: Job, attempt: Attempt, memory: Memory, waits: bool
     ) -> Iterator[Proposal]:
         note, span = memory.notes[job.id], span_of(job)
-        if span is None or note.asked is not None or not _can_change(job, attempt):
+        if span is None or note.asked is not None or not can_change(job, attempt):
             return
         room = 0.0 if waits else free_cpus(view)
         meter = note.counted
@@ -240,7 +252,7 @@ class Steering(OrderPolicy):
         else:
             note.refused = "the CPUs of a running job cannot be set on this server"
             return
-        now = next((each for _, each in view.running() if each.job_id == job.id), None)
+        now = view.attempt(job.id)
         if now is not None and now.serial == attempt.serial and is_busy(now):
             note.asked = as_lists(layout_of(found))
 
@@ -250,36 +262,25 @@ class Steering(OrderPolicy):
 
     # ------------------------------------------------------------- starts
 
-    def _start(
-        self, view: View, job: Job, plan: Plan, only: Collection[str] | None = None
-    ) -> Iterator[Proposal]:
-        span = span_of(job)
-        for proposal in OrderPolicy._start(self, view, job, plan, only):
-            if span is not None and isinstance(proposal, Start) and proposal.job_id == job.id:
-                past = (plan.state.get(_KEPT) or {}).get("past", {})
-                found = self._first_placement(view, job, span, past)
-                if found is not None:
-                    proposal = replace(proposal, placement=found)
-            yield proposal
+    def _laid_out(self, view: View, start: Proposal, plan: Plan) -> Proposal:
+        """Return a start, of a job with servers and workers in its first layout."""
+        job = view.job(start.job_id)
+        span = None if job is None else span_of(job)
+        if job is None or span is None or not isinstance(start, Start):
+            return start
+        past = (plan.state.get(_KEPT) or {}).get("past", {})
+        found = self._first_placement(view, job, span, past)
+        return start if found is None else replace(start, placement=found)
 
     def _first_placement(
         self, view: View, job: Job, span: Span, past: Mapping[str, Any]
     ) -> Placement | None:
         """Return a placement of the best first layout that there is room for; None: of none."""
         for layout in self.first(job, span, free_cpus(view), past):
-            found = find_placement(view, self.policy, sized(job, layout), None).placement
+            found = find_placement(view, sized(job, layout), self.policy).placement
             if found is None:
                 continue
             found = spread(rooms(view, job), laid_out(found, Wish(layout)))
             if view.refuse_on_nodes(job, found) is None:
                 return found
         return None
-
-
-def _can_change(job: Job, attempt: Attempt) -> bool:
-    return (
-        job.state is JobState.RUNNING
-        and job.target is None
-        and attempt.stop is None
-        and not is_busy(attempt)
-    )

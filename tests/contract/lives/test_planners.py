@@ -86,10 +86,10 @@ class Wild:
 class SlowlyWild(Wild):
     """The same, slowly."""
 
-    def think(self, snapshot: Snapshot, state: Any) -> Plan:
-        attempts = {job.id: attempt for job, attempt in snapshot.running}
+    def think(self, view: View, state: Any) -> Plan:
+        attempts = {job.id: attempt for job, attempt in view.running()}
         at = state or 0
-        return Plan(tuple(self._made(at, attempts, len(snapshot.devices))), state=at + 1)
+        return Plan(tuple(self._made(at, attempts, len(view.every_device()))), state=at + 1)
 
 
 class Thinking(Watched):

@@ -1,4 +1,4 @@
-"""Slow toy planners: what they propose follows from a snapshot alone."""
+"""Slow toy planners: what they propose follows from the view alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from radrm.core import events as ev
 from radrm.core.proposals import Preempt, Proposal, Start
 from radrm.core.records import Job, Placement, Refusal, Share
 from radrm.core.rules import Plan
-from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, Collocation, JobState
 
@@ -26,16 +25,16 @@ class SlowStarter:
     starts_jobs: bool = True
     listens: frozenset[type[ev.Event]] = LISTENS
 
-    def think(self, snapshot: Snapshot, state: Any) -> Plan:
-        return Plan(self._starts(snapshot), {"plans": (state or {"plans": 0})["plans"] + 1})
+    def think(self, view: View, state: Any) -> Plan:
+        return Plan(self._starts(view), {"plans": (state or {"plans": 0})["plans"] + 1})
 
-    def _starts(self, snapshot: Snapshot) -> Iterator[Proposal]:
+    def _starts(self, view: View) -> Iterator[Proposal]:
         idle = [
             each.device
-            for each in snapshot.devices
-            if not each.occupants and each.unreadable(snapshot.now.boot_s) is None
+            for each in view.every_device()
+            if not each.occupants and each.unreadable(view.now.boot_s) is None
         ]
-        for job, device in zip(snapshot.lines[0], idle, strict=False):
+        for job, device in zip(view.waiting(), idle, strict=False):
             share = Share(device=device.uuid, reserved_mib=device.capacity_mib)
             placement = Placement((share,), Collocation.EXCLUSIVE)
             yield Start(job_id=job.id, placement=placement)
@@ -53,16 +52,16 @@ class SlowAndreas:
     starts_jobs: bool = False
     listens: frozenset[type[ev.Event]] = LISTENS
 
-    def think(self, snapshot: Snapshot, state: Any) -> Plan:
-        return Plan(self._preempts(snapshot), (state or 0) + 1)
+    def think(self, view: View, state: Any) -> Plan:
+        return Plan(self._preempts(view), (state or 0) + 1)
 
-    def _preempts(self, snapshot: Snapshot) -> Iterator[Proposal]:
-        if any(job.state is JobState.STOPPING for job, _ in snapshot.running):
+    def _preempts(self, view: View) -> Iterator[Proposal]:
+        if any(job.state is JobState.STOPPING for job, _ in view.running()):
             return
-        waiting = [job for job in snapshot.lines[0] if self._is_due(job)]
+        waiting = [job for job in view.waiting() if self._is_due(job)]
         victims = [
             job
-            for job, _ in snapshot.running
+            for job, _ in view.running()
             if not self._is_due(job)
             and (job.spec.requeue or job.spec.checkpoint.kind is not CheckpointKind.NONE)
         ]

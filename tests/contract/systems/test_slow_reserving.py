@@ -18,7 +18,6 @@ from radrm.core.proposals import Reserve
 from radrm.core.records import Device, Job, Refusal, Reservation
 from radrm.core.rules import Plan
 from radrm.core.settings import CoreSettings
-from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import Collocation, JobState, ReservationKind
 from radrm.policies.sharing import Magm
@@ -35,7 +34,7 @@ class Slow:
     starts_jobs: bool = False
     listens: frozenset[type[ev.Event]] = frozenset({ev.JobSubmitted})
 
-    def think(self, snapshot: Snapshot, state: Any) -> Plan:
+    def think(self, view: View, state: Any) -> Plan:
         raise AssertionError("the test answers")
 
     def explain(self, view: View, job: Job) -> tuple[Refusal, ...]:

@@ -21,6 +21,7 @@ from radrm.core.proposals import Preempt
 from radrm.core.records import Checkpoint, Job
 from radrm.core.rules import Plan
 from radrm.core.snapshot import Snapshot
+from radrm.core.view import View
 from radrm.core.words import CheckpointKind, JobState
 from tests.contract.broken import Watched, lives, raising
 from tests.contract.systems.slow import LISTENS, SlowAndreas, SlowStarter
@@ -180,7 +181,7 @@ class Slow:
     starts_jobs: bool = False
     listens: frozenset[type[ev.Event]] = LISTENS
 
-    def think(self, snapshot: Snapshot, state: Any) -> Plan:
+    def think(self, view: View, state: Any) -> Plan:
         found: Plan = self.make()
         return found
 

@@ -58,21 +58,21 @@ class Sleeps(Base):
 class SlowRaises(Base):
     name = "slow-raises"
 
-    def think(self, snapshot: Any, state: Any) -> Any:
+    def think(self, view: Any, state: Any) -> Any:
         raise KeyError("x")
 
 
 class SlowNonsense(Base):
     name = "slow-nonsense"
 
-    def think(self, snapshot: Any, state: Any) -> Any:
+    def think(self, view: Any, state: Any) -> Any:
         return 5
 
 
 class SlowSpins(Base):
     name = "slow-spins"
 
-    def think(self, snapshot: Any, state: Any) -> Any:
+    def think(self, view: Any, state: Any) -> Any:
         while True:
             pass
 
@@ -80,21 +80,21 @@ class SlowSpins(Base):
 class SlowExits(Base):
     name = "slow-exits"
 
-    def think(self, snapshot: Any, state: Any) -> Any:
+    def think(self, view: Any, state: Any) -> Any:
         os._exit(0)
 
 
 class SlowEats(Base):
     name = "slow-eats"
 
-    def think(self, snapshot: Any, state: Any) -> Any:
+    def think(self, view: Any, state: Any) -> Any:
         return Plan(state=len(bytearray(1 << 40)))
 
 
 class SlowEndless(Base):
     name = "slow-endless"
 
-    def think(self, snapshot: Any, state: Any) -> Any:
+    def think(self, view: Any, state: Any) -> Any:
         return Plan(Cancel(job_id=10**6, reason="x") for _ in iter(int, 1))
 
 
@@ -103,13 +103,13 @@ class SlowMeddles(Base):
 
     name = "slow-meddles"
 
-    def think(self, snapshot: Any, state: Any) -> Any:
+    def think(self, view: Any, state: Any) -> Any:
         os.write(1, b"\xff" * 100)
         print("x" * 10**6)
         sys.stdout.flush()
         assert os.read(0, 10) == b""
         os.fork()  # both processes go on
-        return Plan(state=snapshot.version)
+        return Plan(state=len(view.devices()))
 
 
 class Forgets(Base):

@@ -43,7 +43,7 @@ class Mine:
     def explain(self, view, job):
         return ()
 
-    def think(self, snapshot, state):
+    def think(self, view, state):
         do = (state or {}).get("do")
         if do == "spin":
             while True:
@@ -56,7 +56,7 @@ class Mine:
             return Plan(state={"child": child, "pid": os.getpid(), "uid": os.getuid()})
         if do == "write a file":
             os.write(os.memfd_create("x"), b"x")
-        waiting = [job.id for job in snapshot.lines[0]]
+        waiting = [job.id for job in view.waiting()]
         return Plan((Cancel(job_id=i, reason="no") for i in waiting), state={"saw": waiting})
 """
 

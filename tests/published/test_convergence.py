@@ -8,7 +8,7 @@ import pytest
 
 from radrm.core.records import Attempt, Instant, Job, JobSpec, Placement, Progress
 from radrm.core.words import Collocation
-from radrm.planners.convergence import (
+from radrm.published.convergence import (
     CONVERGED,
     PROGRESSING,
     WATCHING,

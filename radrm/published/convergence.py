@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from radrm.core.records import Attempt, Instant, Job, Progress
+from radrm.rules import Attempt, Job, Progress, moment, plain_moment
 
 PROGRESSING, WATCHING, CONVERGED = "progressing", "watching", "converged"
 
@@ -163,15 +163,3 @@ def _begin_s(note: Note, job: Job, attempt: Attempt, progress: Progress) -> floa
         return None
     before = (job.saved and job.saved.work_done) or 0.0
     return max(0.0, came_s - max(0.0, progress.work_done - before) / note.rate)
-
-
-def plain_moment(at: Instant) -> list[float | str | None]:
-    """Return a moment as a planner's state can hold it."""
-    return [at.boot_s, at.wall_s, at.boot]
-
-
-def moment(kept: list[float | str | None]) -> Instant:
-    """Return a moment that `plain_moment` made."""
-    boot_s, wall_s, boot = kept
-    assert isinstance(boot_s, (int, float)) and isinstance(wall_s, (int, float))
-    return Instant(boot_s, wall_s, None if boot is None else str(boot))
