@@ -172,6 +172,8 @@ def fields_of(kind: type[Document]) -> Iterator[Field]:
 
 
 def _parts(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated and words_of(kind) is None:
+        kind = get_args(kind)[0]
     return list(get_args(kind)) if get_origin(kind) in (Union, UnionType) else [kind]
 
 

@@ -6,6 +6,9 @@ the daemon fills these types and encodes them, `radrm.Client` returns them, `sta
 their fields, agents read their words, and `tools/json_reference.py` makes the JSON Schema and the
 page.
 
+A field that repeats one of the job's record says so in its type (`OfSpec`, `OfJob`), and its value
+follows: such a field is added here alone. The daemon computes the others (`daemon/views/`).
+
 A field without a default is always there; null means unknown. A field with a default is absent
 while it has that value: it is unknown, empty, zero or no. So a job has only the fields that say
 something of it. Clients read documents as plain objects (`job.get("comment")`), because the

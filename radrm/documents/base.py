@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
@@ -32,6 +32,30 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """The document as a plain object, as `--json` prints it; its lists are tuples."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
+
+
+class Source(Enum):
+    """The record of the daemon whose field of the same name a field repeats."""
+
+    SPEC = "spec"
+    """What the user asked for (`JobSpec`)."""
+    JOB = "job"
+    """The job (`core.records.Job`)."""
+
+
+T = TypeVar("T")
+OfSpec = Annotated[T, Source.SPEC]
+OfJob = Annotated[T, Source.JOB]
+
+
+def repeated(kind: type[Document], source: Source) -> tuple[str, ...]:
+    """The fields of a document that repeat those of a record."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(
+        name
+        for name, hint in hints.items()
+        if get_origin(hint) is Annotated and source in hint.__metadata__
+    )
 
 
 class Words:

@@ -11,6 +11,8 @@ from radrm.documents.base import (
     Checkpoint,
     Document,
     Mode,
+    OfJob,
+    OfSpec,
     Outcome,
     Queue,
     Reserved,
@@ -22,15 +24,15 @@ class Job(Document):
     """One job, or one element of an array. `status --follow --json` prints such a document per line
     for each change."""
 
-    id: int
+    id: OfJob[int]
     """Its number, unique for ever."""
-    label: str
+    label: OfJob[str]
     """What users type: 12, or 12_3 for an element of an array."""
-    ticket: str
+    ticket: OfJob[str]
     """The name that submit printed; known before the id."""
-    name: str
+    name: OfSpec[str]
     """Its name."""
-    user: str
+    user: OfSpec[str]
     """Who submitted it."""
     state: State
     """Where it is."""
@@ -46,9 +48,9 @@ class Job(Document):
     """The UUIDs of the GPUs of its last attempt."""
     collocation: Mode | None
     """How its last attempt shares GPUs."""
-    attempts: int
+    attempts: OfJob[int]
     """Its launches so far."""
-    exit_code: int | None
+    exit_code: OfJob[int | None]
     """Of the last attempt; 128+n for signal n."""
     submitted_at: float
     """When it was submitted."""
@@ -66,7 +68,7 @@ class Job(Document):
     """Its predicted memory per GPU."""
     estimate_source: str | None
     """Who predicted it: declared, history, trace..."""
-    weight: float
+    weight: OfSpec[float]
     """Multiplies the cost of a late end."""
     reserved_mib: int | None
     """Memory reserved on each of its GPUs now."""
@@ -74,9 +76,9 @@ class Job(Document):
     """Its largest memory on one GPU, in its last attempt."""
     energy_j: float | None
     """Energy of its last attempt."""
-    oom_count: int
+    oom_count: OfJob[int]
     """Attempts that died of GPU out-of-memory."""
-    priority: int
+    priority: OfSpec[int]
     """Higher starts earlier, -1000 to 1000."""
     count: int | None = None
     """The elements in this row; only in rows that stand for several."""
@@ -98,9 +100,9 @@ class Job(Document):
     """The size that a resize under way leads to."""
     resize_error: str | None = None
     """Why its last resize failed."""
-    cpus: float | None = None
+    cpus: OfSpec[float | None] = None
     """CPUs asked for (--cpus)."""
-    memory_mib: int | None = None
+    memory_mib: OfSpec[int | None] = None
     """Host memory asked for (--memory)."""
     memory_max_mib: int | None = None
     """The larger end of a range of --memory."""
@@ -116,7 +118,7 @@ class Job(Document):
     """The upper bound of that."""
     estimate_guesses: tuple[str, ...] = ()
     """What the estimator assumed."""
-    estimate_notes: tuple[str, ...] = ()
+    estimate_notes: OfJob[tuple[str, ...]] = ()
     """What estimators could not do."""
     estimate_smact: float | None = None
     """Its predicted SM activity alone on a GPU, 0..1, or what is usual here."""
@@ -180,7 +182,7 @@ class Job(Document):
     """It starts no earlier (--begin); absent once that has passed."""
     held: bool = False
     """It does not start before `radrm release`."""
-    time_limit_s: float | None = None
+    time_limit_s: OfSpec[float | None] = None
     """Its time limit."""
     time_limit_at: float | None = None
     """When its running attempt reaches that."""
@@ -190,19 +192,19 @@ class Job(Document):
     """It has been asked to save, and has not answered."""
     checkpoint_error: str | None = None
     """Why the last request failed."""
-    moves: int = 0
+    moves: OfJob[int] = 0
     """Its migrations so far."""
     outer: str | None = None
     """The job of Slurm in which it runs: `slurm:CLUSTER:ID.RESTART`."""
-    gpu_types: tuple[str, ...] = ()
+    gpu_types: OfSpec[tuple[str, ...]] = ()
     """Types of GPU that it accepts; absent: all."""
-    prefer_gpus: tuple[str, ...] = ()
+    prefer_gpus: OfSpec[tuple[str, ...]] = ()
     """GPUs to use first."""
-    avoid_gpus: tuple[str, ...] = ()
+    avoid_gpus: OfSpec[tuple[str, ...]] = ()
     """GPUs to use last."""
-    max_slowdown: float | None = None
+    max_slowdown: OfSpec[float | None] = None
     """The longest run time beside others, in parts of that alone."""
-    sm_share: float | None = None
+    sm_share: OfSpec[float | None] = None
     """The part of a GPU's SMs that it may use as an MPS client, and books, 0..1."""
     sm_share_unbound: str | None = None
     """Of a live job, why that does not limit it."""
@@ -218,7 +220,7 @@ class Job(Document):
     """The jobs that it waits for."""
     signal: str | None = None
     """The signal before its time limit, as USR1@60."""
-    comment: str | None = None
+    comment: OfSpec[str | None] = None
     """Its note."""
     tasks: tuple[Task, ...] = ()
     """The tasks of its last attempt; for one job asked for by `explain`."""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
 
+from radrm.core import records
+from radrm.core.records import JobSpec
 from radrm.core.words import JobState
-from radrm.documents.base import Document, Level, MpsState, State, Words
+from radrm.documents.base import (
+    Document,
+    Level,
+    MpsState,
+    Source,
+    State,
+    Words,
+    repeated,
+)
 from radrm.documents.jobs import Explanation, Job
 from radrm.documents.server import Gpu
 from radrm.host.health.finding import Level as LevelKind
@@ -77,6 +87,18 @@ def test_a_list_of_things_is_a_list_at_the_top() -> None:
     for name, kind in reference().answers.items():
         assert kind in (dict[str, str],) or get_args(kind) or issubclass(kind, Document), name
     assert reference().answers["gpus"] == tuple[Gpu, ...]
+
+
+@pytest.mark.parametrize(("source", "record"), [(Source.SPEC, JobSpec), (Source.JOB, records.Job)])
+def test_what_a_document_repeats_has_the_type_of_the_record(source: Source, record: type) -> None:
+    said, own = get_type_hints(Job), get_type_hints(record)
+    own |= {n: get_type_hints(p.fget)["return"] for n, p in vars(record).items() if _getter(p)}
+    names = repeated(Job, source)
+    assert names and {n: said[n] for n in names} == {n: own[n] for n in names}
+
+
+def _getter(found: object) -> bool:
+    return isinstance(found, property) and found.fget is not None
 
 
 def test_what_scripts_rely_on_is_always_there() -> None:

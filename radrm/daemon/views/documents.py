@@ -1,12 +1,14 @@
 """The JSON documents of jobs, as `status` and other questions answer them.
 
-Here are the values; `radrm/documents/jobs.py` says what each field means. Times are epoch seconds
+`radrm/documents/jobs.py` says what each field means; here are the values of all that do not just
+repeat a field of the job or of its spec. Times are epoch seconds
 on the daemon's clock. Durations are measured by time since boot, and unknown across a reboot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from signal import Signals
 from typing import Any
 
@@ -24,6 +26,7 @@ from radrm.daemon.views.rows import Row
 from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.daemon.views.verdict import verdict
 from radrm.documents import jobs as shown
+from radrm.documents.base import Source, repeated
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
@@ -72,6 +75,9 @@ def _weight(weights: Sequence[float | None]) -> float:
 
 Document = dict[str, Any]
 
+_OF_JOB, _OF_SPEC = (repeated(shown.Job, source) for source in (Source.JOB, Source.SPEC))
+_of_job, _of_spec = attrgetter(*_OF_JOB), attrgetter(*_OF_SPEC)
+"""The values of the fields that repeat a record's."""
 _PERMANENT = frozenset({"kind", "capacity", "vanished"})
 """Rules by which a device refuses a job at any time."""
 _UNUSED_S = 600.0
@@ -172,18 +178,14 @@ class JobDocuments:
         late_s = self._foresight.late_s(job, expected, now)
         dropped = self._reports.dropped(attempt.serial) if self._reports and attempt else None
         return shown.Job(
-            id=job.id,
-            ticket=job.ticket,
-            name=job.spec.name,
-            user=job.spec.user,
+            **dict(zip(_OF_JOB, _of_job(job), strict=True)),
+            **dict(zip(_OF_SPEC, _of_spec(job.spec), strict=True)),
             state=job.state.value,
             outcome=job.outcome.value if job.outcome else None,
             queue=job.queue.value if not job.state.final else None,
             position=None,
             devices=tuple(attempt.placement.devices) if attempt else (),
             collocation=attempt.placement.collocation.value if attempt else None,
-            attempts=job.attempts,
-            exit_code=job.exit_code,
             reason=reason or job.reason or (_remark(snapshot, live, now) if live else None),
             warnings=tuple(map(_warning, live.warnings)) if live else (),
             submitted_at=job.submitted.wall_s,
@@ -192,8 +194,6 @@ class JobDocuments:
             waited_s=(job.started or job.ended or now).since(job.submitted),
             ran_s=(job.ended or now).since(job.started) if job.started else None,
             **size_of(job, live),
-            cpus=job.spec.cpus,
-            memory_mib=job.spec.memory_mib,
             memory_max_mib=(job.spec.memory_range_mib or (None, None))[1],
             not_enforced=self._not_enforced(job),
             cpu_share=cpu_share(live) if live else None,
@@ -203,7 +203,6 @@ class JobDocuments:
             estimate_upper_mib=int(max(estimate.upper, estimate.value)) if estimate else None,
             estimate_source=estimate.source if estimate else None,
             estimate_guesses=tuple(g for each in (estimate, smact) if each for g in each.guesses),
-            estimate_notes=tuple(job.estimate_notes),
             estimate_smact=smact.value if smact else None,
             estimate_smact_upper=max(smact.upper, smact.value) if smact else None,
             estimate_smact_source=smact.source if smact else None,
@@ -214,7 +213,6 @@ class JobDocuments:
             alone_smact=used.alone_smact if used else None,
             begin_at=job.spec.begin_s if job.awaits_begin and job.state.waiting else None,
             due_at=job.spec.due_s,
-            weight=job.spec.weight,
             expected_start_at=expected.start,
             latest_start_at=expected.start_latest,
             start_unknown=expected.start_unknown,
@@ -234,24 +232,14 @@ class JobDocuments:
             **cap_of(live),
             peak_mib=used.peak_mib if used else None,
             energy_j=used.energy_j if used else None,
-            oom_count=job.oom_count,
-            priority=job.spec.priority,
             held=job.held or any(r.rule == _STOPPED for r in refusals or ()),
-            time_limit_s=job.spec.time_limit_s,
             time_limit_at=_limit_at(job, live),
             checkpoint=job.spec.checkpoint.kind.value,
             checkpoint_pending=bool(live and live.asked(ActionKind.CHECKPOINT)),
             checkpoint_error=live.checkpoint_failed if live else None,
             saved_work_done=job.saved.work_done if job.saved else None,
-            moves=job.moves,
             outer=job.outer.name if job.outer else None,
-            gpu_types=tuple(job.spec.gpu_types),
-            prefer_gpus=tuple(job.spec.prefer_gpus),
-            avoid_gpus=tuple(job.spec.avoid_gpus),
-            max_slowdown=job.spec.max_slowdown,
-            sm_share=job.spec.sm_share,
             sm_share_unbound=_unbound(job, live) if live else None,
-            label=job.label,
             array_id=job.array.array_id if job.array else None,
             array_index=job.array.index if job.array else None,
             params=_params(job),
@@ -263,7 +251,6 @@ class JobDocuments:
                 for d in job.after
             ),
             signal=_show_signal(job.spec.signal),
-            comment=job.spec.comment,
             behind=behind,
         )
 
