@@ -120,9 +120,8 @@ class JobDocuments:
             reason: str | None = f"behind job {behind}"
         else:
             reason = in_one_line(self._scheduler.snapshot, refusals or ())
-        document = self._document(job, now, reason, behind, refusals)
         short = f"behind {behind}" if behind is not None else in_short(refusals)
-        document = replace(document, position=row.position, reason_short=short)
+        document = self._document(job, now, reason, behind, refusals, row.position, short)
         if row.last is None:
             return document
         last = _params(row.last)
@@ -164,6 +163,8 @@ class JobDocuments:
         reason: str | None,
         behind: str | None,
         refusals: Sequence[Refusal] | None,
+        position: int | None = None,
+        short: str | None = None,
     ) -> shown.Job:
         snapshot = self._scheduler.snapshot
         live = snapshot.attempt(job.id)
@@ -183,7 +184,8 @@ class JobDocuments:
             state=job.state.value,
             outcome=job.outcome.value if job.outcome else None,
             queue=job.queue.value if not job.state.final else None,
-            position=None,
+            position=position,
+            reason_short=short,
             devices=tuple(attempt.placement.devices) if attempt else (),
             collocation=attempt.placement.collocation.value if attempt else None,
             reason=reason or job.reason or (_remark(snapshot, live, now) if live else None),
