@@ -1,9 +1,10 @@
-"""The JSON Schema of radrm's documents and their page, made from json_documents.toml.
+"""The JSON Schema of radrm's documents and their page, made from their declarations.
 
     python -m tools.json_reference
 
 writes the schema, which is committed: the package ships it. `tools/site_hooks.py` adds the page to
-the site as `json.md`.
+the site as `json.md`. The declarations are in `radrm/documents/`, and of a wing's commands in the
+wing's file `documents`.
 """
 
 from __future__ import annotations
@@ -12,153 +13,244 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+import msgspec
+
+from radrm.documents.answers import ANSWERS
+from radrm.documents.base import Document, Words
+from radrm.documents.texts import texts_of
+from radrm.wings import wings
 
 ROOT = Path(__file__).parents[1]
-TABLE = Path(__file__).with_name("json_documents.toml")
 SCHEMA = ROOT / "radrm" / "radrm.schema.json"
 
-_SCALARS = frozenset({"string", "number", "integer", "boolean"})
 _OTHERS = "*"
-"""The key that stands for all fields without a line."""
-_FIELD = re.compile(r"(?P<type>[^:]+?)(?P<null> or null)?: (?P<meaning>.+)")
+"""The name that stands for all fields that are not declared."""
+_SCALARS = {str: "string", float: "number", int: "integer", bool: "boolean"}
 
 _HEAD = """\
 # JSON
 
 Every command that reads something takes `--json`: one document on standard output, messages on
-standard error. This page is made from the table `tools/json_documents.toml`. The package ships the
+standard error. This page is made from the declarations in `radrm/documents/`. The package ships the
 same as a JSON Schema: [radrm.schema.json](../radrm/radrm.schema.json). It has an entry for each
 command, as `#/$defs/radrm status`, and is tested with real answers.
 
+- A list of things is a list at the top. One thing, or a report, is an object.
 - `null` means unknown or not applicable. It never means zero.
+- A field marked *optional* is absent while it has nothing to say: it is unknown, empty, zero or no.
 - Units are in the names: `_s` seconds, `_at` seconds since the epoch (by the daemon's clock),
   `_mib` MiB, `_j` joules, `_w` watts.
-- A field marked *optional* may be absent. A later release may add fields: ignore those that you
-  do not know.
+- A later release may add fields: ignore those that you do not know.
 """
 
 
-class Table:
-    """The table: commands, lists of words, and documents by name. Raises `ValueError` for a line
-    that it cannot read."""
+@cache
+def answers() -> Mapping[str, Any]:
+    """What each command answers, by its words. Those of the server come first."""
+    found: dict[str, Any] = dict(ANSWERS)
+    for name in wings():
+        module = f"radrm.{name}.documents"
+        if find_spec(module) is not None:
+            found |= import_module(module).ANSWERS
+    return found
 
-    def __init__(self, text: str) -> None:
-        found = tomllib.loads(text)
-        self.commands: Mapping[str, str] = found.pop("commands")
-        self.words: Mapping[str, list[str]] = found.pop("words")
-        self.documents: Mapping[str, Mapping[str, str]] = found
 
-    def fields(self, name: str) -> Iterator[tuple[str, bool, str, bool, str]]:
-        """Each field of a document: name, optional, type, may be null, meaning."""
-        for key, line in self.documents[name].items():
-            if key == "_":
-                continue
-            match = _FIELD.fullmatch(line)
-            if match is None:
-                raise ValueError(f"{name}.{key}: {line!r} is not 'TYPE: meaning'")
-            optional = key.endswith("?")
-            yield (
-                *(key.removesuffix("?"), optional),
-                *(match["type"], match["null"] is not None, match["meaning"]),
-            )
+@dataclass(frozen=True)
+class Field:
+    """A field as the schema and the page show it. `kind`: its type, without null if `null`."""
 
-    def schema_of(self, kind: str) -> dict[str, Any]:
-        """The schema of a type. Raises `ValueError` if the table does not have it."""
-        if kind[0] + kind[-1] == "[]":
-            return {"type": "array", "items": self.schema_of(kind[1:-1])}
-        if kind[0] + kind[-1] == "{}":
-            return {"type": "object", "additionalProperties": self.schema_of(kind[1:-1])}
-        if kind in _SCALARS:
-            return {"type": kind}
-        if kind in self.words:
-            return {"enum": self.words[kind]}
-        if kind in self.documents:
-            return {"$ref": f"#/$defs/{kind}"}
-        if kind == "any":
-            return {}
-        raise ValueError(f"{kind!r} is no type")
+    name: str
+    kind: Any
+    null: bool
+    optional: bool
+    meaning: str
+
+
+class Reference:
+    """The documents of some answers, each after the one that first needs it, and their words.
+
+    Raises `ValueError` for a type that has no place in JSON, a field without a text, and two
+    documents with one name.
+    """
+
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        self.answers = answers
+        self.documents: dict[str, type[Document]] = {}
+        self.words: dict[str, tuple[str, ...]] = {}
+        for kind in answers.values():
+            self._note(kind)
+
+    def _note(self, kind: Any) -> None:
+        if (words := words_of(kind)) is not None:
+            self.words[words.name] = words.values
+        elif not _is_document(kind):
+            for part in get_args(kind):
+                self._note(part)
+        elif (name := name_of(kind)) not in self.documents:
+            self.documents[name] = kind
+            for field in fields_of(kind):
+                self._note(field.kind)
+        elif self.documents[name] is not kind:
+            raise ValueError(f"two documents are called {name}")
 
     def schema(self) -> dict[str, Any]:
         """The schema of all documents, and of the answer of each command."""
-        found = {name: self._object(name) for name in self.documents}
-        answers = {f"radrm {name}": self.schema_of(kind) for name, kind in self.commands.items()}
+        answers = {f"radrm {name}": schema_of(kind) for name, kind in self.answers.items()}
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "The JSON documents of radrm",
-            "$defs": answers | found,
+            "$defs": answers | {name: _object(kind) for name, kind in self.documents.items()},
         }
 
-    def _object(self, name: str) -> dict[str, Any]:
-        fields = list(self.fields(name))
-        properties = {
-            key: {**_or_null(self.schema_of(kind), null), "description": meaning}
-            for key, _, kind, null, meaning in fields
-        }
-        rest = properties.pop(_OTHERS, None)
-        return {
-            "type": "object",
-            **({"description": about} if (about := self.documents[name].get("_")) else {}),
-            "properties": properties,
-            "required": [key for key, optional, *_ in fields if not optional and key != _OTHERS],
-            **({} if rest is None else {"additionalProperties": rest}),
-        }
+    def page(self) -> str:
+        """The page."""
+        rows = [
+            f"| `radrm {name} --json` | {_shown(kind)} |" for name, kind in self.answers.items()
+        ]
+        parts = [_HEAD, "| command | document |\n|---|---|\n" + "\n".join(rows)]
+        for name, document in self.documents.items():
+            lines = [
+                f"| {'others' if field.name == _OTHERS else f'`{field.name}`'} | "
+                f"{_shown(field.kind)}{' or null' if field.null else ''}"
+                f"{', optional' if field.optional else ''} | "
+                f"{field.meaning.replace('|', chr(92) + '|')} |"
+                for field in fields_of(document)
+            ]
+            head = f"## {name}\n\n{about(document)}\n\n| field | type | meaning |\n|---|---|---|"
+            parts.append(head + "\n" + "\n".join(lines))
+        words = [
+            f"| {name} | {', '.join(f'`{word}`' for word in values)} |"
+            for name, values in sorted(self.words.items())
+        ]
+        parts.append("## Words\n\n| type | one of |\n|---|---|\n" + "\n".join(words))
+        return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def name_of(kind: type[Document]) -> str:
+    """The name of a document: `gpu_refusal` of `GpuRefusal`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+
+
+def words_of(kind: Any) -> Words | None:
+    """The words that a text takes; None for all other types."""
+    said = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
+    return next((each for each in said if isinstance(each, Words)), None)
+
+
+def about(kind: type[Document]) -> str:
+    """What a document is. Raises `ValueError` if it does not say."""
+    text = kind.__dict__.get("__doc__")
+    if not text:
+        raise ValueError(f"{kind.__name__} has no docstring")
+    return " ".join(text.split())
+
+
+def fields_of(kind: type[Document]) -> Iterator[Field]:
+    """The fields of a document; the last one may stand for all that are not declared."""
+    hints, texts = get_type_hints(kind, include_extras=True), texts_of(kind)
+    for field in msgspec.structs.fields(kind):
+        parts = _parts(hints[field.name])
+        optional = field.default is not msgspec.NODEFAULT
+        # Left out where it is None.
+        null = NoneType in parts and field.default is not None
+        parts = [each for each in parts if each not in (NoneType, msgspec.UnsetType)]
+        if field.name not in texts:
+            raise ValueError(f"{kind.__name__}.{field.name} has no text below it")
+        yield Field(field.encode_name, _union(parts), null, optional, texts[field.name])
+    if kind.OTHERS is not None:
+        parts = _parts(kind.OTHERS)
+        null, parts = NoneType in parts, [each for each in parts if each is not NoneType]
+        yield Field(_OTHERS, _union(parts), null, False, texts["OTHERS"])
+
+
+def _parts(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated and words_of(kind) is None:
+        kind = get_args(kind)[0]
+    return list(get_args(kind)) if get_origin(kind) in (Union, UnionType) else [kind]
+
+
+def _union(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else Union[tuple(parts)]  # noqa: UP007
+
+
+def _is_document(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Document)
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """The schema of a type. Raises `ValueError` for one that JSON does not have."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if (words := words_of(kind)) is not None:
+        return {"enum": list(words.values)}
+    if kind is Any:
+        return {}
+    if kind in _SCALARS:
+        return {"type": _SCALARS[kind]}
+    if _is_document(kind):
+        return {"$ref": f"#/$defs/{name_of(kind)}"}
+    if origin is tuple and parts[1:] == (...,):
+        return {"type": "array", "items": schema_of(parts[0])}
+    if origin is dict and parts[0] is str:
+        return {"type": "object", "additionalProperties": schema_of(parts[1])}
+    if origin in (Union, UnionType):
+        return {"anyOf": [schema_of(each) for each in parts]}
+    raise ValueError(f"{kind!r} is no type of a document")
+
+
+def _object(kind: type[Document]) -> dict[str, Any]:
+    fields = list(fields_of(kind))
+    properties = {
+        field.name: {**_or_null(schema_of(field.kind), field.null), "description": field.meaning}
+        for field in fields
+    }
+    rest = properties.pop(_OTHERS, None)
+    return {
+        "type": "object",
+        "description": about(kind),
+        "properties": properties,
+        "required": [f.name for f in fields if not f.optional and f.name != _OTHERS],
+        **({} if rest is None else {"additionalProperties": rest}),
+    }
 
 
 def _or_null(schema: dict[str, Any], null: bool) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]} if null else schema
 
 
-def table() -> Table:
-    """The table of now."""
-    return Table(TABLE.read_text("utf-8"))
+def _shown(kind: Any) -> str:
+    """A type as the page has it."""
+    parts = get_args(kind)
+    if (words := words_of(kind)) is not None:
+        return f"[{words.name}](#words)"
+    if kind is Any:
+        return "any"
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if _is_document(kind):
+        return f"[{name_of(kind)}](#{name_of(kind)})"
+    if get_origin(kind) is tuple:
+        return f"list of {_shown(parts[0])}"
+    if get_origin(kind) is dict:
+        return f"object of {_shown(parts[1])}"
+    return " or ".join(map(_shown, parts))
 
 
-# ------------------------------------------------------------------ the page
-
-
-def page(table: Table) -> str:
-    """The page."""
-    rows = [f"| `radrm {name} --json` | {_shown(kind)} |" for name, kind in table.commands.items()]
-    parts = [_HEAD, "| command | document |\n|---|---|\n" + "\n".join(rows)]
-    for name, document in table.documents.items():
-        about = f"\n{document['_']}\n" if "_" in document else ""
-        lines = [
-            f"| {'others' if key == _OTHERS else f'`{key}`'} | "
-            f"{_shown(kind)}{' or null' if null else ''}{', optional' if optional else ''} | "
-            f"{meaning.replace('|', chr(92) + '|')} |"
-            for key, optional, kind, null, meaning in table.fields(name)
-        ]
-        parts.append(f"## {name}\n{about}\n| field | type | meaning |\n|---|---|---|")
-        parts[-1] += "\n" + "\n".join(lines)
-    words = [f"| {name} | {', '.join(f'`{w}`' for w in all_)} |" for name, all_ in _sorted(table)]
-    parts.append("## Words\n\n| type | one of |\n|---|---|\n" + "\n".join(words))
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
-
-
-def _sorted(table: Table) -> list[tuple[str, list[str]]]:
-    return sorted(table.words.items())
-
-
-def _shown(kind: str) -> str:
-    if kind[0] == "[":
-        return f"list of {_shown(kind[1:-1])}"
-    if kind[0] == "{":
-        return f"object of {_shown(kind[1:-1])}"
-    if kind.isupper():
-        return f"[{kind}](#words)"
-    return kind if kind in _SCALARS or kind == "any" else f"[{kind}](#{kind})"
+def reference() -> Reference:
+    """All documents of now."""
+    return Reference(answers())
 
 
 def schema_text() -> str:
     """The text of the schema's file."""
-    return json.dumps(table().schema(), indent=1) + "\n"
+    return json.dumps(reference().schema(), indent=1) + "\n"
 
 
 if __name__ == "__main__":

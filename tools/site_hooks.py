@@ -40,7 +40,7 @@ SEARCH = {
 
 MADE: Mapping[str, Callable[[], str]] = {
     "docs/commands.md": command_reference.reference,
-    "docs/json.md": lambda: json_reference.page(json_reference.table()),
+    "docs/json.md": lambda: json_reference.reference().page(),
 }
 """Pages that are made from the code."""
 PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {

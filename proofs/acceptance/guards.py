@@ -112,10 +112,10 @@ def cap_raise(step: Step) -> str:
         options = (slices, f"--gpu-memory={_CAP_MIB}M:{5 * _CAP_MIB}M")
         job = server.run("hold.py", *words, options=options)
         server.until(lambda: "holding" in server.output(job), "the job's memory")
-        first = server.job(job)["cap_mib"]
+        first = server.job(job).get("cap_mib")
         (server.work / "others-go").touch()
         server.until(lambda: server.job(other)["state"] == "COMPLETED", "the other job's end")
-        raised = server.until(lambda: _more(server.job(job)["cap_mib"], first), "a larger cap")
+        raised = server.until(lambda: _more(server.job(job).get("cap_mib"), first), "a larger cap")
         step.record(first_mib=first, raised_mib=raised, explained=server.json("explain", str(job)))
         (server.work / "grow").touch()
         done = server.wait_end(job)

@@ -93,19 +93,21 @@ def get_job(job: Reference) -> JobFacts:
         index = indices(client)
     document = answer["job"]
     shown, left = attempts(answer["attempts"])
-    progress = document["progress"]
+    progress = document.get("progress")
     return JobFacts(
         job=row(document, index),
         ticket=text(document["ticket"]),
-        comment=maybe(document["comment"]),
+        comment=maybe(document.get("comment")),
         requested=_known(document, _REQUESTED)
         | {key: moment(document[key]) for key in _MOMENTS if document.get(key) is not None},
         estimate=_known(document, _ESTIMATE),
         progress=None if progress is None else {k: cleaned(v) for k, v in progress.items()},
-        waits_for=texts(f"job {each['job']} ({each['condition']})" for each in document["after"]),
-        held=document["held"],
-        warnings=texts(each["text"] for each in document["warnings"]),
-        verdict=texts(document["verdict"]),
+        waits_for=texts(
+            f"job {each['job']} ({each['condition']})" for each in document.get("after", ())
+        ),
+        held=document.get("held", False),
+        warnings=texts(each["text"] for each in document.get("warnings", ())),
+        verdict=texts(document.get("verdict", ())),
         attempts=shown,
         attempts_left_out=left,
         next_steps=next_steps(document),
@@ -195,9 +197,9 @@ def row(job: Document, index: Mapping[str, int]) -> Job:
         submitted_at=moment(job["submitted_at"]),
         started_at=moment(job["started_at"]),
         ended_at=moment(job["ended_at"]),
-        expected_start_at=moment(job["expected_start_at"]),
-        waited_s=job["waited_s"],
-        ran_s=job["ran_s"],
+        expected_start_at=moment(job.get("expected_start_at")),
+        waited_s=job.get("waited_s"),
+        ran_s=job.get("ran_s"),
     )
 
 
@@ -275,9 +277,9 @@ def triage_job(job: Reference) -> Triage:
         outcome=document["outcome"],
         refusals=refusals[:_MOST_REFUSALS],
         refusals_left_out=max(0, len(refusals) - _MOST_REFUSALS),
-        held=document["held"],
-        warnings=texts(each["text"] for each in document["warnings"]),
-        verdict=texts(document["verdict"]),
+        held=document.get("held", False),
+        warnings=texts(each["text"] for each in document.get("warnings", ())),
+        verdict=texts(document.get("verdict", ())),
         attempts=shown,
         attempts_left_out=left,
         logs=logs,
@@ -290,7 +292,7 @@ def finding(answer: Document) -> str:
     job = answer["job"]
     state, why = job["state"], maybe(answer["summary"]) or maybe(job["reason"])
     if state in WAITING:
-        if job["held"]:
+        if job.get("held"):
             return f"{why[:1].upper()}{why[1:]}" if why else "It is held."
         if job.get("behind"):
             return text(f"It waits behind job {job['behind']} in its queue.")

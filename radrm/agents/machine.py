@@ -112,7 +112,7 @@ def pressure(page: Document, devices: Sequence[Document]) -> Pressure:
     out = [each for each in devices if each["state"] in OUT_OF_SERVICE]
     able = [each for each in devices if each["state"] not in OUT_OF_SERVICE]
     free = [each["free_mib"] or 0 for each in able]
-    starts = [job["expected_start_at"] for job in waiting]
+    starts = [job.get("expected_start_at") for job in waiting]
     waits = sorted(max(0.0, start - now) for start in starts if start is not None)
     return Pressure(
         now=moment(now),
@@ -124,7 +124,7 @@ def pressure(page: Document, devices: Sequence[Document]) -> Pressure:
         largest_free_mib=max(free, default=0),
         total_mib=sum(each["total_mib"] for each in devices),
         waiting=_waiting(waiting),
-        oldest_wait_s=max((job["waited_s"] or 0.0 for job in waiting), default=None),
+        oldest_wait_s=max((job.get("waited_s") or 0.0 for job in waiting), default=None),
         expected_wait_s=[waits[0], median(waits), waits[-1]] if waits else [],
         expected_unknown=len(waiting) - len(waits),
         users=_users(jobs),
@@ -147,13 +147,13 @@ def _waiting(jobs: Iterable[Document]) -> list[Waiting]:
 
 def kind_of(job: Document) -> str:
     """What a waiting job waits for, in one word of `_KINDS`."""
-    if job["held"]:
+    if job.get("held"):
         return "held"
-    if job["begin_at"] is not None:
+    if job.get("begin_at") is not None:
         return "begin"
-    if job["after"]:
+    if job.get("after"):
         return "dependency"
-    if job["behind"]:
+    if job.get("behind"):
         return "line"
     if job["position"] is None and job["estimate_source"] is None and job["gpus"]:
         return "estimate"

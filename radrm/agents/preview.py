@@ -95,7 +95,7 @@ def _fit(client: Client, gpus: int, needs_mib: int | None) -> Fit:
     page = client.ask("page", state="pending,recovering", limit=_ROWS)
     devices = [each for each in client.ask("gpus") if each["state"] not in OUT_OF_SERVICE]
     waiting = sum(page["counts"].get(state, 0) for state in ("PENDING", "RECOVERING"))
-    starts = [job["expected_start_at"] for job in page["jobs"]]
+    starts = [job.get("expected_start_at") for job in page["jobs"]]
     # One that is unknown may be the last.
     last_s = None if None in starts else max(starts, default=None)
     return fit(gpus, needs_mib, devices, waiting, last_s)

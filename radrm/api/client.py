@@ -30,11 +30,8 @@ from radrm.api.records import (
     Reference,
     Result,
     Submission,
-    explanation_of,
-    gpu_of,
-    job_of,
+    record,
     reference_of,
-    result_of,
 )
 from radrm.client import submitting
 from radrm.client.commands import batches
@@ -245,7 +242,7 @@ class Client:
         user, or in some states (`running,pending`). Raises `Refused` for a job that is not there.
         """
         words = _words(jobs, all, user, state)
-        return [job_of(document) for document in every_job(self.connection.ask, **words)]
+        return [record(Job, document) for document in every_job(self.connection.ask, **words)]
 
     def job(self, job: Reference) -> Job:
         """One job. Raises `Refused` if the name means none, or several."""
@@ -253,11 +250,11 @@ class Client:
 
     def explain(self, job: Reference) -> Explanation:
         """Why a job waits, GPU by GPU, or where and how it ran. Raises `Refused`."""
-        return explanation_of(self.connection.ask("explain", jobs=[reference_of(job)]))
+        return record(Explanation, self.connection.ask("explain", jobs=[reference_of(job)]))
 
     def gpus(self) -> list[Gpu]:
         """The GPUs and MIG instances, with their memory and jobs."""
-        return [gpu_of(document) for document in self.connection.ask("gpus")]
+        return [record(Gpu, document) for document in self.connection.ask("gpus")]
 
     def wait(self, *jobs: Reference, timeout: float | None = None) -> list[Job]:
         """Wait until these jobs have ended. Returns them, as they ended; all elements of arrays.
@@ -270,7 +267,7 @@ class Client:
             return []
         words = [reference_of(job) for job in jobs]
         found = wait_for(self.connection, words, _pause_until(timeout))
-        return [job_of(document) for document in found]
+        return [record(Job, document) for document in found]
 
     def events(
         self,
@@ -287,7 +284,7 @@ class Client:
         """
         patient = Patient(self.connection, log.info, time.sleep)
         for changed in changes(patient, _words(jobs, all, user, state), time.sleep):
-            yield from map(job_of, changed)
+            yield from (record(Job, document) for document in changed)
 
     # -------------------------------------------------------------- logs
 
@@ -402,7 +399,7 @@ class Client:
             raise UsageError(f"{command}: no job is named; name jobs, or choose by user or state")
         named = [reference_of(job) for job in jobs]
         results = [
-            result_of(document)
+            record(Result, document)
             for batch in (batches(named) if named else ([],))
             for document in self.connection.ask(command, jobs=batch, **words)
         ]

@@ -108,7 +108,7 @@ def _is_resizing(job: Document, before: Document) -> bool:
     """Return whether the answer to the request is still to come."""
     if job["state"] in FINAL:
         return False
-    if job["resizing"] is not None or job["checkpoint_pending"]:
+    if job.get("resizing") is not None or job.get("checkpoint_pending"):
         return True
     # A job that is resized by a restart has saved and is stopped, or is started again.
     restarts = job["attempts"] > before["attempts"] and job["state"] == "LAUNCHING"
@@ -119,11 +119,11 @@ def _unresized(job: Document, gpus: int | None, roles: Mapping[str, int]) -> str
     named = f"job {label(job)}"
     if job["state"] in FINAL:
         return f"{named} did not get that size: it has ended ({job['state']})"
-    counts = {each["name"]: each["count"] for each in job["roles"]}
+    counts = {each["name"]: each["count"] for each in job.get("roles", ())}
     reached = job["gpus"] == gpus if gpus is not None else roles.items() <= counts.items()
     if job["state"] == "RUNNING" and reached:
         return None
-    why = job["resize_error"] or job["checkpoint_error"]
+    why = job.get("resize_error") or job.get("checkpoint_error")
     if job["state"] == "RUNNING":
         return f"{named} keeps its size: {why or 'the request was withdrawn'}"
     return f"{named} was stopped and waits in its queue: {job['reason'] or job['state']}"
@@ -156,20 +156,20 @@ def _is_saving(job: Document, before: Document, moves: bool) -> bool:
         return False
     if job["attempts"] == before["attempts"]:
         # It is asked, or is stopped because it has saved.
-        return bool(job["checkpoint_pending"]) or (moves and job["state"] == "STOPPING")
+        return bool(job.get("checkpoint_pending")) or (moves and job["state"] == "STOPPING")
     return bool(moves and job["state"] == "LAUNCHING")
 
 
 def _unsaved(job: Document, before: Document, moves: bool) -> str | None:
     named = f"job {label(job)}"
-    if moves and job["moves"] > before["moves"]:
+    if moves and job.get("moves", 0) > before.get("moves", 0):
         return None
-    if not moves and (job["saved_at"] or 0.0) > (before["saved_at"] or 0.0):
+    if not moves and job.get("saved_at", 0.0) > before.get("saved_at", 0.0):
         return None
     did = "move" if moves else "save its work"
     if job["state"] in FINAL:
         return f"{named} did not {did}: it has ended ({job['state']})"
-    if job["checkpoint_error"]:
+    if job.get("checkpoint_error"):
         return f"{named} did not {did}: {job['checkpoint_error']}"
     if job["state"] == "RUNNING":
         return f"{named} runs, but did not {did}"

@@ -2,6 +2,7 @@
 `serving`, which the daemon runs.
 
 The files, in the order in which they may import one another:
+    documents  the JSON documents of its commands
     asking    run Slurm's own commands, and read what they print
     comment   what the step writes into the comment of its Slurm job, and reads there
     outer     the Slurm job in which this process runs

@@ -44,7 +44,7 @@ def job(number: int = 5, state: str = "PENDING", **changed: Any) -> Document:
         "started_at": NOW - 60 if started else None,
         "ended_at": NOW - 10 if ended else None,
         "waited_s": 40.0 if started else 90.0 if ended else 100.0,
-        "ran_s": None if not started else 50.0 if ended else 60.0,
+        **({"ran_s": 50.0 if ended else 60.0} if started else {}),
         "gpus": 1,
         "estimate_mib": 6144,
         "estimate_source": "declared",
@@ -53,13 +53,7 @@ def job(number: int = 5, state: str = "PENDING", **changed: Any) -> Document:
         "energy_j": None,
         "oom_count": 0,
         "priority": 0,
-        "held": False,
-        "time_limit_s": None,
         "label": str(number),
-        "array_id": None,
-        "array_index": None,
-        "after": [],
-        "signal": None,
     }
     return document | changed
 

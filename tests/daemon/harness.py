@@ -23,7 +23,7 @@ from radrm.errors import DeviceError, Refused, Unreachable
 from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for
-from tests.documents import errors_of
+from tests.documents import errors_of, whole
 from tests.forks import daemons as forks
 from tests.forks.daemons import Fork
 from tests.paths import REPOSITORY
@@ -162,9 +162,15 @@ class DaemonHome:
         return done
 
     def json(self, *words: str) -> Any:
+        """What a command answers; jobs with the fields that their documents leave out."""
         done = self.radrm(*words, "--json")
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        found = json.loads(done.stdout)
+        if words[0] in ("status", "wait") and "--cluster" not in words:
+            return [whole(job) for job in found]
+        if words[0] == "explain" and "--cluster" not in words:
+            return {**found, "job": whole(found["job"])}
+        return found
 
     def file(self, name: str, text: str) -> Path:
         path = self.work / name
@@ -186,9 +192,9 @@ class DaemonHome:
         return result["id"] or wait_until(taken_in, f"{result['ticket']} to be taken in")
 
     def job(self, job: int | str) -> dict[str, Any]:
+        """A job's document, with the fields that it leaves out."""
         (document,) = self.ask("status", jobs=[str(job)])
-        found: dict[str, Any] = document
-        return found
+        return whole(document)
 
     def wait_state(self, job: int | str, *states: str) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:

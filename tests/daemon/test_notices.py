@@ -11,6 +11,7 @@ import pytest
 from radrm.daemon.answers.questions import not_sent
 from radrm.host.storage.store import Store
 from tests.daemon.harness import DaemonHome
+from tests.documents import whole
 from tests.host.notices.notes import ended, pending, submitted, waiting
 from tests.waiting import wait_text, wait_until
 
@@ -52,7 +53,7 @@ def test_a_kill_loses_no_notice_and_a_target_that_hangs_delays_no_job(daemon: Da
 
 
 def problems(daemon: DaemonHome, job: int) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = daemon.ask("explain", jobs=[str(job)])["job"]["notices"]
+    found: list[dict[str, object]] = whole(daemon.ask("explain", jobs=[str(job)])["job"])["notices"]
     return found
 
 

@@ -114,9 +114,9 @@ def test_what_is_shown_of_a_live_job_is_up_to_date(store: Store) -> None:
     world.pass_time(20.0)
     assert world.attempts[job.id, 1].energy_j == 2 * 100.0, "as stored"
     shown = JobDocuments(world.scheduler, store).job(job, world.now, None)
-    assert (shown["energy_j"], shown["peak_mib"]) == (2 * 2100.0, 4 * GIB)
-    (attempt,) = explain(world.scheduler, store, world.jobs[job.id], world.now)["attempts"]
-    assert (attempt["energy_j"], attempt["ran_s"]) == (2 * 2100.0, 21.0)
+    assert (shown.energy_j, shown.peak_mib) == (2 * 2100.0, 4 * GIB)
+    (attempt,) = explain(world.scheduler, store, world.jobs[job.id], world.now).attempts
+    assert (attempt.energy_j, attempt.ran_s) == (2 * 2100.0, 21.0)
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_a_job_says_why_what_it_asked_for_is_no_limit(
     world = World(gpus(1))
     job = world.submit(GIB, cpus=cpus, host_mib=host_mib)
     nowhere = Controllers(reasons=(("cpu", "c"), ("memory", "m")))
-    shown = explain(world.scheduler, store, job, world.now, nowhere)["job"]
-    assert (shown["cpus"], shown["memory_mib"]) == (cpus, host_mib)
-    assert shown["not_enforced"] == why
-    enforced = explain(world.scheduler, store, job, world.now, Controllers("/c", "/m"))["job"]
-    assert enforced["not_enforced"] is None
+    shown = explain(world.scheduler, store, job, world.now, nowhere).job
+    assert (shown.cpus, shown.memory_mib) == (cpus, host_mib)
+    assert shown.not_enforced == why
+    enforced = explain(world.scheduler, store, job, world.now, Controllers("/c", "/m")).job
+    assert enforced.not_enforced is None
 
 
 SPANS = [  # submitted, started, ended, now; waited, ran
@@ -169,7 +169,7 @@ def test_spans_are_shown_as_time_since_boot_knows_them(
     present = at(now)
     assert present is not None
     shown = JobDocuments(world.scheduler, store).job(job, present, None)
-    assert (shown["waited_s"], shown["ran_s"]) == (waited_s, ran_s)
+    assert (shown.waited_s, shown.ran_s) == (waited_s, ran_s)
 
 
 # ------------------------------------------------------------------ shared runs
@@ -294,9 +294,9 @@ def test_a_prediction_is_shown_for_each_kind_of_gpu(store: Store) -> None:
     about = tuple(replace(e, chip=Chip("A100", 100_000.0)) for e in job.estimates)
     state.put_job(replace(state.jobs[job.id], estimates=about))
     found = JobDocuments(world.scheduler, store).job(state.jobs[job.id], world.now)
-    assert (found["estimate_smact"], found["estimate_smact_on"]) == (0.6, "A100")
-    (there,) = found["estimate_smact_scaled"]
-    assert there == {"gpu": "H200", "smact": pytest.approx(0.3), "smact_upper": 0.6}
+    assert (found.estimate_smact, found.estimate_smact_on) == (0.6, "A100")
+    (there,) = found.estimate_smact_scaled
+    assert there.document == {"gpu": "H200", "smact": pytest.approx(0.3), "smact_upper": 0.6}
     plain = world.submit(8 * GIB, smact=0.6)
     found = JobDocuments(world.scheduler, store).job(state.jobs[plain.id], world.now)
-    assert (found["estimate_smact_on"], found["estimate_smact_scaled"]) == (None, [])
+    assert (found.estimate_smact_on, found.estimate_smact_scaled) == (None, ())

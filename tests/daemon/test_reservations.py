@@ -42,13 +42,13 @@ def test_they_are_shown(world: World, tmp_path: Path) -> None:
         "end_at": EPOCH_S + 2600.0,
     }
     (device,) = device_documents(world.scheduler.snapshot, world.now)
-    running, shown = device["reservations"]
+    running, shown = (each.document for each in device.reservations)
     assert (running["kind"], running["owner"], running["end_at"]) == ("running", "job 1", None)
     assert shown == later
-    assert device["reserved_mib"] == device["free_mib"] == 20 * GIB, "it does not count today"
+    assert device.reserved_mib == device.free_mib == 20 * GIB, "it does not count today"
     store = Store(f"{tmp_path}/radrm.sqlite")
-    assert explain(world.scheduler, store, world.jobs[2], world.now)["reservations"] == [later]
-    assert explain(world.scheduler, store, world.jobs[1], world.now)["reservations"] == []
+    waits, runs = (explain(world.scheduler, store, world.jobs[i], world.now) for i in (2, 1))
+    assert waits.reservations == device.reservations[1:] and runs.reservations == ()
 
 
 def test_they_are_stored(world: World, tmp_path: Path) -> None:

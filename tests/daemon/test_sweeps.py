@@ -48,7 +48,8 @@ def test_the_values_of_a_sweep_reach_its_elements_and_failures_hold_the_rest(
     assert "an array of 6, 1 at once" in dry.stdout and home.ask("status", all=True) == []
     array = home.submit("--param", "seed=1:2", "train.rad")
     held = wait_until(
-        lambda: (j := home.ask("status", jobs=[f"{array}_4"])[0])["held"] and j, "a held element"
+        lambda: (j := home.ask("status", jobs=[f"{array}_4"])[0]).get("held") and j,
+        "a held element",
     )
     assert held["reason"].startswith(f"array {array} is held: 2 elements failed (--max-fails=2)")
     home.kill()

@@ -16,6 +16,7 @@ from radrm.daemon.views.documents import JobDocuments
 from radrm.elastic.planner import Elastic
 from radrm.host.storage.store import Store
 from radrm.jobfile.radfile import read_job_file
+from tests.documents import whole
 from tests.host.storage.stores import submission_of
 from tests.paths import REPOSITORY
 from tests.world import GIB, World, gpus
@@ -56,7 +57,7 @@ def test_the_fields_of_the_documents_are_there(tmp_path: Path) -> None:
     job = world.submit(GIB)
     store = Store(str(tmp_path / "radrm.sqlite"))
     store.save(world.decisions, [submission_of(job)])
-    document = JobDocuments(world.scheduler, store).job(world.jobs[1], world.now)
+    document = whole(JobDocuments(world.scheduler, store).job(world.jobs[1], world.now).document)
     line = PAGE[PAGE.index("- JSON:") : PAGE.index("## For administrators")]
     names = re.findall(r"`(\w+)`", line)
     assert set(names) >= {"gpus", "gpus_min", "resizing", "tasks"}

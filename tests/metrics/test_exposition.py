@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
@@ -10,16 +9,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from radrm.core.words import JobState
 from radrm.daemon.counting import Counts
+from radrm.documents.base import GPU_STATES as DOCUMENTED
 from radrm.errors import Refused, Unreachable, UsageError
 from radrm.metrics.exposition import exposition, reason_of
 from radrm.metrics.table import GPU_STATES, METRICS
 from tests.cli.fakes import ESC, Script, gpu
-from tests.paths import REPOSITORY
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -146,5 +140,4 @@ def test_without_a_daemon_it_is_down() -> None:
 
 
 def test_the_states_of_a_gpu_are_all_there_are() -> None:
-    words = tomllib.loads((REPOSITORY / "tools" / "json_documents.toml").read_text())["words"]
-    assert tuple(words["GPU_STATE"]) == GPU_STATES
+    assert DOCUMENTED == GPU_STATES

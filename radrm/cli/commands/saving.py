@@ -41,7 +41,7 @@ def checkpoint(jobs: list[str], no_wait: bool, as_json: bool) -> int:
 
 
 def _saved(result: Document) -> str:
-    if "saved_at" not in result:
+    if "ticket" not in result:  # no job, but what became of the request
         return f"Asked {job_name(result)} to save its work"
     part = result.get("saved_work_done")
     how_far = "" if part is None else f" at {part:.0%} of its work"
@@ -81,7 +81,7 @@ def migrate(words: list[str], no_wait: bool, as_json: bool) -> int:
 
 
 def _moved(result: Document) -> str:
-    if "saved_at" not in result:
+    if "ticket" not in result:  # no job, but what became of the request
         return f"Asked {job_name(result)} to save its work and move"
     part = result.get("saved_work_done")
     how_far = "" if part is None else f", from {part:.0%} of its work"
@@ -129,7 +129,7 @@ def _count(word: str) -> tuple[str, int]:
 
 
 def _resized(result: Document) -> str:
-    if "roles" not in result:
+    if "ticket" not in result:
         return f"Asked {job_name(result)} to change its size"
     from radrm.client.words.jobs import size_text
 

@@ -10,11 +10,10 @@ for any field of `status --json`. `%%`, `{{` and `}}` are these characters.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
+from functools import cache
 
-import radrm
 from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
 from radrm.client.words.jobs import where, why
@@ -56,16 +55,17 @@ def moment(at_s: float | None) -> str:
 
 
 def _used(job: Document, *_: object) -> str:
-    return span(0.0 if job["started_at"] is None else job["ran_s"])
+    return span(0.0 if job["started_at"] is None else job.get("ran_s"))
 
 
 def _left(job: Document, index: Mapping[str, int], now: float) -> str:
     ends_at = job.get("time_limit_at")
-    return span(job["time_limit_s"] if ends_at is None else ends_at - now)
+    return span(job.get("time_limit_s") if ends_at is None else ends_at - now)
 
 
 def _limit(job: Document, *_: object) -> str:
-    return "UNLIMITED" if job["time_limit_s"] is None else span(job["time_limit_s"])
+    limit_s = job.get("time_limit_s")
+    return "UNLIMITED" if limit_s is None else span(limit_s)
 
 
 def _place(job: Document, index: Mapping[str, int], now: float) -> str:
@@ -81,9 +81,8 @@ def _end(job: Document, *_: object) -> str:
 
 
 def _after(job: Document, *_: object) -> str:
-    return (
-        ",".join(f"{_ENDS[each['condition']]}:{each['job']}" for each in job["after"]) or "(null)"
-    )
+    others = job.get("after", ())
+    return ",".join(f"{_ENDS[each['condition']]}:{each['job']}" for each in others) or "(null)"
 
 
 def _cpus(job: Document, *_: object) -> object:
@@ -93,8 +92,8 @@ def _cpus(job: Document, *_: object) -> object:
 LETTERS: dict[str, tuple[str, str, Show]] = {
     "i": ("JOBID", "id; 12_3 or 12_[0-9] of an array", lambda job, *_: label(job)),
     "A": ("JOBID", "number of the job", lambda job, *_: job["id"]),
-    "F": ("ARRAY_JOB_ID", "number of the array", lambda job, *_: job["array_id"] or job["id"]),
-    "K": ("ARRAY_TASK_ID", "index in the array", lambda job, *_: job["array_index"]),
+    "F": ("ARRAY_JOB_ID", "number of the array", lambda job, *_: job.get("array_id") or job["id"]),
+    "K": ("ARRAY_TASK_ID", "index in the array", lambda job, *_: job.get("array_index")),
     "j": ("NAME", "name", lambda job, *_: job["name"]),
     "u": ("USER", "user", lambda job, *_: job["user"]),
     "t": ("ST", "state: PD CF R CG CD F TO CA", lambda job, *_: _SHORT.get(job["state"])),
@@ -150,18 +149,21 @@ def read_format(text: str) -> list[Part]:
         raise UsageError(f"--format: {len(text)} characters are too many; at most {_LONGEST}")
     parts = [_part(found, text) for found in _PART.finditer(text)]
     named = [part.field for part in parts if part.field]
-    known = _fields() if named else ()
+    known = _fields() if named else {}
     for field in named:
         if field not in known:
             raise UsageError(f"--format: there is no field {field}; {_nearest(field, known)}")
     return parts
 
 
-def _fields() -> Collection[str]:
-    """The fields of a job, as the JSON Schema lists them."""
-    with open(os.path.join(os.path.dirname(radrm.__file__), "radrm.schema.json"), "rb") as file:
-        fields: dict[str, object] = json.load(file)["$defs"]["job"]["properties"]
-    return fields
+@cache
+def _fields() -> Mapping[str, object]:
+    """The fields of a job, with the value of each where the document leaves it out."""
+    from radrm.documents.jobs import Job  # only a format with fields waits for msgspec
+
+    names, values = Job.__struct_fields__, Job.__struct_defaults__
+    always = len(names) - len(values)
+    return dict(zip(names, (*[None] * always, *values), strict=True))
 
 
 def _nearest(field: str, known: Collection[str]) -> str:
@@ -207,7 +209,7 @@ def _value(part: Part, job: Document, index: Mapping[str, int], now: float) -> s
     elif not part.field:
         return ""
     else:
-        found = job.get(part.field)
+        found = job.get(part.field, _fields().get(part.field))
     if found is None or found == "":
         return "-"
     return plain(found if isinstance(found, str) else json.dumps(found))

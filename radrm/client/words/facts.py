@@ -299,7 +299,7 @@ def _lateness(job: Document) -> str:
     if ended:
         late = "late by"
     else:
-        known = job["expected_end_at"] is not None
+        known = job.get("expected_end_at") is not None
         late = "expected to be late by" if known else "late by at least"
     weight = "" if job["weight"] == 1 else f" (weight {job['weight']:g})"
     price = "" if cost is None else f", which costs {cost:.2f}{weight}"

@@ -11,6 +11,7 @@ from radrm.errors import plain
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from radrm.client.text import Document
 
@@ -86,7 +87,7 @@ def outlook(job: Document, now: float) -> str:
         late_s = job.get("late_s")
         parts.append(f"due {clock(due, now)}")
         if late_s is not None:
-            least = "" if ended or job["expected_end_at"] is not None else "at least "
+            least = "" if ended or job.get("expected_end_at") is not None else "at least "
             parts[-1] += f": late by {least}{span(late_s)}" if late_s >= 1 else ": in time"
         elif job.get("needs_s") is not None:
             parts[-1] += f": it must start before {clock(due - job['needs_s'], now)}"
@@ -100,9 +101,10 @@ def expected_start(job: Document, now: float) -> str:
     if not found:
         unknown = job.get("start_unknown")
         return f"expected start: unknown; {plain(unknown)}" if unknown else ""
-    start, latest = job["expected_start_at"], job.get("latest_start_at")
+    start: Any = job.get("expected_start_at")
+    latest: Any = job.get("latest_start_at")
     if start is None and latest is not None:
-        return f"starts {found}, at {clock(latest, now)}; {plain(job['start_unknown'] or '')}"
+        return f"starts {found}, at {clock(latest, now)}; {plain(job.get('start_unknown') or '')}"
     at = f"at {clock(start, now)}"
     if latest is None:
         at = f"not before {clock(start, now)}"

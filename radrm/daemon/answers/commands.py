@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import msgspec
+
 from radrm.core import events as ev
 from radrm.core.lifecycle.edits import saves_first
 from radrm.core.records import Job
@@ -167,9 +169,10 @@ def cancel(loop: Loop, request: Request, dry: bool = False) -> Work[list[JobResu
         return ev.CancelRequested(at=loop.clock.now(), job_id=job.id, by=by)
 
     def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
-        cancelled = {int(result.id): result for result in done if result.error is None}
-        for job_id, failing in followers.failing_with(cancelled).items():
-            cancelled[job_id].followers = [job.label for job in failing]
+        places = {int(result.id): at for at, result in enumerate(done) if result.error is None}
+        for job_id, failing in followers.failing_with(places).items():
+            at, labels = places[job_id], tuple(job.label for job in failing)
+            done[at] = msgspec.structs.replace(done[at], followers=labels)
         loop.process([] if dry else events)
 
     return (yield from for_each_job(loop, request, selection, make_event, carry_out))
@@ -261,9 +264,9 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
         return ev.RequeueRequested(at=loop.clock.now(), job=again, by=by, from_start=from_start)
 
     def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
-        for result in done:
+        for at, result in enumerate(done):
             if result.id in saving:
-                result.saves = True
+                done[at] = msgspec.structs.replace(result, saves=True)
         coming.clear()
         loop.process(events)
 

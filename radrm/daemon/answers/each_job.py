@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
 from radrm.core.events import Event
 from radrm.core.records import Job
@@ -22,26 +22,27 @@ from radrm.daemon.loop import Loop
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import MOST_EVENTS, Pace, Work
 from radrm.daemon.views.references import References
+from radrm.documents.jobs import Result
 from radrm.errors import RadrmError, Refused
 
 
-class JobResult(msgspec.Struct, gc=False):
-    """The answer about one job: the job before the command, or why the command was refused."""
+class JobResult(Result):
+    """The answer about one job, with what only radrm's own clients read."""
 
-    id: int | str
-    label: str
-    name: str | None
-    state: str | None
-    error: str | None
-    followers: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """The jobs that fail with a cancelled job."""
-    warning: str | msgspec.UnsetType = msgspec.UNSET
-    """Why an edited job cannot end in time, or cannot tell its user."""
-    folder: str | msgspec.UnsetType = msgspec.UNSET
+    folder: str | None = None
     """Of an edited job of the client's own, for the request's `folders`: where it will run and
     write its logs. The client looks whether it is there, with its own rights."""
-    saves: bool | msgspec.UnsetType = msgspec.UNSET
-    """A requeued job saves its work first; it runs on if it does not."""
+
+    @classmethod
+    def of(cls, job: Job, error: RadrmError | None = None) -> JobResult:
+        """The job before the command. `error`: why the command was refused."""
+        why, state = None if error is None else str(error), job.state.value
+        return cls(id=job.id, label=job.label, name=job.spec.name, state=state, error=why)
+
+    @classmethod
+    def of_word(cls, word: str, error: str) -> JobResult:
+        """Why the command was refused for a word."""
+        return cls(id=word, label=word, name=None, state=None, error=error)
 
 
 MakeEvent: TypeAlias = "Callable[[Job], Event | None]"
@@ -99,7 +100,7 @@ def for_each_job(
                 events += [event] if event is not None else []
                 commanded.add(job_id)
                 refusals.any_done = True
-                done.append(JobResult(job.id, job.label, job.spec.name, job.state.value, None))
+                done.append(JobResult.of(job))
             except RadrmError as error:
                 refusals.add(job, error)
             if len(events) >= MOST_EVENTS or pace.spent:
@@ -126,10 +127,9 @@ class _Refusals:
         ended = job is not None and job.state.final
         if self._first is None or (self._ended == self._count and not ended):
             if job is None:
-                self._first = JobResult(self._word, self._word, None, None, str(error))
+                self._first = JobResult.of_word(self._word, str(error))
             else:
-                state = job.state.value
-                self._first = JobResult(job.id, job.label, job.spec.name, state, str(error))
+                self._first = JobResult.of(job, error)
         self._count += 1
         self._ended += ended
 
@@ -137,11 +137,11 @@ class _Refusals:
         """The first refusal, and how many more there are; None where nothing was refused."""
         if self._first is None and self._filtered:
             error = f"no job of {self._word[:80]!r} is of that user and state"
-            return JobResult(self._word, self._word, None, None, error)
+            return JobResult.of_word(self._word, error)
         if self._first is not None and self._count == self._ended > 1:
             error = f"all {self._count} jobs of {self._word[:80]!r} have ended"
-            return JobResult(self._word, self._word, None, None, error)
+            return JobResult.of_word(self._word, error)
         if self._first is not None and self._count > 1:
             others = f" (and {self._count - 1} more of {self._word[:80]} likewise)"
-            self._first.error = f"{self._first.error}{others}"
+            return replace(self._first, error=f"{self._first.error}{others}")
         return self._first

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import UNSET
+import msgspec
 
 from radrm.core import events as ev
 from radrm.core.records import Dependency, Job, JobSpec
@@ -119,11 +119,12 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
         changed = edits[:]
         edits.clear()
-        for result in done:
+        for at, result in enumerate(done):
             if isinstance(result.id, int) and result.error is None:
                 why = late.pop(result.id, None)
-                result.warning = "; ".join([*([why] if why else []), *unsent]) or UNSET
-                result.folder = folders.pop(result.id, UNSET)
+                warning = "; ".join([*([why] if why else []), *unsent]) or None
+                folder = folders.pop(result.id, None)
+                done[at] = msgspec.structs.replace(result, warning=warning, folder=folder)
         if "after" in changes:
             known.clear()  # a job that others follow may end before the next piece
         loop.process(events, edits=changed)

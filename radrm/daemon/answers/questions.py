@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from radrm import __version__
 from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
@@ -31,6 +33,8 @@ from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.explanations import learned_documents
 from radrm.daemon.views.references import References
 from radrm.daemon.views.shares import shares as shares_of
+from radrm.documents.jobs import Explanation, Notice
+from radrm.documents.server import Gpu, Process
 from radrm.errors import Refused, UsageError
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
@@ -123,7 +127,7 @@ _LONGEST_NAME = 128
 # ------------------------------------------------------------------ jobs
 
 
-def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
+def explain(loop: Loop, words: Words, uid: int) -> Work[Explanation]:
     """Why a job waits, or where and how it ran."""
     yield from loop.parts.foresight.prepare()
     job = yield from _one_job(loop, words, uid)
@@ -131,8 +135,8 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     now = loop.clock.now()
     seen = (controllers, loop.reports, loop.parts.foresight)
     found = explain_job(loop.scheduler, loop.store, job, now, *seen)
-    found["job"]["notices"] = not_sent(loop.store, job, uid)
-    return found
+    notices = tuple(Notice(**each) for each in not_sent(loop.store, job, uid))
+    return replace(found, job=replace(found.job, notices=notices))
 
 
 def not_sent(store: Store, job: Job, uid: int) -> list[Document]:
@@ -211,16 +215,17 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
 # ------------------------------------------------------------------ the server
 
 
-def gpus(loop: Loop, words: Words, uid: int) -> list[Document]:
+def gpus(loop: Loop, words: Words, uid: int) -> list[Gpu]:
     """The devices. An unmanaged process also has what was done about it, if anything was."""
     now, unmanaged = loop.clock.now(), loop.parts.attempts.unmanaged
-    documents = device_documents(loop.scheduler.snapshot, now)
-    for document in documents:
-        document["unmanaged"] = [
-            process | unmanaged.action_taken(process["pid"], now.boot_s)
-            for process in document["unmanaged"]
-        ]
-    return documents
+
+    def with_action(process: Process) -> Process:
+        return replace(process, **unmanaged.action_taken(process.pid, now.boot_s))
+
+    return [
+        replace(each, unmanaged=tuple(map(with_action, each.unmanaged)))
+        for each in device_documents(loop.scheduler.snapshot, now)
+    ]
 
 
 def shares(loop: Loop, words: Words, uid: int) -> Document:

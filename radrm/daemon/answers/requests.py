@@ -22,6 +22,7 @@ from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, references
 from radrm.daemon.views.device_documents import summary
 from radrm.daemon.views.documents import Document, JobDocuments
+from radrm.documents.jobs import Job as JobDocument
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.crossings import crossed
 from radrm.host.sockets import Peer
@@ -118,13 +119,13 @@ _MORE_LOOKS = 20
 """A client learns at once of the jobs that it has submitted, but not of an array without end."""
 
 
-def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[Document | None]]:
+def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument | None]]:
     """Take in the spool now. Returns the jobs of these tickets of user `uid`; null for a ticket
     that was not taken in."""
     tickets = references(words, MAX_TICKETS)
     yield from take_in(loop, [f"{ticket}{SUFFIX}" for ticket in tickets], uid, _MORE_LOOKS)
     documents, now, pace = JobDocuments(loop.scheduler, loop.store), loop.clock.now(), Pace()
-    found: list[Document | None] = []
+    found: list[JobDocument | None] = []
     for ticket in tickets:
         taken = loop.store.taken(ticket)
         job = loop.scheduler.snapshot.job(taken.first_id) if taken else None

@@ -22,8 +22,8 @@ from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.server import Request
 from radrm.daemon.views.arguments import Words, device_words, is_text, reason_word
-from radrm.daemon.views.documents import Document
 from radrm.daemon.views.reservations import for_users
+from radrm.documents.server import UserReservation as UserReservationDocument
 from radrm.errors import Refused, UsageError
 
 MOST_MEMBERS = 1000
@@ -32,7 +32,7 @@ _ENDED = 50
 _DAY_S = 86_400.0
 
 
-def reservations(loop: Loop, words: Words, uid: int) -> list[Document]:
+def reservations(loop: Loop, words: Words, uid: int) -> list[UserReservationDocument]:
     """The reservations for users that are not over, the earliest first.
 
     With them those of the client that were released in the last day.
@@ -50,7 +50,7 @@ def reservations(loop: Loop, words: Words, uid: int) -> list[Document]:
 # ------------------------------------------------------------------ reserve
 
 
-def reserve(loop: Loop, request: Request) -> list[Document]:
+def reserve(loop: Loop, request: Request) -> list[UserReservationDocument]:
     """Reserve GPUs. Returns the reservation."""
     words, uid, now = request.words, request.client.uid, loop.clock.now()
     administrator = is_administrator(uid)
@@ -188,7 +188,7 @@ def _rank(found: DeviceSnapshot) -> tuple[bool, bool, int, int]:
 # ------------------------------------------------------------------ cancel
 
 
-def unreserve(loop: Loop, request: Request) -> list[Document]:
+def unreserve(loop: Loop, request: Request) -> list[UserReservationDocument]:
     """End a reservation. Returns it as it was."""
     number, uid, now = request.words.get("id"), request.client.uid, loop.clock.now()
     if type(number) is not int:

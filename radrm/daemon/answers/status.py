@@ -11,6 +11,7 @@ from radrm.daemon.views.arguments import Words, cursor, page
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.daemon.views.rows import Line, Row
+from radrm.documents.jobs import Job as JobDocument
 from radrm.errors import Refused
 
 ROWS = 500
@@ -20,7 +21,7 @@ MOST_ROWS = 2000
 """Rows of an answer to a client that does not ask in pages."""
 
 
-def status(loop: Loop, words: Words, uid: int) -> Work[list[Document] | Document]:
+def status(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument] | Document]:
     """All jobs that the client asks for, each with all fields.
 
     A client that sends a cursor (`after`) gets a page of jobs by id, and the cursor of the next
@@ -44,7 +45,7 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[Document] | Document
     lines = table.after(after)
     documents, _ = yield from documents_of(loop, lines[:ROWS], in_full, BYTES)
     more = len(documents) < len(lines)
-    return {"jobs": documents, "next": documents[-1]["id"] if more and documents else None}
+    return {"jobs": documents, "next": documents[-1].id if more and documents else None}
 
 
 def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
@@ -69,7 +70,7 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
 
 def documents_of(
     loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
-) -> Work[tuple[list[Document], bool]]:
+) -> Work[tuple[list[JobDocument], bool]]:
     """The documents of as many lines as fit, at least one, and whether some are left out."""
     controllers = loop.launcher.controllers
     seen = (controllers, loop.reports, loop.parts.foresight)
@@ -77,7 +78,7 @@ def documents_of(
     if any(not isinstance(line, int) and line.job.state.waiting for line in lines):
         yield from loop.parts.foresight.prepare()
     now, pace = loop.clock.now(), Pace()
-    found: list[Document] = []
+    found: list[JobDocument] = []
     for line in lines:
         row = _row(loop, line)
         if row is None:
@@ -109,8 +110,8 @@ def _row(loop: Loop, line: Line) -> Row | None:
     return Row(job) if job is not None else None
 
 
-def _size(document: Document) -> int:
+def _size(document: JobDocument) -> int:
     """Bytes of a document as JSON, roughly: only some texts and lists vary in length."""
-    texts = (document["name"], document["reason"], document["comment"])
-    notes = sum(len(note) for note in document["estimate_notes"])
-    return 900 + sum(len(text or "") for text in texts) + notes + 60 * len(document["after"])
+    texts = (document.name, document.reason, document.comment)
+    notes = sum(len(note) for note in document.estimate_notes)
+    return 900 + sum(len(text or "") for text in texts) + notes + 60 * len(document.after)

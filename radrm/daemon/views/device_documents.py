@@ -9,9 +9,9 @@ from radrm.core.records import Counters, Device, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
-from radrm.daemon.views.documents import Document
 from radrm.daemon.views.reservations import on_device, reservations_on, users_on
 from radrm.daemon.views.sizes import caps_on
+from radrm.documents.server import Gpu, Near, Process
 
 
 def are_simulated(snapshot: Snapshot) -> bool:
@@ -19,81 +19,67 @@ def are_simulated(snapshot: Snapshot) -> bool:
     return any(found.device.simulated for found in snapshot.devices)
 
 
-def device_documents(snapshot: Snapshot, now: Instant) -> list[Document]:
+def device_documents(snapshot: Snapshot, now: Instant) -> list[Gpu]:
     """All devices, by node and index."""
-    nodes = {each["node"]: each for each in node_documents(snapshot)}
-    unknown = dict.fromkeys(_OF_NODE)
-    return [
-        {**_document(snapshot, found, now), **(nodes.get(found.device.node) or unknown)}
-        for found in snapshot.devices
-    ]
+    return [_document(snapshot, found, now) for found in snapshot.devices]
 
 
-_OF_NODE = (
-    *("node_cpus", "node_cpus_booked", "node_cpus_free"),
-    *("node_memory_mib", "node_memory_booked_mib", "node_memory_free_mib"),
-)
-
-
-def node_documents(snapshot: Snapshot) -> list[Document]:
-    """The CPUs and the host memory of each node: all, booked by jobs, and free to book."""
-    found = []
-    for use in snapshot.nodes:
-        cpus = use.node.cpus, use.cpus_booked, use.cpus_free
-        memory = use.node.memory_mib, use.memory_booked_mib, use.memory_free_mib
-        numbers = dict(zip(_OF_NODE, (*cpus, *memory), strict=True))
-        found.append({"node": use.node.name, **numbers})
-    return found
-
-
-def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Document:
+def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
     device, reading = found.device, found.reading
     unreadable = found.unreadable(now.boot_s)
     known = reading is not None and reading.error is None
     condition = _condition(found, snapshot.settings.idle_unmanaged_mib)
     jobs = [job for job in map(snapshot.job, sorted(found.occupants)) if job is not None]
-    return {
-        "uuid": device.uuid,
-        "index": device.index,
-        "name": device.name,
-        "kind": device.kind.value,
-        "node": device.node,
-        "total_mib": device.total_mib,
-        "unified": device.unified,
-        "simulated": device.simulated,
-        "used_mib": reading.used_mib if known and reading else None,
-        "free_mib": found.free_mib if known else None,
-        "reserved_mib": found.reserved_mib,
-        "unmanaged_mib": found.unmanaged_mib if known else None,
-        "smact": reading.smact if known and reading else None,
-        "smact_source": reading.smact_source if known and reading else None,
-        "smact_error": reading.smact_error if known and reading else None,
-        "smact_coarse": reading.smact_coarse if known and reading else None,
-        **asdict((reading.counters if known and reading else None) or Counters()),
-        "power_w": reading.power_w if known and reading else None,
-        "energy_split": _energy_split(found) if known else None,
-        "jobs": [job.id for job in jobs],
-        "labels": [job.label for job in jobs],
-        "jobs_mib": _jobs_mib(snapshot, found) if known else {},
-        "state": condition,
-        "profile": device.profile,
-        "parent": device.parent,
-        "near": _near(device),
-        "sms": device.sms,
-        "sm_mhz": device.sm_mhz,
-        "reason": found.drained
+    counters = (reading.counters if known and reading else None) or Counters()
+    use = next((each for each in snapshot.nodes if each.node.name == device.node), None)
+    return Gpu(
+        uuid=device.uuid,
+        index=device.index,
+        name=device.name,
+        kind=device.kind.value,
+        node=device.node,
+        total_mib=device.total_mib,
+        unified=device.unified,
+        simulated=device.simulated,
+        used_mib=reading.used_mib if known and reading else None,
+        free_mib=found.free_mib if known else None,
+        reserved_mib=found.reserved_mib,
+        unmanaged_mib=found.unmanaged_mib if known else None,
+        smact=reading.smact if known and reading else None,
+        smact_source=reading.smact_source if known and reading else None,
+        smact_error=reading.smact_error if known and reading else None,
+        smact_coarse=reading.smact_coarse if known and reading else None,
+        **asdict(counters),
+        power_w=reading.power_w if known and reading else None,
+        energy_split=_energy_split(found) if known else None,
+        jobs=tuple(job.id for job in jobs),
+        labels=tuple(job.label for job in jobs),
+        jobs_mib=_jobs_mib(snapshot, found) if known else {},
+        state=condition,
+        profile=device.profile,
+        parent=device.parent,
+        near=_near(device),
+        sms=device.sms,
+        sm_mhz=device.sm_mhz,
+        reason=found.drained
         or (unreadable if condition in ("unreadable", "unhealthy") else None)
         or _reserved(snapshot, found, now)
         or (reading.smact_error if reading else None)
         or (_yields(snapshot, found.unmanaged_mib) if known else None),
-        "notes": list(reading.notes) if reading else [],
-        "unmanaged": [asdict(process) for process in reading.unmanaged] if reading else [],
-        "mps": device.mps,
-        "caps": caps_on(device),
-        "sm_booked": _sm_booked(snapshot, jobs),
-        "reservations": reservations_on(snapshot, found, now),
-        "reserved_for": users_on(snapshot, found, now),
-    }
+        notes=tuple(reading.notes) if reading else (),
+        unmanaged=tuple(Process(**asdict(each)) for each in reading.unmanaged) if reading else (),
+        mps=device.mps,
+        caps=tuple(caps_on(device)),
+        sm_booked=_sm_booked(snapshot, jobs),
+        reservations=tuple(reservations_on(snapshot, found, now)),
+        reserved_for=tuple(users_on(snapshot, found, now)),
+        node_cpus=use.node.cpus if use else None,
+        node_cpus_booked=use.cpus_booked if use else None,
+        node_cpus_free=use.cpus_free if use else None,
+        node_memory_mib=use.node.memory_mib if use else None,
+        node_memory_booked_mib=use.memory_booked_mib if use else None,
+        node_memory_free_mib=use.memory_free_mib if use else None,
+    )
 
 
 def _jobs_mib(snapshot: Snapshot, found: DeviceSnapshot) -> dict[str, int]:
@@ -107,11 +93,17 @@ def _jobs_mib(snapshot: Snapshot, found: DeviceSnapshot) -> dict[str, int]:
     return memory
 
 
-def _near(device: Device) -> Document:
+def _near(device: Device) -> Near:
     """The groups of near devices that a device is in, and the CPUs near it."""
-    keys = ("nvlink_group", "pcie_switch", "host_bridge", "numa_node", "numa_cpus", "socket_cpus")
-    links = {str(peer): count for peer, count in device.nvlinks}
-    return {**{key: getattr(device, key) for key in keys}, "nvlinks": links}
+    return Near(
+        nvlink_group=device.nvlink_group,
+        nvlinks={str(peer): count for peer, count in device.nvlinks},
+        pcie_switch=device.pcie_switch,
+        host_bridge=device.host_bridge,
+        numa_node=device.numa_node,
+        numa_cpus=device.numa_cpus,
+        socket_cpus=device.socket_cpus,
+    )
 
 
 def _sm_booked(snapshot: Snapshot, jobs: Sequence[Job]) -> float:

@@ -1,14 +1,18 @@
 """The JSON documents of jobs, as `status` and other questions answer them.
 
-Times are epoch seconds on the daemon's clock. Durations are measured by time since boot, and
-null across a reboot. Unknown values are null.
+`radrm/documents/jobs.py` says what each field means; here are the values of all that do not just
+repeat a field of the job or of its spec. Times are epoch seconds
+on the daemon's clock. Durations are measured by time since boot, and unknown across a reboot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from signal import Signals
 from typing import Any
+
+from msgspec.structs import replace
 
 from radrm.core.constraints.kinds import without_device
 from radrm.core.records import Attempt, EarlySignal, Instant, Job, JobWarning, Progress, Refusal
@@ -21,11 +25,13 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
 from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.daemon.views.verdict import verdict
+from radrm.documents import jobs as shown
+from radrm.documents.base import Source, repeated
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
 
-def cpu_share(attempt: Attempt) -> dict[str, Any] | None:
+def cpu_share(attempt: Attempt) -> shown.CpuShare | None:
     """The CPUs that a live attempt may use at most, and its weight beside others.
 
     None if it has neither a cap nor a weight.
@@ -35,7 +41,7 @@ def cpu_share(attempt: Attempt) -> dict[str, Any] | None:
     weights = [weight for _, weight in tasks.values()]
     cpus = sum(cap for cap in caps if cap is not None) if None not in caps else None
     weight = _weight(weights) if any(each is not None for each in weights) else None
-    return None if not tasks or cpus is weight is None else {"cpus": cpus, "weight": weight}
+    return None if not tasks or cpus is weight is None else shown.CpuShare(cpus=cpus, weight=weight)
 
 
 def part(snapshot: Snapshot, attempt: Attempt) -> float | None:
@@ -47,20 +53,20 @@ def part(snapshot: Snapshot, attempt: Attempt) -> float | None:
     if share is None:
         return None
     found = 1.0
-    if share["weight"] is not None:
+    if share.weight is not None:
         all_weights = [_weight_of(each) for _, each in snapshot.running]
-        found = share["weight"] / max(sum(all_weights), share["weight"])
+        found = share.weight / max(sum(all_weights), share.weight)
     cpus = next((use.node.cpus for use in snapshot.nodes), None)
-    if share["cpus"] is not None:
+    if share.cpus is not None:
         if not cpus:
             return None
-        found = min(found, share["cpus"] / cpus)
+        found = min(found, share.cpus / cpus)
     return found
 
 
 def _weight_of(attempt: Attempt) -> float:
     share = cpu_share(attempt)
-    return 1.0 if share is None or share["weight"] is None else share["weight"]
+    return 1.0 if share is None or share.weight is None else share.weight
 
 
 def _weight(weights: Sequence[float | None]) -> float:
@@ -69,6 +75,9 @@ def _weight(weights: Sequence[float | None]) -> float:
 
 Document = dict[str, Any]
 
+_OF_JOB, _OF_SPEC = (repeated(shown.Job, source) for source in (Source.JOB, Source.SPEC))
+_of_job, _of_spec = attrgetter(*_OF_JOB), attrgetter(*_OF_SPEC)
+"""The values of the fields that repeat a record's."""
 _PERMANENT = frozenset({"kind", "capacity", "vanished"})
 """Rules by which a device refuses a job at any time."""
 _UNUSED_S = 600.0
@@ -101,7 +110,7 @@ class JobDocuments:
         self._reports = reports
         self._foresight = foresight or Foresight(scheduler)
 
-    def row(self, row: Row, now: Instant) -> Document:
+    def row(self, row: Row, now: Instant) -> shown.Job:
         """A row of `status`. Devices' reasons are computed only for the head of a line: all
         other jobs wait behind it."""
         job = row.job
@@ -111,33 +120,35 @@ class JobDocuments:
             reason: str | None = f"behind job {behind}"
         else:
             reason = in_one_line(self._scheduler.snapshot, refusals or ())
-        document = self._document(job, now, reason, behind, refusals)
-        document["position"] = row.position
-        document["reason_short"] = f"behind {behind}" if behind is not None else in_short(refusals)
-        if row.last is not None:
-            document["label"], document["count"] = row.label, row.count
-            document["params_last"] = _params(row.last)
-        return document
+        short = f"behind {behind}" if behind is not None else in_short(refusals)
+        document = self._document(job, now, reason, behind, refusals, row.position, short)
+        if row.last is None:
+            return document
+        last = _params(row.last)
+        return replace(document, label=row.label, count=row.count, params_last=last)
 
-    def detailed(self, job: Job, now: Instant) -> Document:
+    def detailed(self, job: Job, now: Instant) -> shown.Job:
         """One job, with the computed reason why it waits."""
         position = self._scheduler.snapshot.position(job)
         document = self.job(job, now, self._refusals(job, now))
-        document["position"] = None if position is None else position + 1
-        return document
+        return replace(document, position=None if position is None else position + 1)
 
-    def job(self, job: Job, now: Instant, refusals: Sequence[Refusal] | None = None) -> Document:
+    def job(self, job: Job, now: Instant, refusals: Sequence[Refusal] | None = None) -> shown.Job:
         """One job. `refusals` are why it waits, if that is known."""
         reason = in_one_line(self._scheduler.snapshot, refusals or ())
         document = self._document(job, now, reason, self._behind(job), refusals)
         snapshot = self._scheduler.snapshot
         live = snapshot.attempt(job.id)
-        if live is not None and document["cpu_share"] is not None:
-            document["cpu_share"]["part"] = part(snapshot, live)
-        document["estimate_smact_scaled"] = _scaled(snapshot, job)
-        spec, document["tasks"] = job.spec, self._tasks(job, live)
-        document["unknown_gpus"] = unknown_gpus(snapshot, spec.prefer_gpus + spec.avoid_gpus)
-        return document
+        share = document.cpu_share
+        if live is not None and share is not None:
+            share = replace(share, part=part(snapshot, live))
+        return replace(
+            document,
+            cpu_share=share,
+            estimate_smact_scaled=_scaled(snapshot, job),
+            tasks=self._tasks(job, live),
+            unknown_gpus=unknown_gpus(snapshot, job.spec.prefer_gpus + job.spec.avoid_gpus),
+        )
 
     def _refusals(self, job: Job, now: Instant) -> Sequence[Refusal]:
         """Why a waiting job waits; nothing for one that does not wait."""
@@ -152,7 +163,9 @@ class JobDocuments:
         reason: str | None,
         behind: str | None,
         refusals: Sequence[Refusal] | None,
-    ) -> Document:
+        position: int | None = None,
+        short: str | None = None,
+    ) -> shown.Job:
         snapshot = self._scheduler.snapshot
         live = snapshot.attempt(job.id)
         attempt = live
@@ -165,116 +178,99 @@ class JobDocuments:
         expected = self._foresight.of(job, live, now, refusals)
         late_s = self._foresight.late_s(job, expected, now)
         dropped = self._reports.dropped(attempt.serial) if self._reports and attempt else None
-        return {
-            "id": job.id,
-            "ticket": job.ticket,
-            "name": job.spec.name,
-            "user": job.spec.user,
-            "state": job.state.value,
-            "outcome": job.outcome.value if job.outcome else None,
-            "queue": job.queue.value if not job.state.final else None,
-            "position": None,
-            "devices": list(attempt.placement.devices) if attempt else [],
-            "collocation": attempt.placement.collocation.value if attempt else None,
-            "attempts": job.attempts,
-            "exit_code": job.exit_code,
-            "reason_short": None,
-            "reason": reason or job.reason or (_remark(snapshot, live, now) if live else None),
-            "warnings": [_warning(each) for each in live.warnings] if live else [],
-            "submitted_at": job.submitted.wall_s,
-            "started_at": job.started.wall_s if job.started else None,
-            "ended_at": job.ended.wall_s if job.ended else None,
-            "waited_s": (job.started or job.ended or now).since(job.submitted),
-            "ran_s": (job.ended or now).since(job.started) if job.started else None,
+        return shown.Job(
+            **dict(zip(_OF_JOB, _of_job(job), strict=True)),
+            **dict(zip(_OF_SPEC, _of_spec(job.spec), strict=True)),
+            state=job.state.value,
+            outcome=job.outcome.value if job.outcome else None,
+            queue=job.queue.value if not job.state.final else None,
+            position=position,
+            reason_short=short,
+            devices=tuple(attempt.placement.devices) if attempt else (),
+            collocation=attempt.placement.collocation.value if attempt else None,
+            reason=reason or job.reason or (_remark(snapshot, live, now) if live else None),
+            warnings=tuple(map(_warning, live.warnings)) if live else (),
+            submitted_at=job.submitted.wall_s,
+            started_at=job.started.wall_s if job.started else None,
+            ended_at=job.ended.wall_s if job.ended else None,
+            waited_s=(job.started or job.ended or now).since(job.submitted),
+            ran_s=(job.ended or now).since(job.started) if job.started else None,
             **size_of(job, live),
-            "cpus": job.spec.cpus,
-            "memory_mib": job.spec.memory_mib,
-            "memory_max_mib": (job.spec.memory_range_mib or (None, None))[1],
-            "not_enforced": self._not_enforced(job),
-            "cpu_share": cpu_share(live) if live else None,
-            "cpu_list": attempt.cpu_list if attempt else None,
-            "remarks": list(self._scheduler.view.remarks(job.id)) if live else [],
-            "estimate_mib": int(estimate.value) if estimate else None,
-            "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
-            "estimate_source": estimate.source if estimate else None,
-            "estimate_guesses": [g for each in (estimate, smact) if each for g in each.guesses],
-            "estimate_notes": list(job.estimate_notes),
-            "estimate_smact": smact.value if smact else None,
-            "estimate_smact_upper": max(smact.upper, smact.value) if smact else None,
-            "estimate_smact_source": smact.source if smact else None,
-            "estimate_smact_on": smact.chip.name if smact and smact.chip else None,
-            "estimate_duration_s": duration.value if duration else None,
-            "estimate_duration_upper_s": max(duration.upper, duration.value) if duration else None,
-            "estimate_duration_source": duration.source if duration else None,
-            "alone_smact": used.alone_smact if used else None,
-            "begin_at": job.spec.begin_s if job.awaits_begin and job.state.waiting else None,
-            "due_at": job.spec.due_s,
-            "weight": job.spec.weight,
-            "expected_start_at": expected.start,
-            "latest_start_at": expected.start_latest,
-            "start_unknown": expected.start_unknown,
-            "expected_end_at": expected.end,
-            "latest_end_at": expected.latest,
-            "expected_source": expected.source,
-            "expected_unknown": expected.unknown,
-            "needs_s": expected.needs_s,
-            "late_s": late_s,
-            "cost": self._foresight.cost(job, late_s),
-            "progress": _progress(job.progress),
-            "saved_at": job.saved_at.wall_s if job.saved_at else None,
-            "reports_dropped": dropped.count if dropped else 0,
-            "reports_dropped_why": dropped.reason if dropped else None,
-            "gpu_memory_max_mib": gpu_limit_mib(job.spec),
-            "reserved_mib": _reserved_mib(snapshot, live) if live else None,
+            memory_max_mib=(job.spec.memory_range_mib or (None, None))[1],
+            not_enforced=self._not_enforced(job),
+            cpu_share=cpu_share(live) if live else None,
+            cpu_list=attempt.cpu_list if attempt else None,
+            remarks=tuple(self._scheduler.view.remarks(job.id)) if live else (),
+            estimate_mib=int(estimate.value) if estimate else None,
+            estimate_upper_mib=int(max(estimate.upper, estimate.value)) if estimate else None,
+            estimate_source=estimate.source if estimate else None,
+            estimate_guesses=tuple(g for each in (estimate, smact) if each for g in each.guesses),
+            estimate_smact=smact.value if smact else None,
+            estimate_smact_upper=max(smact.upper, smact.value) if smact else None,
+            estimate_smact_source=smact.source if smact else None,
+            estimate_smact_on=smact.chip.name if smact and smact.chip else None,
+            estimate_duration_s=duration.value if duration else None,
+            estimate_duration_upper_s=max(duration.upper, duration.value) if duration else None,
+            estimate_duration_source=duration.source if duration else None,
+            alone_smact=used.alone_smact if used else None,
+            begin_at=job.spec.begin_s if job.awaits_begin and job.state.waiting else None,
+            due_at=job.spec.due_s,
+            expected_start_at=expected.start,
+            latest_start_at=expected.start_latest,
+            start_unknown=expected.start_unknown,
+            expected_end_at=expected.end,
+            latest_end_at=expected.latest,
+            expected_source=expected.source,
+            expected_unknown=expected.unknown,
+            needs_s=expected.needs_s,
+            late_s=late_s,
+            cost=self._foresight.cost(job, late_s),
+            progress=_progress(job.progress),
+            saved_at=job.saved_at.wall_s if job.saved_at else None,
+            reports_dropped=dropped.count if dropped else 0,
+            reports_dropped_why=dropped.reason if dropped else None,
+            gpu_memory_max_mib=gpu_limit_mib(job.spec),
+            reserved_mib=_reserved_mib(snapshot, live) if live else None,
             **cap_of(live),
-            "peak_mib": used.peak_mib if used else None,
-            "energy_j": used.energy_j if used else None,
-            "oom_count": job.oom_count,
-            "priority": job.spec.priority,
-            "held": job.held or any(r.rule == _STOPPED for r in refusals or ()),
-            "time_limit_s": job.spec.time_limit_s,
-            "time_limit_at": _limit_at(job, live),
-            "checkpoint": job.spec.checkpoint.kind.value,
-            "checkpoint_pending": bool(live and live.asked(ActionKind.CHECKPOINT)),
-            "checkpoint_error": live.checkpoint_failed if live else None,
-            "saved_work_done": job.saved.work_done if job.saved else None,
-            "moves": job.moves,
-            "outer": job.outer.name if job.outer else None,
-            "gpu_types": list(job.spec.gpu_types),
-            "prefer_gpus": list(job.spec.prefer_gpus),
-            "avoid_gpus": list(job.spec.avoid_gpus),
-            "max_slowdown": job.spec.max_slowdown,
-            "sm_share": job.spec.sm_share,
-            "sm_share_unbound": _unbound(job, live) if live else None,
-            "label": job.label,
-            "array_id": job.array.array_id if job.array else None,
-            "array_index": job.array.index if job.array else None,
-            "params": _params(job),
-            "verdict": self._verdict(job, attempt),
-            "after": [
-                {"job": _label(snapshot, d.job_id, d.array), "condition": d.condition.value}
+            peak_mib=used.peak_mib if used else None,
+            energy_j=used.energy_j if used else None,
+            held=job.held or any(r.rule == _STOPPED for r in refusals or ()),
+            time_limit_at=_limit_at(job, live),
+            checkpoint=job.spec.checkpoint.kind.value,
+            checkpoint_pending=bool(live and live.asked(ActionKind.CHECKPOINT)),
+            checkpoint_error=live.checkpoint_failed if live else None,
+            saved_work_done=job.saved.work_done if job.saved else None,
+            outer=job.outer.name if job.outer else None,
+            sm_share_unbound=_unbound(job, live) if live else None,
+            array_id=job.array.array_id if job.array else None,
+            array_index=job.array.index if job.array else None,
+            params=_params(job),
+            verdict=self._verdict(job, attempt),
+            after=tuple(
+                shown.Dependency(
+                    job=_label(snapshot, d.job_id, d.array), condition=d.condition.value
+                )
                 for d in job.after
-            ],
-            "signal": _show_signal(job.spec.signal),
-            "comment": job.spec.comment,
-            "behind": behind,
-        }
+            ),
+            signal=_show_signal(job.spec.signal),
+            behind=behind,
+        )
 
-    def _tasks(self, job: Job, live: Attempt | None) -> list[Document]:
+    def _tasks(self, job: Job, live: Attempt | None) -> tuple[shown.Task, ...]:
         """The tasks of the last attempt of a job that has a range or roles."""
         if job.spec.resizing is Resizing.NONE or not job.attempts:
-            return []
+            return ()
         last = live or self._store.last_attempt(job.id)
-        return tasks_of(last) if last is not None else []
+        return tasks_of(last) if last is not None else ()
 
-    def _verdict(self, job: Job, last: Attempt | None) -> list[str] | None:
-        """What the next such job should ask for; None if nothing is known, or before its end."""
+    def _verdict(self, job: Job, last: Attempt | None) -> tuple[str, ...]:
+        """What the next such job should ask for; empty if nothing is known, or before its end."""
         if last is None or not job.state.final:
-            return None
+            return ()
         snapshot = self._scheduler.snapshot
         attempts = self._store.attempts(job.id) if job.oom_count else [last]
         largest = max((d.device.capacity_mib for d in snapshot.devices), default=None)
-        return list(verdict(job, attempts, snapshot.settings.headroom_mib, largest)) or None
+        return verdict(job, attempts, snapshot.settings.headroom_mib, largest)
 
     def _not_enforced(self, job: Job) -> str | None:
         """Why the CPUs or host memory that a job asks for do not limit it; None if they do."""
@@ -288,21 +284,23 @@ class JobDocuments:
         return None if head is None or head.id == job.id else head.label
 
 
-def _scaled(snapshot: Snapshot, job: Job) -> list[Document]:
+def _scaled(snapshot: Snapshot, job: Job) -> tuple[shown.Scaled, ...]:
     """The predicted SM activity on each kind of GPU here to which it is scaled."""
     said = job.estimate(Quantity.SMACT)
     chips = dict.fromkeys(each.device.chip for each in snapshot.devices) if said else {}
     found = [said.on(chip) for chip in chips] if said and said.chip else []
-    return [
-        {"gpu": each.chip.name, "smact": each.value, "smact_upper": each.upper}
+    return tuple(
+        shown.Scaled(gpu=each.chip.name, smact=each.value, smact_upper=each.upper)
         for each in found
         if each is not said and each.chip is not None
-    ]
+    )
 
 
-def unknown_gpus(snapshot: Snapshot, names: Sequence[str]) -> list[str]:
+def unknown_gpus(snapshot: Snapshot, names: Sequence[str]) -> tuple[str, ...]:
     """The names of GPUs that mean none of the present ones."""
-    return without_device(names, [each.device for each in snapshot.devices]) if names else []
+    if not names:
+        return ()
+    return tuple(without_device(names, [each.device for each in snapshot.devices]))
 
 
 def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
@@ -358,7 +356,7 @@ def _unbound(job: Job, live: Attempt) -> str | None:
     return None if job.spec.sm_share is None else _NO_CLIENT.get(live.placement.collocation)
 
 
-def _params(job: Job) -> Document | None:
+def _params(job: Job) -> dict[str, str] | None:
     """The values of an element of a sweep, by parameter; None for another job."""
     return dict(job.array.params) if job.array and job.array.params else None
 
@@ -370,13 +368,19 @@ def _limit_at(job: Job, live: Attempt | None) -> float | None:
     return live.started.wall_s + job.limit_s
 
 
-def _progress(progress: Progress | None) -> Document | None:
+def _progress(progress: Progress | None) -> shown.Progress | None:
     """What a job has reported, with the time of the report."""
     if progress is None:
         return None
-    keys = ("step", "total", "epoch", "loss", "work_done")
-    at = {"at": progress.at.wall_s, "step_at": progress.measured.wall_s}
-    return {**at, **{key: getattr(progress, key) for key in keys}}
+    return shown.Progress(
+        at=progress.at.wall_s,
+        step_at=progress.measured.wall_s,
+        step=progress.step,
+        total=progress.total,
+        epoch=progress.epoch,
+        loss=progress.loss,
+        work_done=progress.work_done,
+    )
 
 
 def _label(snapshot: Snapshot, job_id: int, array: bool) -> str:
@@ -390,11 +394,11 @@ def _remark(snapshot: Snapshot, live: Attempt, now: Instant) -> str | None:
     return _unused(snapshot, live, now) if warned is None else warned.text
 
 
-def _warning(warned: JobWarning) -> Document:
+def _warning(warned: JobWarning) -> shown.JobWarning:
     """What its user was warned of, and what follows when."""
     at_s, acts_s = warned.at.wall_s, None if warned.acts is None else warned.acts.wall_s
-    told = {"kind": warned.kind, "text": warned.text, "at": at_s}
-    return {**told, "does": warned.does or None, "does_at": acts_s}
+    does = warned.does or None
+    return shown.JobWarning(kind=warned.kind, text=warned.text, at=at_s, does=does, does_at=acts_s)
 
 
 def _unused(snapshot: Snapshot, attempt: Attempt, now: Instant) -> str | None:

@@ -5,16 +5,19 @@ how its attempts ran, and what sharing costs on the GPUs here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict
+from typing import Any
+
+from msgspec.structs import replace
 
 from radrm.core.records import Attempt, Instant, Job, LearnedLoss, PlannerRequest, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.daemon.progress import Reports
-from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
+from radrm.daemon.views.documents import JobDocuments, in_one_line
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.reservations import reserved_for_later
 from radrm.daemon.views.sizes import cap_of
+from radrm.documents import jobs as shown
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 from radrm.interference.model import Demand, speeds
@@ -25,7 +28,7 @@ _TYPICAL = 0.6
 
 def learned_documents(
     found: Iterable[LearnedLoss], kinds: Collection[str] | None = None
-) -> list[Document]:
+) -> list[shown.Sharing]:
     """Return a document for each kind of GPU and mode of which something was learned.
 
     `kinds`: of these GPUs only.
@@ -33,21 +36,21 @@ def learned_documents(
     return [_document(each) for each in found if kinds is None or each.kind in kinds]
 
 
-def _document(found: LearnedLoss) -> Document:
+def _document(found: LearnedLoss) -> shown.Sharing:
     mode = "MPS" if found.mps else "time-sliced"
     pair = [Demand(_TYPICAL), Demand(_TYPICAL)]
     keeps, shipped = (speeds(pair, mps=found.mps, loss=loss)[0] for loss in (found.loss, None))
     periods = f"{found.periods} shared period{'s' if found.periods != 1 else ''}"
-    return {
-        "name": found.kind,
-        "mps": found.mps,
-        "loss": round(found.loss, 3),
-        "periods": found.periods,
-        "keeps": round(keeps, 3),
-        "shipped": round(shipped, 3),
-        "text": f"sharing on {found.kind}, {mode}: two jobs of SM activity {_TYPICAL:.2f} keep "
+    return shown.Sharing(
+        name=found.kind,
+        mps=found.mps,
+        loss=round(found.loss, 3),
+        periods=found.periods,
+        keeps=round(keeps, 3),
+        shipped=round(shipped, 3),
+        text=f"sharing on {found.kind}, {mode}: two jobs of SM activity {_TYPICAL:.2f} keep "
         f"{keeps:.2f} of their speed (shipped model: {shipped:.2f}), from {periods} here",
-    }
+    )
 
 
 def explain(
@@ -58,7 +61,7 @@ def explain(
     controllers: Controllers | None = None,
     reports: Reports | None = None,
     foresight: Foresight | None = None,
-) -> Document:
+) -> shown.Explanation:
     """All that is known of one job."""
     snapshot, waiting = scheduler.snapshot, job.state.waiting
     refusals = scheduler.why_waiting(job.id, now) if waiting else ()
@@ -68,39 +71,41 @@ def explain(
     kinds = {each.device.name for each in snapshot.devices} if judged else ()
     documents = JobDocuments(scheduler, store, controllers, reports, foresight)
     document = documents.job(job, now, refusals)
-    return {
-        "job": {**document, "position": None if ahead is None else ahead + 1},
-        "now": now.wall_s,
-        "summary": why if waiting else job.reason,
-        "ahead": ahead,
-        "reasons": [_refusal(r) for r in refusals if r.device is None],
-        "devices": _devices(snapshot.devices, refusals) if judged else [],
-        "sharing": learned_documents(scheduler.learned, kinds),
-        "size": [_refusal(r) for r in scheduler.why_size(job.id, now)],
-        "reservations": reserved_for_later(snapshot, job, now),
-        "attempts": [_attempt(snapshot, a, now) for a in _attempts(snapshot, store, job)],
-    }
+    return shown.Explanation(
+        job=replace(document, position=None if ahead is None else ahead + 1),
+        now=now.wall_s,
+        summary=why if waiting else job.reason,
+        ahead=ahead,
+        reasons=tuple(shown.Refusal(**_refusal(r)) for r in refusals if r.device is None),
+        devices=_devices(snapshot.devices, refusals) if judged else (),
+        sharing=tuple(learned_documents(scheduler.learned, kinds)),
+        size=tuple(shown.Refusal(**_refusal(r)) for r in scheduler.why_size(job.id, now)),
+        reservations=tuple(reserved_for_later(snapshot, job, now)),
+        attempts=tuple(_attempt(snapshot, a, now) for a in _attempts(snapshot, store, job)),
+    )
 
 
-def _devices(devices: Sequence[DeviceSnapshot], refusals: Sequence[Refusal]) -> list[Document]:
+def _devices(
+    devices: Sequence[DeviceSnapshot], refusals: Sequence[Refusal]
+) -> tuple[shown.GpuRefusal, ...]:
     """Each device with the first rule that refuses it, if one does."""
     first: dict[str, Refusal] = {}
     for refusal in refusals:
         if refusal.device is not None:
             first.setdefault(refusal.device, refusal)
     nothing = Refusal(rule="", message="")
-    return [
-        {
-            "index": each.device.index,
-            "uuid": each.device.uuid,
-            "name": each.device.name,
+    return tuple(
+        shown.GpuRefusal(
+            index=each.device.index,
+            uuid=each.device.uuid,
+            name=each.device.name,
             **_refusal(first.get(each.device.uuid, nothing)),
-        }
+        )
         for each in devices
-    ]
+    )
 
 
-def _refusal(refusal: Refusal) -> Document:
+def _refusal(refusal: Refusal) -> dict[str, Any]:
     return {
         "rule": refusal.rule or None,
         "message": refusal.message or None,
@@ -119,29 +124,29 @@ def _attempts(snapshot: Snapshot, store: Store, job: Job) -> list[Attempt]:
     return stored if live is None else [*stored, live]
 
 
-def _attempt(snapshot: Snapshot, attempt: Attempt, now: Instant) -> Document:
+def _attempt(snapshot: Snapshot, attempt: Attempt, now: Instant) -> shown.Attempt:
     attempt = snapshot.used_now(attempt)
     reserved = [s.reserved_mib for s in attempt.placement.shares if s.device is not None]
-    return {
-        "number": attempt.number,
-        "outcome": attempt.outcome.value if attempt.outcome else None,
-        "exit_code": attempt.exit_code,
-        "reason": attempt.reason,
-        "planner": attempt.planner,
-        "requested": _requested(attempt.requested) if attempt.requested else None,
-        "devices": [_index(snapshot, uuid) for uuid in attempt.placement.devices],
-        "collocation": attempt.placement.collocation.value,
-        "cpu_list": attempt.cpu_list,
-        "launched_at": attempt.launched.wall_s,
-        "started_at": attempt.started.wall_s if attempt.started else None,
-        "ended_at": attempt.ended.wall_s if attempt.ended else None,
-        "ran_s": (attempt.ended or now).since(attempt.started) if attempt.started else None,
-        "reserved_mib": max(reserved, default=None),
-        "cap_mib": cap_of(attempt)["cap_mib"],
-        "peak_mib": attempt.peak_mib,
-        "smact": attempt.smact_mean,
-        "energy_j": attempt.energy_j,
-    }
+    return shown.Attempt(
+        number=attempt.number,
+        outcome=attempt.outcome.value if attempt.outcome else None,
+        exit_code=attempt.exit_code,
+        reason=attempt.reason,
+        planner=attempt.planner,
+        requested=_requested(attempt.requested) if attempt.requested else None,
+        devices=tuple(_index(snapshot, uuid) for uuid in attempt.placement.devices),
+        collocation=attempt.placement.collocation.value,
+        cpu_list=attempt.cpu_list,
+        launched_at=attempt.launched.wall_s,
+        started_at=attempt.started.wall_s if attempt.started else None,
+        ended_at=attempt.ended.wall_s if attempt.ended else None,
+        ran_s=(attempt.ended or now).since(attempt.started) if attempt.started else None,
+        reserved_mib=max(reserved, default=None),
+        cap_mib=cap_of(attempt)["cap_mib"],
+        peak_mib=attempt.peak_mib,
+        smact=attempt.smact_mean,
+        energy_j=attempt.energy_j,
+    )
 
 
 def _index(snapshot: Snapshot, uuid: str) -> int | str:
@@ -150,6 +155,11 @@ def _index(snapshot: Snapshot, uuid: str) -> int | str:
     return uuid if found is None else found.device.index
 
 
-def _requested(asked: PlannerRequest) -> Document:
+def _requested(asked: PlannerRequest) -> shown.Requested:
     """What a planner, or a user in place of one, asked for."""
-    return {key: word for key, word in asdict(asked).items() if word}
+    return shown.Requested(
+        kind=asked.kind,
+        planner=asked.planner or None,
+        user=asked.user or None,
+        why=asked.why or None,
+    )

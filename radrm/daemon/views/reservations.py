@@ -6,16 +6,21 @@ from collections.abc import Sequence
 
 from radrm.core.records import Instant, Job, Reservation, UserReservation
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
-from radrm.daemon.views.documents import Document
+from radrm.documents import jobs as shown
+from radrm.documents.server import UserReservation as UserReservationDocument
 
 
-def reservations_on(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> list[Document]:
+def reservations_on(
+    snapshot: Snapshot, found: DeviceSnapshot, now: Instant
+) -> list[shown.Reservation]:
     """The reservations on a device, the earliest first."""
     ordered = sorted(found.reservations, key=lambda r: (r.since.wall_s, r.key))
     return [_document(snapshot, found, reservation, now) for reservation in ordered]
 
 
-def users_on(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> list[Document]:
+def users_on(
+    snapshot: Snapshot, found: DeviceSnapshot, now: Instant
+) -> list[UserReservationDocument]:
     """The reservations of a device for users, the earliest first."""
     return for_users(snapshot, on_device(snapshot, found, now), now)
 
@@ -29,33 +34,35 @@ def on_device(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> list[U
 
 def for_users(
     snapshot: Snapshot, reservations: Sequence[UserReservation], now: Instant
-) -> list[Document]:
+) -> list[UserReservationDocument]:
     """The reservations for users, the earliest first."""
     ordered = sorted(reservations, key=lambda each: (each.start_s, each.id))
     return [_for_users(snapshot, each, now) for each in ordered]
 
 
-def _for_users(snapshot: Snapshot, record: UserReservation, now: Instant) -> Document:
+def _for_users(
+    snapshot: Snapshot, record: UserReservation, now: Instant
+) -> UserReservationDocument:
     found = [snapshot.device(uuid) for uuid in record.devices]
     there = [device for device in found if device is not None]
     ids = dict.fromkeys(job_id for device in there for job_id in device.occupants)
     jobs = [job for job in map(snapshot.job, sorted(ids)) if job is not None]
-    return {
-        "id": record.id,
-        "for": record.whom,
-        "by": record.by,
-        "own": record.own,
-        "maintenance": record.maintenance,
-        "preempt": record.preempt,
-        "gpus": [device.device.index for device in there],
-        "uuids": list(record.devices),
-        "start_at": record.start_s,
-        "end_at": record.end_s,
-        "state": _state(record, now),
-        "jobs": [job.label for job in jobs if record.admits(job.spec)],
-        "others": [job.label for job in jobs if not record.admits(job.spec)],
-        "reason": record.why_ended or record.reason,
-    }
+    return UserReservationDocument(
+        id=record.id,
+        whom=record.whom,
+        by=record.by,
+        own=record.own,
+        maintenance=record.maintenance,
+        preempt=record.preempt,
+        gpus=tuple(device.device.index for device in there),
+        uuids=tuple(record.devices),
+        start_at=record.start_s,
+        end_at=record.end_s,
+        state=_state(record, now),
+        jobs=tuple(job.label for job in jobs if record.admits(job.spec)),
+        others=tuple(job.label for job in jobs if not record.admits(job.spec)),
+        reason=record.why_ended or record.reason,
+    )
 
 
 def _state(record: UserReservation, now: Instant) -> str:
@@ -66,7 +73,7 @@ def _state(record: UserReservation, now: Instant) -> str:
     return "active" if now.wall_s < record.end_s else "over"
 
 
-def reserved_for_later(snapshot: Snapshot, job: Job, now: Instant) -> list[Document]:
+def reserved_for_later(snapshot: Snapshot, job: Job, now: Instant) -> list[shown.Reservation]:
     """What planners have reserved for a waiting job, by device."""
     return [
         _document(snapshot, found, reservation, now)
@@ -78,19 +85,19 @@ def reserved_for_later(snapshot: Snapshot, job: Job, now: Instant) -> list[Docum
 
 def _document(
     snapshot: Snapshot, found: DeviceSnapshot, reservation: Reservation, now: Instant
-) -> Document:
+) -> shown.Reservation:
     job = snapshot.job(reservation.job_id) if reservation.job_id is not None else None
-    whole = reservation.mib is None
-    return {
-        "kind": reservation.kind.value,
-        "owner": f"job {job.label}" if job is not None else reservation.owner,
-        "job": reservation.job_id,
-        "planner": reservation.planner,
-        "index": found.device.index,
-        "reserved_mib": found.device.capacity_mib if whole else reservation.mib,
-        "start_at": _date(reservation.since, now),
-        "end_at": _date(reservation.until, now) if reservation.until is not None else None,
-    }
+    mib = found.device.capacity_mib if reservation.mib is None else reservation.mib
+    return shown.Reservation(
+        kind=reservation.kind.value,
+        owner=f"job {job.label}" if job is not None else reservation.owner,
+        job=reservation.job_id,
+        planner=reservation.planner,
+        index=found.device.index,
+        reserved_mib=mib,
+        start_at=_date(reservation.since, now),
+        end_at=_date(reservation.until, now) if reservation.until is not None else None,
+    )
 
 
 def _date(moment: Instant, now: Instant) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 from radrm.core.records import Attempt, Device, Job, JobSpec, Placement, Role, Share
 from radrm.core.words import Collocation, DeviceKind, Resizing
+from radrm.documents import jobs as shown
 
 
 def size_of(job: Job, live: Attempt | None) -> dict[str, Any]:
@@ -16,11 +17,12 @@ def size_of(job: Job, live: Attempt | None) -> dict[str, Any]:
     """
     spec = job.spec
     held = live.placement if live is not None else None
+    alone = spec.resizing is Resizing.NONE
     return {
         "gpus": spec.gpus if held is None else len(held.devices),
         "gpus_min": spec.gpus,
         "gpus_max": spec.gpus_max,
-        "roles": [] if spec.resizing is Resizing.NONE else [_role(r, held) for r in spec.roles],
+        "roles": () if alone else tuple(_role(each, held) for each in spec.roles),
         "resizing": _resizing(job, live),
         "resize_error": live.resize_failed if live is not None else None,
     }
@@ -36,7 +38,7 @@ def target_of(job: Job, live: Attempt) -> Placement | None:
     return job.target if job.target.tasks() != live.placement.tasks() else None
 
 
-def tasks_of(attempt: Attempt) -> list[dict[str, Any]]:
+def tasks_of(attempt: Attempt) -> tuple[shown.Task, ...]:
     """The tasks of an attempt: what each has, has used, and how it ended."""
     shares: dict[tuple[str, int], list[Share]] = {}
     for share in attempt.placement.shares:
@@ -48,35 +50,37 @@ def tasks_of(attempt: Attempt) -> list[dict[str, Any]]:
     for (role, number), mine in shares.items():
         ended, use = exits.get((role, number)), uses.get((role, number))
         found.append(
-            {
-                "role": role,
-                "task": number,
-                "gpus": [share.device for share in mine if share.device is not None],
-                "node": mine[0].node,
-                "cpus": mine[0].cpus,
-                "cpu_s": use.cpu_s if use is not None else None,
-                "memory_mib": use.memory_mib if use is not None else None,
-                "exit_code": ended.shell_code if ended is not None else None,
-            }
+            shown.Task(
+                role=role,
+                task=number,
+                gpus=tuple(share.device for share in mine if share.device is not None),
+                node=mine[0].node,
+                cpus=mine[0].cpus,
+                cpu_s=use.cpu_s if use is not None else None,
+                memory_mib=use.memory_mib if use is not None else None,
+                exit_code=ended.shell_code if ended is not None else None,
+            )
         )
-    return found
+    return tuple(found)
 
 
-def _role(role: Role, held: Placement | None) -> dict[str, Any]:
-    return {
-        "name": role.name,
-        "count": None if held is None else held.tasks().get(role.name, 0),
-        "min": role.count_min,
-        "max": role.count_max,
-        "gpus": role.needs.gpus,
-        "cpus": role.needs.cpus,
-        "cpus_max": role.needs.cpus_max,
-    }
+def _role(role: Role, held: Placement | None) -> shown.Role:
+    return shown.Role(
+        name=role.name,
+        count=None if held is None else held.tasks().get(role.name, 0),
+        min=role.count_min,
+        max=role.count_max,
+        gpus=role.needs.gpus,
+        cpus=role.needs.cpus,
+        cpus_max=role.needs.cpus_max,
+    )
 
 
-def _resizing(job: Job, live: Attempt | None) -> dict[str, Any] | None:
+def _resizing(job: Job, live: Attempt | None) -> shown.Resizing | None:
     target = target_of(job, live) if live is not None else None
-    return None if target is None else {"gpus": len(target.devices), "roles": target.tasks()}
+    if target is None:
+        return None
+    return shown.Resizing(gpus=len(target.devices), roles=target.tasks())
 
 
 # ------------------------------------------------------------------ memory caps

@@ -21,9 +21,9 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_FINISHED, Words, filters, references, states
-from radrm.daemon.views.documents import Document
 from radrm.daemon.views.references import References
 from radrm.daemon.views.rows import Collapsing, Line, Row, job_id
+from radrm.documents.jobs import Job as JobDocument
 from radrm.host.storage.store import Store
 
 _MOST_TABLES = 16
@@ -84,7 +84,7 @@ class Tables:
         """The tables that are being gathered, while somebody waits for them."""
         self._commanded: dict[int, int] = {}
         """The version of the jobs at each user's last command."""
-        self._shown: dict[tuple[int, int | None, int], Document] = {}
+        self._shown: dict[tuple[int, int | None, int], JobDocument] = {}
         self._shown_at = (-1, 0.0)
         """The version of the jobs, and the time, of the oldest document in `_shown`."""
 
@@ -97,7 +97,7 @@ class Tables:
         self._commanded[uid] = scheduler.snapshot.jobs_version
         self._shown.clear()
 
-    def document(self, row: Row, version: int, make: Callable[[], Document]) -> Document:
+    def document(self, row: Row, version: int, make: Callable[[], JobDocument]) -> JobDocument:
         """The document of a row. It is made once for the requests of one moment."""
         now = self._clock()
         shown, since = self._shown_at

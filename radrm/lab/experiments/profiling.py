@@ -162,11 +162,12 @@ def unavailable(
 
 
 def _wants(job: Document, kind: str) -> bool:
+    types = job.get("gpu_types")
     return (
         job["position"] is not None
         and bool(job["gpus"])
-        and not (job["held"] or job["after"])
-        and (not job["gpu_types"] or any(is_name_of(kind, each) for each in job["gpu_types"]))
+        and not (job.get("held") or job.get("after"))
+        and (not types or any(is_name_of(kind, each) for each in types))
     )
 
 
@@ -287,7 +288,7 @@ class Profiler:
         until_s = time.monotonic() + START_S
         while True:
             found = self._document(job)
-            _add(points, found["progress"], found["started_at"])
+            _add(points, found.get("progress"), found["started_at"])
             if found["state"] in FINAL:
                 return points, None if found["state"] == "COMPLETED" else _failure(found, log)
             if found["started_at"] is not None and (other := self._other_kind(found, kind)):

@@ -59,7 +59,7 @@ _KEYS = ("id", "label", "name", "state", "attempts", "started_at", "ended_at", "
 def row_of(document: dict[str, Any]) -> Row:
     """Return what is noted of a job."""
     row = {key: document[key] for key in _KEYS}
-    return {**row, "index": document["array_index"], "reason": document["reason"]}
+    return {**row, "index": document.get("array_index"), "reason": document["reason"]}
 
 
 class Pilot:
@@ -185,7 +185,7 @@ class Pilot:
             self._rows[ticket] = [self._row(document) for document in documents]
 
     def _row(self, document: dict[str, Any]) -> Row:
-        self._limits[document["id"]] = document["time_limit_s"]
+        self._limits[document["id"]] = document.get("time_limit_s")
         row = row_of(document)
         if document["id"] in self._taken_back:
             row |= {"state": "PENDING", "attempts": 0}

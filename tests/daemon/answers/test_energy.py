@@ -234,8 +234,7 @@ def test_gpus_say_how_the_jobs_on_them_divide_it() -> None:
 
     def split() -> str | None:
         (document,) = device_documents(world.scheduler.snapshot, world.now)
-        found: str | None = document["energy_split"]
-        return found
+        return document.energy_split
 
     world.submit(4 * GIB, smact=0.1)
     world.pass_time(1.0)

@@ -8,6 +8,7 @@ import pwd
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from radrm.core import events as ev
@@ -46,17 +47,17 @@ class Server:
         asked: Any = SimpleNamespace(words=words, client=SimpleNamespace(uid=uid))
         loop: Any = self
         (made,) = reserve(loop, asked)
-        return made
+        return msgspec.json.decode(msgspec.json.encode(made))
 
     def unreserve(self, number: Any, uid: int = ME) -> Any:
         asked: Any = SimpleNamespace(words={"id": number}, client=SimpleNamespace(uid=uid))
         loop: Any = self
         (ended,) = unreserve(loop, asked)
-        return ended
+        return msgspec.json.decode(msgspec.json.encode(ended))
 
     def listed(self, uid: int = ME) -> list[Any]:
         loop: Any = self
-        return reservations(loop, {}, uid)
+        return msgspec.json.decode(msgspec.json.encode(reservations(loop, {}, uid)))  # type: ignore[no-any-return]
 
 
 def test_a_user_reserves_for_itself_within_its_limit() -> None:

@@ -12,6 +12,7 @@ from radrm.core.words import Quantity
 from radrm.daemon.views.documents import JobDocuments
 from radrm.deadlines.remaining import PROGRESS_MARGIN
 from radrm.host.storage.store import Store
+from tests.documents import whole
 from tests.world import GIB, World, gpus
 
 
@@ -21,7 +22,8 @@ def store(tmp_path: object) -> Store:
 
 
 def shown(world: World, store: Store, job: Job) -> dict[str, object]:
-    return JobDocuments(world.scheduler, store).job(world.jobs[job.id], world.now, None)
+    found = JobDocuments(world.scheduler, store).job(world.jobs[job.id], world.now, None)
+    return whole(found.document)
 
 
 def left(world: World, store: Store, job: Job) -> tuple[float, float] | None:

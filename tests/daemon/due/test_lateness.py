@@ -19,6 +19,7 @@ from radrm.host.storage.store import Store
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
 from tests.contract.systems.backfill import Backfill
+from tests.documents import whole
 from tests.world import EPOCH_S, GIB, World, default_planner, gpus
 
 HOUR_S = 3600.0
@@ -53,7 +54,7 @@ def shown(world: World, store: Store, foresight: Foresight, job: Job) -> dict[st
     """The fields of a job's document; times from now on."""
     documents = JobDocuments(world.scheduler, store, foresight=foresight)
     refusals = world.scheduler.why_waiting(job.id, world.now)
-    found = documents.job(world.jobs[job.id], world.now, refusals)
+    found = whole(documents.job(world.jobs[job.id], world.now, refusals).document)
     keys = ("expected_start_at", "expected_end_at", "latest_end_at", "due_at")
     times = {k: None if found[k] is None else round(found[k] - world.now.wall_s) for k in keys}
     others = ("weight", "late_s", "cost", "expected_source", "expected_unknown", "needs_s")
@@ -277,7 +278,7 @@ def test_every_job_of_a_prepared_line_has_an_expected_start(store: Store) -> Non
     assert start(endless) == (1150.0, 1750.0)
     assert start(last) == (None, None)
     found = JobDocuments(world.scheduler, store, foresight=foresight).row(Row(last), world.now)
-    assert found["start_unknown"] == (
+    assert found.start_unknown == (
         f"its start cannot be predicted: job {endless.label}, before it, has no --time, "
         "no --duration and no earlier run"
     )

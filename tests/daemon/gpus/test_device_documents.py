@@ -17,7 +17,7 @@ def test_counters_are_shown_while_they_are_known() -> None:
     def document(reading: Reading) -> dict[str, object]:
         world.step(ev.ReadingsTaken(at=world.now, readings=(reading,)))
         (found,) = device_documents(world.scheduler.snapshot, world.now)
-        return {name: found[name] for name in (*asdict(seen), "unified")}
+        return {name: getattr(found, name) for name in (*asdict(seen), "unified")}
 
     measured = Reading("GPU-0", world.now, used_mib=5, smact=0.5, counters=seen)
     assert document(measured) == {**asdict(seen), "unified": True}

@@ -33,12 +33,12 @@ def test_it_is_shown_with_what_it_books(
     job = world.submit(GIB, sm_share=0.3)
     documents = JobDocuments(world.scheduler, Store(f"{tmp_path}/radrm.sqlite"))
     waits = documents.job(world.jobs[job.id], world.now, ())
-    assert (waits["sm_share"], waits["sm_share_unbound"]) == (0.3, None)
+    assert (waits.sm_share, waits.sm_share_unbound) == (0.3, None)
     start(world, job, on("GPU-0", mib=40 * GIB if mode is WHOLE else GIB, mode=mode))
     (device,) = device_documents(world.scheduler.snapshot, world.now)
-    assert device["sm_booked"] == booked
+    assert device.sm_booked == booked
     runs = documents.job(world.jobs[job.id], world.now)
-    assert (runs["sm_share"], runs["sm_share_unbound"]) == (0.3, unbound)
+    assert (runs.sm_share, runs.sm_share_unbound) == (0.3, unbound)
 
 
 def test_runs_with_another_share_are_no_earlier_runs() -> None:

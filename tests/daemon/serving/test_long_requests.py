@@ -292,7 +292,7 @@ def test_a_page_costs_what_its_rows_cost(
     server.ask(op="hold", jobs=["1000_3"])
     page = server.ask(op="page")
     assert len(built) == 2
-    labels = [(job["label"], job["held"]) for job in page["jobs"]]
+    labels = [(job["label"], job.get("held", False)) for job in page["jobs"]]
     assert ("1000_3", True) in labels and ("1000_[4-499]", False) in labels
 
 

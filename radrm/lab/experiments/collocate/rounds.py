@@ -283,8 +283,8 @@ class _Watch:
                 tail.close()
 
     def _place(self, document: Document) -> tuple[int, int]:
-        job = document["id"] if document["array_id"] is None else document["array_id"]
-        return self.jobs.index(str(job)), document["array_index"] or 0
+        job = document.get("array_id", document["id"])
+        return self.jobs.index(str(job)), document.get("array_index", 0)
 
     @property
     def over(self) -> bool:
