@@ -50,7 +50,7 @@ from radrm.core.lifecycle.stops import at_kill
 from radrm.core.lifecycle.timing import at_begin, at_limit, follow_clock, heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
-from radrm.core.planning.requests import Requested, answer
+from radrm.core.planning.requests import Requested, Requests
 from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
@@ -226,7 +226,7 @@ class Scheduler:
         return found if isinstance(found, Refusal) else None
 
     def _requested(self, event: Requested) -> Proposal | Refusal:
-        return answer(self.state, self.view, self._planners.in_use(), event)
+        return Requests(self.state, self.view, self._planners.in_use()).answer(event)
 
     def is_open(self, dependency: Dependency) -> bool:
         """Return whether the job or array that a dependency names has not ended."""

@@ -128,8 +128,9 @@ class View:
 
         It costs the same for any number of devices, so ask this before any of them.
         """
-        nowhere = refuse_start(self._state, job) if job.state.waiting else None
-        return nowhere or self.refuse_on_nodes(job)
+        if not job.state.waiting:
+            return self.refuse_on_nodes(job)
+        return refuse_start(self._state, job) or refuse_size(self._state, job)
 
     def by_due(self) -> ByDue:
         """Return which jobs of the line for GPUs have a due time, and the line of all others.

@@ -185,16 +185,19 @@ _NEVER = -1
 """No version of a ledger."""
 
 
+_Seen: TypeAlias = tuple[DeviceLedger, int, Offer, bool, int | None]
+"""A device as a search has seen it: its ledger, the version of that, the offer, whether SM activity
+and the holders' records do not matter, and whose turn it was."""
+
+
 @dataclass(slots=True)
 class Failure:
-    """A search that found too few devices. `devices` has the ledger of each, the version of the
-    ledger, the offer, whether SM activity and the holders' records do not matter, and whose turn it
-    was."""
+    """A search that found too few devices."""
 
     policy: object
     job: Job
     listed: list[Device]
-    devices: list[tuple[DeviceLedger, int, Offer, bool, int | None]]
+    devices: list[_Seen]
     why: list[Refusal]
     moment: int = -1
     """The moment of the devices for which it was last found right."""
@@ -368,27 +371,43 @@ class Offers:
             failure.moment = self._moment()
 
     def keep_failure(
-        self, policy: object, job: Job, why: Refusals, offers: Sequence[Offer]
-    ) -> Failure:
-        """Keep a search that found too few devices. `renew` follows for each device."""
+        self,
+        policy: object,
+        job: Job,
+        why: Refusals,
+        offers: Sequence[Offer],
+        steady: frozenset[str] | None,
+    ) -> None:
+        """Keep a search that found too few of these devices, for these reasons.
+
+        `steady`: a policy's refusal by one of these rules depends neither on SM activity nor on the
+        holders' records. With it, there is one reason for each offer; None: not so.
+        """
         if len(self._failed) >= self._many:
             failed, jobs = self._failed, self._state.jobs
             self._failed = {i: each for i, each in failed.items() if jobs.get(i) is each.job}
             self._many = _room(self._failed)
-        ledgers = self._state.ledgers
-        devices: list[tuple[DeviceLedger, int, Offer, bool, int | None]]
-        devices = [(ledgers[each.device.uuid], _NEVER, each, False, None) for each in offers]
-        found = Failure(policy, job, self._state.listed, devices, list(why))
+        found = Failure(policy, job, self._state.listed, [], list(why))
+        lasting = True
+        for place, offer in enumerate(offers):
+            alone = steady is not None and (offer.refusal is not None or why[place].rule in steady)
+            found.devices.append(self._seen(offer, alone))
+            lasting &= found.devices[place][1] != _NEVER
         self._failed[job.id] = found
-        return found
+        self.settle(found, lasting)
 
-    def renew(self, failure: Failure, place: int, offer: Offer, steady: bool) -> bool:
-        """Note the present offer of a device in a search that fails. `steady`: neither its SM
-        activity nor the holders' records matter. Returns whether it lasts until a change."""
+    def renew(self, failure: Failure, place: int, offer: Offer, steady: frozenset[str]) -> bool:
+        """Note the present offer of a device in a search that fails. Returns whether it lasts until
+        a change."""
+        alone = offer.refusal is not None or failure.why[place].rule in steady
+        failure.devices[place] = self._seen(offer, alone)
+        return failure.devices[place][1] != _NEVER
+
+    def _seen(self, offer: Offer, steady: bool) -> _Seen:
+        """Return a device as a search that fails has seen it now."""
         kept = self._of_device(offer.device.uuid)
         version = _NEVER if kept.fleeting or kept.stale else kept.version
-        failure.devices[place] = kept.ledger, version, offer, steady, kept.turn
-        return version != _NEVER
+        return kept.ledger, version, offer, steady, kept.turn
 
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None

@@ -24,7 +24,7 @@ counts and times begin anew; what is known of the jobs stays.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -143,7 +143,7 @@ class Steering(OrderPolicy):
         return plan
 
     def _proposals(self, view: View, event: ev.Event, plan: Plan) -> Iterator[Proposal]:
-        yield from self._starts(view, plan)
+        yield from self._first_layouts(view, plan)
         memory = Memory.read(plan.state.pop(_KEPT, None), view, self.new_note)
         plan.state.pop("remarks", None)
         yield from self._steer(view, event, memory)
@@ -250,12 +250,12 @@ class Steering(OrderPolicy):
 
     # ------------------------------------------------------------- starts
 
-    def _start(
-        self, view: View, job: Job, plan: Plan, only: Collection[str] | None = None
-    ) -> Iterator[Proposal]:
-        span = span_of(job)
-        for proposal in OrderPolicy._start(self, view, job, plan, only):
-            if span is not None and isinstance(proposal, Start) and proposal.job_id == job.id:
+    def _first_layouts(self, view: View, plan: Plan) -> Iterator[Proposal]:
+        """Start jobs as `default` does, each with the best first layout that there is room for."""
+        for proposal in self._starts(view, plan):
+            job = view.job(proposal.job_id) if isinstance(proposal, Start) else None
+            span = None if job is None else span_of(job)
+            if isinstance(proposal, Start) and job is not None and span is not None:
                 past = (plan.state.get(_KEPT) or {}).get("past", {})
                 found = self._first_placement(view, job, span, past)
                 if found is not None:
