@@ -120,7 +120,7 @@ class Deadline(OrderPolicy):
             return plan  # nor is a job stopped for one that could not start
         seen = Seen.of(view, self.name)
         touched = self._update(view, seen, plan.state)
-        if not len(seen.ranking) and NOTES not in plan.state and not any_due(view):
+        if not seen.ranking and NOTES not in plan.state and not any_due(view):
             plan.proposals = self._starts(view, plan)
         elif seen.same(view, touched):
             without_gpu = Starter(self, view, plan.state).from_line(gpuless=True)

@@ -99,15 +99,14 @@ class _Search:
             return False
         role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
         ask, checked = Ask(job, 1, view.need_mib(job, role)), Checked(self.policy, view.answers)
-        lasting = True
         for at in changed:
-            offer = view.offer(job, role, known.devices[at][2].device.uuid)
+            offer = view.offer(job, role, known.listed[at].uuid)
             refusal = offer.refusal or checked.refuse(ask, offer)
             if refusal is None:
                 return False
             known.why[at] = refusal
-            lasting &= view.searches.renew(known, at, offer, checked.steady_refusals)
-        view.searches.settle(known, lasting)
+            view.searches.renew(known, at, offer, checked.steady_refusals)
+        view.searches.settle(known)
         return True
 
 

@@ -54,7 +54,7 @@ from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.queue.line import Ranks
 from radrm.core.state.queue.order import Order, SafeOrder
 from radrm.core.state.queue.queue import JobQueue
-from radrm.core.state.reserved import Planned, UserReservations
+from radrm.core.state.reserved import Planned, Seen, UserReservations
 from radrm.core.state.sharing import Sharing
 from radrm.core.state.timers import (
     BEGIN,
@@ -427,6 +427,14 @@ class State:
         """Save a reservation for users; one that has ended is forgotten."""
         self.for_users.put(record)
         self._note("user reservation", record.id, record)
+
+    def see_for_users(self, seen: Seen | None, barred: Callable[[Job], Hashable] | None) -> None:
+        """Sort the waiting jobs by these reservations for users; `barred` tells their devices."""
+        self.for_users.seen = seen
+        for ledger in self.ledgers.values():
+            ledger.reserved_for_others()
+        self.waiting.barred = barred
+        self.waiting.classify_again(self.jobs.__getitem__)
 
     # ------------------------------------------------------------- rules and time
 
