@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 from radrm.core import applying, reservations, service
@@ -90,10 +89,9 @@ class Scheduler:
     ) -> None:
         self._limit = limit or nullcontext()
         self._rules = rules
-        self.state = State(settings or CoreSettings(), rules.order, windows)
+        settings = settings or CoreSettings()
+        self.state = State(settings, rules.order, windows, service.judge, never_on_nodes)
         self.state.sharing.learner = rules.learner
-        self.state.waiting.judge = partial(service.judge, self.state)
-        self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
         self._adoption = Adoption(self.state)

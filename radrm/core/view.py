@@ -138,7 +138,7 @@ class View:
         For the planner that starts jobs: `take_touched` tells each change once. It may be another
         object at the next call; then all may have changed.
         """
-        return self._state.waiting.by_due(self._state.jobs.__getitem__)
+        return self._state.waiting.by_due()
 
     def alike(self, job: Job) -> Hashable:
         """Return what jobs in the lines have in common that the core treats alike; None: in none.
