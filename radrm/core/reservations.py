@@ -335,11 +335,7 @@ def update(state: State) -> list[Preempt]:
         begun = tuple(each for each in active if each not in mine.seen.active)
     seen = Seen(open_yet, active, state.ahead_s) if mine.every else None
     if seen != mine.seen:
-        mine.seen = seen
-        for ledger in state.ledgers.values():
-            ledger.version += 1
-        state.waiting.barred = partial(classify, state) if seen is not None else None
-        state.waiting.classify_again(state.jobs.__getitem__)
+        state.see_for_users(seen, partial(classify, state) if seen is not None else None)
         state.wake(Timer(now.boot_s, ALL_PLANNERS))
     _wake_for_next(state)
     return [Preempt(job_id=job.id) for each in begun for job in _to_leave(state, each)]

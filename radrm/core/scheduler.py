@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 from radrm.core import applying, reservations, service
@@ -50,7 +49,7 @@ from radrm.core.lifecycle.stops import at_kill
 from radrm.core.lifecycle.timing import at_begin, at_limit, follow_clock, heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
-from radrm.core.planning.requests import Requested, answer
+from radrm.core.planning.requests import Requested, Requests
 from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
@@ -90,10 +89,9 @@ class Scheduler:
     ) -> None:
         self._limit = limit or nullcontext()
         self._rules = rules
-        self.state = State(settings or CoreSettings(), rules.order, windows)
+        settings = settings or CoreSettings()
+        self.state = State(settings, rules.order, windows, service.judge, never_on_nodes)
         self.state.sharing.learner = rules.learner
-        self.state.waiting.judge = partial(service.judge, self.state)
-        self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
         self._adoption = Adoption(self.state)
@@ -226,7 +224,7 @@ class Scheduler:
         return found if isinstance(found, Refusal) else None
 
     def _requested(self, event: Requested) -> Proposal | Refusal:
-        return answer(self.state, self.view, self._planners.in_use(), event)
+        return Requests(self.state, self.view, self._planners.in_use()).answer(event)
 
     def is_open(self, dependency: Dependency) -> bool:
         """Return whether the job or array that a dependency names has not ended."""

@@ -45,7 +45,7 @@ from radrm.core.state.ledger import CohortData, DeviceLedger
 from radrm.core.state.load import LoadData
 from radrm.core.state.queue.line import Key
 from radrm.core.state.queue.order import Order
-from radrm.core.state.queue.waiting import Lines
+from radrm.core.state.queue.waiting import Lines, Verdicts
 from radrm.core.state.readings import Holding, why_unreadable
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
@@ -302,10 +302,10 @@ def _line_up(state: State, waiting: tuple[int, ...]) -> None:
     def place_of(job: Job) -> Key:
         return (places[job.id],)
 
-    lines = Lines(state.jobs, place_of)
+    verdicts = Verdicts(never_on_nodes=partial(never_on_nodes, state))
+    lines = Lines(state.jobs, place_of, None, verdicts)
     state.waiting = state.queue.lines = state.queue.gpuless.lines = lines
     lines.sizes = tuple(sorted({device.capacity_mib for device in state.known_devices()}))
-    lines.never_on_nodes = partial(never_on_nodes, state)
-    lines.barred = partial(barred, state) if state.for_users.every else None
+    lines.bar(partial(barred, state) if state.for_users.every else None)
     for job_id in waiting:
         lines.put(state.jobs[job_id])

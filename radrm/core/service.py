@@ -51,7 +51,7 @@ def update(state: State, force: bool) -> None:
     before = state.out_of_service.keys(), state.never_idle.keys()
     if force or (out.keys(), used.keys()) != before:
         state.out_of_service, state.never_idle = out, used
-        state.waiting.judge_again(state.jobs.__getitem__)
+        state.waiting.judge_again()
         state.turns = None
     _end_hopeless(state)
 

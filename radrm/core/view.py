@@ -129,8 +129,9 @@ class View:
 
         It costs the same for any number of devices, so ask this before any of them.
         """
-        nowhere = refuse_start(self._state, job) if job.state.waiting else None
-        return nowhere or self.refuse_on_nodes(job)
+        if not job.state.waiting:
+            return self.refuse_on_nodes(job)
+        return refuse_start(self._state, job) or refuse_size(self._state, job)
 
     def by_due(self) -> ByDue:
         """Return which jobs of the line for GPUs have a due time, and the line of all others.
@@ -138,7 +139,7 @@ class View:
         For the planner that starts jobs: `take_touched` tells each change once. It may be another
         object at the next call; then all may have changed.
         """
-        return self._state.waiting.by_due(self._state.jobs.__getitem__)
+        return self._state.waiting.by_due()
 
     def alike(self, job: Job) -> Hashable:
         """Return what jobs in the lines have in common that the core treats alike; None: in none.

@@ -28,7 +28,7 @@ from itertools import islice
 from math import inf
 
 from radrm.core.constraints.offers import Answers, OffersOfRole
-from radrm.core.planning.assembly import place
+from radrm.core.planning.assembly import Placer
 from radrm.core.planning.fallback import Checked
 from radrm.core.records import Attempt, Job, Placement
 from radrm.core.rules import Ask, Policy
@@ -327,7 +327,7 @@ class Ahead:
             offered.update(offer.device.uuid for offer in offers)
         self._work += _PLACE
         policy = Checked(self._policy_for(job), self._answers)
-        placement = place(self._view, policy, job, None, by_role).placement
+        placement = Placer(self._view, policy, job, None).place(by_role).placement
         # For another mode the search asks the view, which shows the present.
         good = placement is not None and offered.issuperset(placement.devices)
         return placement if good else None

@@ -45,7 +45,7 @@ from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import JobState, Queue
 from radrm.planners.forecast import Forecast
-from radrm.planners.order_policy import OrderPolicy
+from radrm.planners.order_policy import OrderPolicy, Starter, waits_behind
 
 _PASSED = "passed jobs"
 """The key of the notes in the planner's state, beside the states of policies."""
@@ -69,84 +69,105 @@ class Backfill(OrderPolicy):
     A site where large jobs wait too long, or GPUs stand idle before them."""
     name: str = "backfill"
 
-    def _from_line(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
+    def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
+        return _Backfilling(self, view, plan.state, plan.state).proposals()
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        kept = view.kept(self.name, self.version) or {}
+        return _Backfilling(self, view, {}, kept).reasons(job)
+
+
+class _Backfilling(Starter):
+    """One call of `backfill`. `kept`: the state that has the notes."""
+
+    rule: Backfill
+
+    def __init__(
+        self, rule: Backfill, view: View, state: dict[str, Any], kept: dict[str, Any]
+    ) -> None:
+        self.rule, self.view, self.state, self._kept = rule, view, state, kept
+
+    def from_line(self, gpuless: bool) -> Iterator[Proposal]:
         """Start the head of a line, as long as it can start, and then jobs that may pass it."""
-        yield from OrderPolicy._from_line(self, view, plan, gpuless)
+        yield from super().from_line(gpuless)
+        view = self.view
         head, slot = view.head(gpuless), None
         if head is None or view.first_for_nodes(head) is not None:
             return
-        for job in list(islice(view.waiting(gpuless), self.depth))[1:]:
+        for job in list(islice(view.waiting(gpuless), self.rule.depth))[1:]:
             if view.job(job.id) is not job:
                 continue  # a job that took its turn has started already
-            if self._fails_still(view, job):
+            if self._fails_still(job):
                 continue
-            found = self._find(view, job, plan.state.get(self._policy_for(job).name))
+            found = self.find(job)
             if found.placement is None:
                 continue
-            slot = slot or self._slot(view, head, plan.state)
+            slot = slot or self._slot(head)
             if view.now.wall_s >= slot.until_s:
                 return
-            if slot.refuse(view, job, found.placement) is None and slot.note(view, plan.state):
-                yield self._started(job, found, plan)
+            if slot.refuse(job, found.placement) is None and slot.note(self._kept):
+                yield self.started(job, found)
                 slot = None  # the forecast was for the devices before
 
-    def _fails_still(self, view: View, job: Job) -> bool:
+    def _fails_still(self, job: Job) -> bool:
         """Return whether no device has changed since none took a job."""
-        policy = self._policy_for(job)
-        rests = view.isolation.rests("policy", policy.name)
-        return not rests and view.searches.stands(policy, job)
+        policy = self.rule.policy_for(job)
+        rests = self.view.isolation.rests("policy", policy.name)
+        return not rests and self.view.searches.stands(policy, job)
 
-    def _slot(self, view: View, head: Job, state: Any) -> _Slot:
+    def _slot(self, head: Job) -> _Slot:
         """Return until when others may pass the head, and its forecast."""
-        policy = self._policy_for(head)
+        view, policy = self.view, self.rule.policy_for(head)
         if view.isolation.rests("policy", policy.name):
-            policy = self.recovery_policy
+            policy = self.rule.recovery_policy
         forecast = None
         if head.spec.gpus and view.refuse_on_nodes(head) is None:
             try:
                 forecast = Forecast(view, Checked(policy, view.answers), head)
             except RuleFailed:
                 pass  # the next search for a placement reports it
-        since_s, until_s = noted_until(view, head, state)
+        since_s, until_s = noted_until(view, head, self._kept)
         if until_s is None:
             since_s = view.now.wall_s
             start_s = inf if forecast is None else forecast.start_s
             wait_s = 0.0 if start_s == inf else start_s - view.now.boot_s
-            until_s = since_s + wait_s + self.max_delay_s
-        return _Slot(head, since_s, until_s, forecast)
+            until_s = since_s + wait_s + self.rule.max_delay_s
+        return _Slot(view, head, since_s, until_s, forecast)
 
-    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+    def reasons(self, job: Job) -> Sequence[Refusal]:
+        """Return why a job does not start now."""
+        view = self.view
         head = view.head(gpuless=not job.spec.gpus)
         if head is None:
-            return OrderPolicy.explain(self, view, job)
-        state = view.kept(self.name, self.version) or {}
-        slot, found = self._slot(view, head, state), self._find(view, job, None)
+            return super().reasons(job)
+        slot, found = self._slot(head), self.find(job)
         if head.id == job.id:
             first = view.first_for_nodes(job)
-            behind = () if first is None else (_served_first(first),)
-            noted = noted_until(view, head, state)[1] is not None
-            passed = (slot.passed(view),) if noted else ()
+            behind = () if first is None else (waits_behind(first),)
+            noted = noted_until(view, head, self._kept)[1] is not None
+            passed = (slot.passed(),) if noted else ()
             return behind + passed + (found.refusals if found.placement is None else ())
         if found.placement is None:
-            return (_served_first(head), *found.refusals)
-        refusal = slot.refuse(view, job, found.placement)
+            return (waits_behind(head), *found.refusals)
+        refusal = slot.refuse(job, found.placement)
         if view.now.wall_s >= slot.until_s:
-            refusal = slot.passed(view)
-        return (_served_first(head),) if refusal is None else (_served_first(head), refusal)
+            refusal = slot.passed()
+        return (waits_behind(head),) if refusal is None else (waits_behind(head), refusal)
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
     """Until when others may pass the head of a line (a date), and when it could start."""
 
+    view: View
     head: Job
     since_s: float
     until_s: float
     forecast: Forecast | None
 
-    def refuse(self, view: View, job: Job, placement: Placement) -> Refusal | None:
+    def refuse(self, job: Job, placement: Placement) -> Refusal | None:
         """Return why a job may not pass the head by this start; None if it may."""
-        head, now_s = self.head, view.now.boot_s
+        head, now = self.head, self.view.now
         before_s = inf if self.forecast is None else self.forecast.start_s
         lower = rank_of(job) > rank_of(head)
         if before_s == inf:
@@ -155,34 +176,38 @@ class _Slot:
         after_s = self.forecast.start_after_s(job, placement)
         if not books_nothing(head) and not books_nothing(job):
             after_s = max(after_s, self.forecast.end_of(job, placement))
-        until_s = now_s + self.until_s - view.now.wall_s
+        until_s = now.boot_s + self.until_s - now.wall_s
         most_s = before_s if lower else max(before_s, until_s)
         if after_s <= most_s + _ROUNDING_S:
             return None
-        then = "later" if after_s == inf else f"in {show_seconds(after_s - now_s)}"
+        then = "later" if after_s == inf else f"in {show_seconds(after_s - now.boot_s)}"
         why = (
-            f"job {head.label} could start in {show_seconds(before_s - now_s)}, with this job "
-            f"{then}; it must start in {show_seconds(most_s - now_s)}"
+            f"job {head.label} could start in {show_seconds(before_s - now.boot_s)}, with this job "
+            f"{then}; it must start in {show_seconds(most_s - now.boot_s)}"
         )
-        needed_s = None if after_s == inf else after_s - now_s
-        return Refusal("backfill", why, None, needed_s, most_s - now_s)
+        needed_s = None if after_s == inf else after_s - now.boot_s
+        return Refusal("backfill", why, None, needed_s, most_s - now.boot_s)
 
-    def note(self, view: View, state: dict[str, Any]) -> bool:
+    def note(self, state: dict[str, Any]) -> bool:
         """Note that the head is passed. Returns whether there is room for the note."""
         notes = state.setdefault(_PASSED, {})
         key = str(self.head.id)
         if key not in notes:
-            for other in [each for each in notes if not _waits(view, int(each))]:
+            for other in [each for each in notes if not self._waits(int(each))]:
                 del notes[other]
             if len(notes) >= _MOST_PASSED:
                 return False
         notes[key] = [self.since_s, self.until_s, self.head.attempts]
         return True
 
-    def passed(self, view: View) -> Refusal:
+    def _waits(self, job_id: int) -> bool:
+        job = self.view.job(job_id)
+        return job is not None and job.state is JobState.PENDING
+
+    def passed(self) -> Refusal:
         """Return since when and until when others pass the head."""
-        left_s = self.until_s - view.now.wall_s
-        for_s = min(view.now.wall_s, self.until_s) - self.since_s
+        now_s = self.view.now.wall_s
+        left_s, for_s = self.until_s - now_s, min(now_s, self.until_s) - self.since_s
         head, since = f"job {self.head.label}", show_seconds(for_s)
         if left_s > 0:
             why = f"jobs have passed {head} for {since}, and may for {show_seconds(left_s)} more"
@@ -201,19 +226,9 @@ def noted_until(view: View, head: Job, state: Any) -> tuple[float, float | None]
     return since_s - back_s, until_s - back_s
 
 
-def _waits(view: View, job_id: int) -> bool:
-    job = view.job(job_id)
-    return job is not None and job.state is JobState.PENDING
-
-
 def rank_of(job: Job) -> tuple[bool, int]:
     """Return what goes before every order: the recovery queue, and the priority."""
     return job.queue is not Queue.RECOVERY, -job.spec.priority
-
-
-def _served_first(head: Job) -> Refusal:
-    why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"
-    return Refusal("order", why)
 
 
 def _lower(head: Job) -> Refusal:

@@ -54,7 +54,7 @@ from typing import Any
 
 from radrm.core import events as ev
 from radrm.core.planning.assembly import Found
-from radrm.core.planning.fallback import Checked, RuleFailed, find_with_fallback
+from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.proposals import Migrate, Preempt, Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan
@@ -68,7 +68,7 @@ from radrm.planners.lateness.candidates import Seen, any_due, candidates, undue_
 from radrm.planners.lateness.later import Later, servers, wide
 from radrm.planners.lateness.stopping import Limits, Stops
 from radrm.planners.lateness.tardiness import Hold, Notes, Terms, served_first
-from radrm.planners.order_policy import OrderPolicy
+from radrm.planners.order_policy import OrderPolicy, Starter
 
 NOTES = "deadline notes"
 """The key of this planner's own memory in its state, beside the states of policies."""
@@ -120,27 +120,15 @@ class Deadline(OrderPolicy):
             return plan  # nor is a job stopped for one that could not start
         seen = Seen.of(view, self.name)
         touched = self._update(view, seen, plan.state)
-        if not len(seen.ranking) and NOTES not in plan.state and not any_due(view):
+        if not seen.ranking and NOTES not in plan.state and not any_due(view):
             plan.proposals = self._starts(view, plan)
         elif seen.same(view, touched):
-            plan.proposals, plan.wake_at = self._from_line(view, plan, gpuless=True), seen.wake_s
+            without_gpu = Starter(self, view, plan.state).from_line(gpuless=True)
+            plan.proposals, plan.wake_at = without_gpu, seen.wake_s
         else:
             weighs = seen.weighs(view.now.boot_s, isinstance(event, ev.ReadingsTaken))
-            plan.proposals = self._by_rank(view, plan, seen, weighs)
+            plan.proposals = Call(self, view, plan, seen).by_rank(weighs)
         return plan
-
-    def _by_rank(self, view: View, plan: Plan, seen: Seen, weighs: bool) -> Iterator[Proposal]:
-        call = Call(self, view, plan, seen)
-        if len(seen.ranking):
-            for reserved in view.reserved_for_users():
-                yield from self._by_reservation(view, plan, reserved)
-            yield from call.proposals(weighs)
-            yield from self._from_line(view, plan, gpuless=True)
-        else:
-            yield from self._starts(view, plan)
-        if weighs:
-            yield from call.moves()
-        call.remember()
 
     def _update(self, view: View, seen: Seen, state: Any) -> Iterable[int]:
         """Bring the ranking up to date; return the jobs that came, changed or left."""
@@ -166,28 +154,43 @@ class Deadline(OrderPolicy):
         if self._update(view, seen, state):
             seen.look = None
         if not job.spec.gpus or not len(seen.ranking):
-            return OrderPolicy.explain(self, view, job)
+            return Starter(self, view, {}).reasons(job)
         return Call(self, view, Plan(state=state), seen).reasons(job)
 
 
-class Call:
+class Call(Starter):
     """One call of the planner. Each waiting job that it looks at starts, or waits for a reason."""
 
+    rule: Deadline
+
     def __init__(self, rule: Deadline, view: View, plan: Plan, seen: Seen) -> None:
-        self.rule, self.view, self.plan, self.seen = rule, view, plan, seen
-        self.terms, self.ranking = rule.terms, seen.ranking
+        self.rule, self.view, self.plan, self.state = rule, view, plan, plan.state
+        self.seen, self.terms, self.ranking = seen, rule.terms, seen.ranking
         self.notes = Notes.of(plan.state.get(NOTES), view, rule.cooldown_s)
         self.holds: list[Hold] = []
-        self.later = Later(view, self.terms, self.notes, self._find, self._forecast)
+        self.later = Later(view, self.terms, self.notes, self.find, self._forecast)
         self.stops = Stops(view, self.terms, rule.limits, self.notes, seen.ranking.late_weight)
         self.wait_for: list[Job] = []
         """The first due jobs that no device takes."""
         self.quiet = True
         """Nothing starts, and only because no device takes these jobs."""
 
+    def by_rank(self, weighs: bool) -> Iterator[Proposal]:
+        """Start jobs in the order of the ranking. `weighs`: weigh stops and moves, too."""
+        if len(self.ranking):
+            for reserved in self.view.reserved_for_users():
+                yield from self.by_reservation(reserved)
+            yield from self._ranked(weighs)
+            yield from self.from_line(gpuless=True)
+        else:
+            yield from self.proposals()
+        if weighs:
+            yield from self.moves()
+        self.remember()
+
     # ------------------------------------------------------------- who is tried
 
-    def proposals(self, weighs: bool) -> Iterator[Proposal]:
+    def _ranked(self, weighs: bool) -> Iterator[Proposal]:
         """Start jobs, stop one for the first that waits, and reserve for that one."""
         self.seen.begin(self.view)
         first = True
@@ -201,12 +204,11 @@ class Call:
                 continue
             verdict = self._verdict(job)
             if isinstance(verdict, Found):
-                yield self.rule._started(job, verdict, self.plan)
+                yield self.started(job, verdict)
                 self._has_started(job)
                 continue
-            for refusal in verdict if first else ():
-                if refusal.rule == "turn" and refusal.device is not None:
-                    yield from self.rule._start_next_by_turn(self.view, refusal.device, self.plan)
+            if first:
+                yield from self.start_by_turn(verdict)
             first = False
         if weighs:
             yield from self._stops()
@@ -231,8 +233,8 @@ class Call:
                 return (*self._gives_way(job), *first, *served)
             before = before or job
         if before is None:
-            return OrderPolicy.explain(self.rule, self.view, wanted)
-        found = self.rule._find(self.view, wanted, None)
+            return super().reasons(wanted)
+        found = self.find(wanted)
         refusals = found.refusals if found.placement is None else ()
         head = undue_head(self.view) if wanted.spec.due_s is None else None
         return (self._served_first(head or before), *refusals)
@@ -249,7 +251,7 @@ class Call:
         first = view.first_for_nodes(job)
         if first is not None:
             return (self._served_first(first),)
-        found = self._find(job)
+        found = self.find(job)
         if found.placement is None:
             self._waits(job)
             self.quiet &= self.seen.note_failure(view, job, found)
@@ -283,12 +285,6 @@ class Call:
             is_first &= hold.cheap or hold.only_lower
         return None
 
-    def _find(self, job: Job, only: Sequence[str] | None = None) -> Found:
-        rule, view = self.rule, self.view
-        policy = rule._policy_for(job)
-        state = self.plan.state.get(policy.name)
-        return find_with_fallback(view, policy, job, state, rule.recovery_policy, only)
-
     def _has_started(self, job: Job) -> None:
         self.seen.failed.clear()
         self.quiet = False
@@ -298,7 +294,7 @@ class Call:
 
     def _forecast(self, job: Job, idle: bool = False) -> Forecast | None:
         """Return when a job could start, `idle`: on idle devices; None if nothing can be said."""
-        policy = self.rule.recovery_policy if idle else self.rule._policy_for(job)
+        policy = self.rule.recovery_policy if idle else self.rule.policy_for(job)
         if self.view.isolation.rests("policy", policy.name):
             policy = self.rule.recovery_policy
         if not job.spec.gpus or self.view.refuse_on_nodes(job) is not None:
@@ -349,7 +345,7 @@ class Call:
             if forecast is None:
                 continue
             for option in self.stops.better(job, attempt, forecast, self._spare()):
-                found = self._find(wide(job, option.gpus), option.uuids)
+                found = self.find(wide(job, option.gpus), option.uuids)
                 if found.placement is None:
                     continue
                 if self._keeps_away(job, found.placement) is None:
@@ -372,7 +368,7 @@ class Call:
             job, exclusive = hold.job, Collocation.EXCLUSIVE
             if hold.cheap or hold.only_lower or not job.spec.due_s:
                 continue
-            whole = self.rule._policy_for(job).whole_device
+            whole = self.rule.policy_for(job).whole_device
             if whole or job.spec.collocation is exclusive:
                 found = hold.reservation(self.view, self._forecast, self.terms)
                 if found is not None:

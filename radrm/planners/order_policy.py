@@ -1,7 +1,12 @@
 """The default planner: an order chooses the next job, a policy chooses its devices.
 
+Theory of operation
+-------------------
 A plan is a generator. The core carries out each proposal before it asks for the next, so
 the view changes between two of them: another job may have started, or be the head.
+
+One call of the planner is a `Starter`: it has the view and the state of that call. `backfill` and
+`deadline` are such planners, too, with a `Starter` of their own.
 """
 
 from __future__ import annotations
@@ -62,73 +67,92 @@ class OrderPolicy(Planner):
         return plan
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
-        if view.launches_paused:
+        return Starter(self, view, plan.state).proposals()
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        return Starter(self, view, {}).reasons(job)
+
+    def policy_for(self, job: Job) -> Policy:
+        """Return the policy that chooses the devices of a job."""
+        return self.recovery_policy if job.recovers_idle else self.policy
+
+
+class Starter:
+    """One call of a planner that starts jobs. `state` is the plan's: policies keep theirs in it."""
+
+    rule: OrderPolicy
+
+    def __init__(self, rule: OrderPolicy, view: View, state: dict[str, Any]) -> None:
+        self.rule, self.view, self.state = rule, view, state
+
+    def proposals(self) -> Iterator[Proposal]:
+        """Start what can start: first on reserved devices, then from each line."""
+        if self.view.launches_paused:
             return  # no search would end otherwise
-        for reserved in view.reserved_for_users():
-            yield from self._by_reservation(view, plan, reserved)
+        for reserved in self.view.reserved_for_users():
+            yield from self.by_reservation(reserved)
         for gpuless in (False, True):
-            yield from self._from_line(view, plan, gpuless)
+            yield from self.from_line(gpuless)
 
-    def _by_reservation(
-        self, view: View, plan: Plan, reserved: UserReservation
-    ) -> Iterator[Proposal]:
+    def by_reservation(self, reserved: UserReservation) -> Iterator[Proposal]:
         """Start jobs on devices that are reserved for their users: no other job may use them."""
-        tried, first = None, view.first_of(reserved)
+        tried, first = None, self.view.first_of(reserved)
         while first is not None and first is not tried:
-            yield from self._start(view, first, plan, reserved.devices)
-            tried, first = first, view.first_of(reserved)
+            yield from self.start(first, reserved.devices)
+            tried, first = first, self.view.first_of(reserved)
 
-    def _from_line(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
+    def from_line(self, gpuless: bool) -> Iterator[Proposal]:
         """Start the head of a line, as long as it can start."""
+        view = self.view
         tried, head = None, view.head(gpuless)
         while head is not None and head is not tried:
             if view.first_for_nodes(head) is not None:
                 return
-            yield from self._start(view, head, plan)
+            yield from self.start(head)
             tried, head = head, view.head(gpuless)
 
-    def _start(
-        self, view: View, job: Job, plan: Plan, only: Collection[str] | None = None
-    ) -> Iterator[Proposal]:
-        policy = self._policy_for(job)
-        found = self._find(view, job, plan.state.get(policy.name), only)
+    def start(self, job: Job, only: Collection[str] | None = None) -> Iterator[Proposal]:
+        """Start a job if it finds room; else, maybe, the one that has the turn before it."""
+        found = self.find(job, only)
         if found.placement is not None:
-            yield self._started(job, found, plan)
+            yield self.started(job, found)
         elif only is None:
-            for refusal in found.refusals:
-                if refusal.rule == "turn" and refusal.device is not None:
-                    yield from self._start_next_by_turn(view, refusal.device, plan)
+            yield from self.start_by_turn(found.refusals)
 
-    def _started(self, job: Job, found: Found, plan: Plan) -> Start:
+    def started(self, job: Job, found: Found) -> Start:
         """Return the start of a job where it was found room, and keep the policy's new state."""
         assert found.placement is not None
         if found.policy_state is not None:
-            plan.state[self._policy_for(job).name] = found.policy_state
+            self.state[self.rule.policy_for(job).name] = found.policy_state
         return Start(job_id=job.id, placement=found.placement)
 
-    def _start_next_by_turn(self, view: View, device: str, plan: Plan) -> Iterator[Proposal]:
-        """Start the job that has the turn on a device's MPS server, on that device only."""
-        following = view.next_by_turn(device)
-        if following is not None:
-            yield from self._start(view, following, plan, (device,))
+    def start_by_turn(self, refusals: Sequence[Refusal]) -> Iterator[Proposal]:
+        """Start the jobs that have the turn on MPS servers where these refusals say so, there."""
+        for refusal in refusals:
+            if refusal.rule == "turn" and refusal.device is not None:
+                following = self.view.next_by_turn(refusal.device)
+                if following is not None:
+                    yield from self.start(following, (refusal.device,))
 
-    def _find(
-        self, view: View, job: Job, policy_state: Any, only: Collection[str] | None = None
-    ) -> Found:
+    def find(self, job: Job, only: Collection[str] | None = None) -> Found:
         """Ask the job's policy, or the recovery queue's policy if the first one fails."""
-        policy = self._policy_for(job)
-        return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, only)
+        policy, instead = self.rule.policy_for(job), self.rule.recovery_policy
+        kept = self.state.get(policy.name)
+        return find_with_fallback(self.view, policy, job, kept, instead, only)
 
-    def _policy_for(self, job: Job) -> Policy:
-        return self.recovery_policy if job.recovers_idle else self.policy
-
-    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
-        head = view.head(gpuless=not job.spec.gpus)
-        found = self._find(view, job, None)
+    def reasons(self, job: Job) -> Sequence[Refusal]:
+        """Return why a job does not start now."""
+        head = self.view.head(gpuless=not job.spec.gpus)
+        found = self.find(job)
         behind: tuple[Refusal, ...] = ()
         if head is not None and head.id == job.id:
-            head = view.first_for_nodes(job)
+            head = self.view.first_for_nodes(job)
         if head is not None:
-            why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"
-            behind = (Refusal("order", why),)
+            behind = (waits_behind(head),)
         return behind + (found.refusals if found.placement is None else ())
+
+
+def waits_behind(head: Job) -> Refusal:
+    """Return that a job waits for the head of its line."""
+    why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"
+    return Refusal("order", why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +28,7 @@ from radrm.policies.packing import Packing
 from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, others, play, submits
 from tests.examples import some
+from tests.paths import REPOSITORY
 from tests.world import GIB, World, default_planner, gpus
 
 SETTINGS = CoreSettings(
@@ -276,6 +278,18 @@ def test_what_is_kept_of_jobs_that_ended_is_dropped() -> None:
                 world.end(each)
     assert not [job for job in world.scheduler.state.jobs.values() if not job.state.final]
     assert _offers_in_memory() - before < 150
+
+
+def test_a_version_is_counted_by_the_object_that_has_it() -> None:
+    """What is kept here is right only if each change is counted, so nobody may count for others."""
+    counted = [
+        (file.name, ast.unparse(node.target))
+        for file in (REPOSITORY / "radrm/core").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.AugAssign) and ast.unparse(node.target).endswith("version")
+    ]
+    assert ("ledger.py", "self.version") in counted
+    assert [each for each in counted if not each[1].startswith("self.")] == []
 
 
 def _offers_in_memory() -> int:

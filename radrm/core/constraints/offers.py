@@ -6,7 +6,7 @@ A planner tries waiting jobs after almost every event, and most events change on
 offer of a device is kept for all jobs of one class, and is made again when
 
 - the ledger has changed (`DeviceLedger.version`): a job came or left, a reservation, a reading,
-  a drain, another record of the device;
+  a drain, another record of the device, other reservations for users;
 - its last reading has become stale.
 
 Only a part is replaced if the device's SM activity is another one (a simulated window moves with
@@ -22,9 +22,14 @@ Never kept, since they depend on more:
 - a refusal with a figure of the job or of the time (`_PASSING`);
 - a refusal that names the job whose turn it is (`core/constraints/fit.py`), once that is another.
 
-A search that found too few devices is kept, too, for its job. Only devices that may answer
-otherwise are asked again. While no device has changed, all kept searches stand, without a look at
-each device for each job: one look (`_moment`) is enough for all of them.
+Who says what has changed: a version counts the changes of its object, and only that object counts
+(`DeviceLedger.version`, `State.version`). From them, and from what depends on the time, come the
+*moments* here: a moment is over when any device may take other jobs than before (`_moment`). It is
+looked for once after each change of the state, and notes which devices have changed.
+
+A search that found too few devices is kept, too, for its job, with its moment. Only the devices
+that have changed since are asked again, and those that may answer otherwise at any time. While no
+device has changed, all kept searches stand, without a look at each device for each job.
 
 Invariant: a kept offer equals a fresh one, field by field, and a kept failure a fresh one
 (`tests/core/test_offers.py`).
@@ -34,7 +39,7 @@ What a restart sees: nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -181,23 +186,22 @@ class _OfDevice:
     state_version: int = -1
 
 
-_NEVER = -1
-"""No version of a ledger."""
-
-
 @dataclass(slots=True)
 class Failure:
-    """A search that found too few devices. `devices` has the ledger of each, the version of the
-    ledger, the offer, whether SM activity and the holders' records do not matter, and whose turn it
-    was."""
+    """A search that found too few of the listed devices, of each role in turn.
+
+    `steady`: whether a device refuses whatever its SM activity and the holders' records are.
+    `fleeting`: the places that may answer otherwise at any time. `moment` is that of the devices
+    for which the search was last found right.
+    """
 
     policy: object
     job: Job
     listed: list[Device]
-    devices: list[tuple[DeviceLedger, int, Offer, bool, int | None]]
     why: list[Refusal]
+    steady: list[bool]
+    fleeting: set[int] = field(default_factory=set)
     moment: int = -1
-    """The moment of the devices for which it was last found right."""
 
 
 class Offers:
@@ -209,10 +213,13 @@ class Offers:
         self._failed: dict[int, Failure] = {}
         self._many = _FEW
         self._looked: tuple[object, int] = None, -1
-        self._look: Sequence[tuple[object, ...]] = ()
+        self._look: Sequence[tuple[tuple[object, ...], tuple[object, ...]]] = ()
         self._moments = 0
-        self._changed: list[int] = []  # the moment at which each listed device has changed last
-        self._since: dict[int, list[int]] = {}  # the places changed since an earlier moment
+        self._changed: list[tuple[int, int]] = []
+        """The moment at which each listed device has changed last, and the one at which more has
+        changed than its SM activity and the holders' records."""
+        self._since: dict[int, list[tuple[int, bool]]] = {}
+        """The devices changed since an earlier moment, and whether more has changed."""
 
     def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by node and index."""
@@ -306,25 +313,31 @@ class Offers:
         if self._looked[0] is not state.step or self._looked[1] != state.version:
             self._looked = state.step, state.version
             kept = [self._of_device(device.uuid) for device in state.listed]
-            look = [(k.version, k.renewed, k.smact, k.stale, k.fleeting, k.turn) for k in kept]
+            look = [((k.version, k.stale, k.fleeting, k.turn), (k.renewed, k.smact)) for k in kept]
             if look != self._look:
                 self._moments += 1
-                if len(look) != len(self._look):
-                    self._look, self._changed = ((),) * len(look), [0] * len(look)
-                for place, (old, new) in enumerate(zip(self._look, look, strict=True)):
-                    if old != new:
-                        self._changed[place] = self._moments
-                self._look, self._since = look, {}
+                self._note_changes(look)
         return self._moments
 
-    def _places(self, failure: Failure) -> Sequence[int]:
-        """Return the places of the devices that have changed since a search was found right."""
-        if failure.moment < 0 or len(failure.devices) != len(self._changed):
-            return range(len(failure.devices))
-        if failure.moment not in self._since:
+    def _note_changes(self, look: Sequence[tuple[tuple[object, ...], tuple[object, ...]]]) -> None:
+        """Note the devices that have changed at this moment."""
+        now, before = self._moments, self._look
+        if len(look) != len(before):
+            self._changed = [(now, now)] * len(look)
+        else:
+            for place, new in enumerate(look):
+                if new != before[place]:
+                    more = now if new[0] != before[place][0] else self._changed[place][1]
+                    self._changed[place] = now, more
+        self._look, self._since = look, {}
+
+    def _changed_since(self, moment: int) -> Sequence[tuple[int, bool]]:
+        """Return the devices changed since then, by place, and whether more has changed than SM
+        activity and the holders' records."""
+        if moment not in self._since:
             changed = enumerate(self._changed)
-            self._since[failure.moment] = [at for at, when in changed if when > failure.moment]
-        return self._since[failure.moment]
+            self._since[moment] = [(i, more > moment) for i, (at, more) in changed if at > moment]
+        return self._since[moment]
 
     def stands(self, policy: object, job: Job) -> bool:
         """Return whether it is known, without a look at devices, that a search fails again."""
@@ -332,6 +345,7 @@ class Offers:
         return (
             known is not None
             and known.moment == self._moment()
+            and not known.fleeting
             and not self._state.for_users.every
             and self.failure(policy, job) is known
         )
@@ -343,52 +357,63 @@ class Offers:
             return None
         return kept if kept.listed is self._state.listed else None
 
-    def outdated(self, failure: Failure) -> list[int]:
+    def outdated(self, failure: Failure) -> Collection[int]:
         """Return the places of the devices that the search may find otherwise now."""
-        state, now_s, found = self._state, self._state.step.now.boot_s, []
-        moment = self._moment()
-        every = range(len(failure.devices))
-        for place in every if state.for_users.every else self._places(failure):
-            ledger, version, offer, steady, turn = failure.devices[place]
-            same = ledger.version == version and not ledger.is_stale(now_s)
-            if same and not steady:
-                same = ledger.smact == offer.smact and self._holds(offer.holders)
-            # The refusal for a reservation of others names the time that is left, which changes.
-            if state.for_users.every:
-                same = same and not state.for_users.on(offer.device.uuid)
-            if not same or self._of_device(offer.device.uuid).turn != turn:
-                found.append(place)
+        moment, found = self._moment(), set[int]()
+        if failure.moment != moment:
+            each = len(failure.listed)
+            for place, more in self._changed_since(failure.moment):
+                for at in range(place, len(failure.steady), each):
+                    if more or not failure.steady[at]:
+                        found.add(at)
+        found |= failure.fleeting
+        if self._state.for_users.every:
+            # The refusal for a reservation of others names the time that is left.
+            on, listed = self._state.for_users.on, failure.listed
+            found |= {i for i in range(len(failure.steady)) if on(listed[i % len(listed)].uuid)}
         if not found:
             failure.moment = moment
         return found
 
-    def settle(self, failure: Failure, lasting: bool) -> None:
-        """Note that a search fails. `lasting`: `renew` was true for each outdated device."""
-        if lasting:
-            failure.moment = self._moment()
+    def settle(self, failure: Failure) -> None:
+        """Note that a search fails with the devices as they are now."""
+        failure.moment = self._moment()
 
     def keep_failure(
-        self, policy: object, job: Job, why: Refusals, offers: Sequence[Offer]
-    ) -> Failure:
-        """Keep a search that found too few devices. `renew` follows for each device."""
+        self,
+        policy: object,
+        job: Job,
+        why: Refusals,
+        offers: Sequence[Offer],
+        steady: frozenset[str] | None,
+    ) -> None:
+        """Keep a search that found too few of these devices, for these reasons.
+
+        `steady`: a policy's refusal by one of these rules depends neither on SM activity nor on the
+        holders' records. With it, there is one reason for each offer; None: not so.
+        """
         if len(self._failed) >= self._many:
             failed, jobs = self._failed, self._state.jobs
             self._failed = {i: each for i, each in failed.items() if jobs.get(i) is each.job}
             self._many = _room(self._failed)
-        ledgers = self._state.ledgers
-        devices: list[tuple[DeviceLedger, int, Offer, bool, int | None]]
-        devices = [(ledgers[each.device.uuid], _NEVER, each, False, None) for each in offers]
-        found = Failure(policy, job, self._state.listed, devices, list(why))
-        self._failed[job.id] = found
-        return found
+        each = [False] * len(offers)
+        found = self._failed[job.id] = Failure(policy, job, self._state.listed, list(why), each)
+        for place, offer in enumerate(offers):
+            self.renew(found, place, offer, steady)
+        self.settle(found)
 
-    def renew(self, failure: Failure, place: int, offer: Offer, steady: bool) -> bool:
-        """Note the present offer of a device in a search that fails. `steady`: neither its SM
-        activity nor the holders' records matter. Returns whether it lasts until a change."""
+    def renew(
+        self, failure: Failure, place: int, offer: Offer, steady: frozenset[str] | None
+    ) -> None:
+        """Note the present offer of a device in a search that fails; see `keep_failure`."""
         kept = self._of_device(offer.device.uuid)
-        version = _NEVER if kept.fleeting or kept.stale else kept.version
-        failure.devices[place] = kept.ledger, version, offer, steady, kept.turn
-        return version != _NEVER
+        if kept.fleeting or kept.stale:
+            failure.fleeting.add(place)
+        elif failure.fleeting:
+            failure.fleeting.discard(place)
+        if steady is not None:
+            core = offer.refusal is not None
+            failure.steady[place] = core or failure.why[place].rule in steady
 
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None

@@ -2,13 +2,15 @@
 
 The files, in the order in which they may import one another:
     interrupt  stops a rule that takes too long
-    shapes    checks of the shape of answers
-    assembly  from a policy's devices to a placement
-    fallback  a policy's placement, or another policy's if the first fails
-    asking    how planners are asked, and what they may answer
-    thinking  has a slow planner make its plan
+    shapes     checks of the shape of answers
+    near       which idle devices are near one another
+    choosing   which of the devices that take a job it gets
+    assembly   where a job could start: from offers of devices to a placement
+    fallback   a policy's placement, or another policy's if the first fails
+    asking     how planners are asked, and what they may answer
+    thinking   has a slow planner make its plan
     reserving  reservations of planners: how they begin, are renewed, and end
-    planners  calls the planners in force, carries out their proposals
-    requests  what users ask of running jobs: another size or place
-    reasons   why a job waits
+    planners   calls the planners in force, carries out their proposals
+    requests   what users ask of running jobs: another size or place
+    reasons    why a job waits
 """

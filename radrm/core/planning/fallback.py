@@ -1,13 +1,25 @@
-"""Use a policy with checked answers, and another policy while the first one rests."""
+"""Use a policy with checked answers, and another policy while the first one rests.
+
+Theory of operation
+-------------------
+A policy is a rule of somebody else. So each answer is checked (`Checked`): a wrong one is a failure
+(`RuleFailed`), and the policy rests. Meanwhile the fallback replaces it; while that rests, too, the
+job waits.
+
+Planners try the same jobs after almost every event. So a search that found too few devices is kept
+(`Offers.failure`) and not made again while it would fail for the same reasons. For a job on one
+device, only the devices that have changed are asked again: each refuses by itself. A search on
+some devices only (`only`) is not kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.core.constraints.offers import Answers, Failure
-from radrm.core.planning.assembly import Found, offers_by_role, place
+from radrm.core.planning.assembly import Found, Placer
 from radrm.core.planning.shapes import is_refusal
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Ask, Policy
@@ -33,7 +45,7 @@ def find_with_fallback(
     name = policy.name
     if policy is fallback or not view.isolation.rests("policy", name):
         try:
-            return _search(view, policy, job, policy_state, only, mode)
+            return _Search(view, policy, job, only, mode).find(policy_state)
         except RuleFailed as failed:
             used = f"{fallback.name} is used in its place" if policy is not fallback else "it waits"
             view.isolation.fail("policy", name, failed.error, used)
@@ -44,63 +56,58 @@ def find_with_fallback(
     return replace(found, policy_state=policy_state)
 
 
-def _search(
-    view: View,
-    policy: Policy,
-    job: Job,
-    policy_state: Any,
-    only: Collection[str] | None,
-    mode: Collocation | None,
-) -> Found:
-    """Return a placement by `policy`. Raises `RuleFailed`.
+@dataclass(slots=True)
+class _Search:
+    """A search by a policy that may fail or answer wrongly. Its methods raise `RuleFailed`."""
 
-    A search that has failed is not made again while it would fail for the same reasons.
-    """
-    nowhere = view.refuse_start(job)
-    if nowhere is not None:
-        return Found(None, (nowhere,), policy_state)
-    known = view.searches.failure(policy, job) if only is None else None
-    if known is not None and _fails_again(view, policy, job, known):
-        return Found(None, tuple(known.why), policy_state, too_few=True)
-    by_role = offers_by_role(view, job, only)
-    found = place(view, Checked(policy, view.answers), job, policy_state, by_role, mode)
-    if found.too_few and only is None:
-        offers = [offer for _, some in by_role for offer in some]
-        kept = view.searches.keep_failure(policy, job, found.refusals, offers)
-        steady, lasting = _steady(policy), True
-        for at, offer in enumerate(offers):
+    view: View
+    policy: Policy
+    job: Job
+    only: Collection[str] | None
+    mode: Collocation | None
+
+    def find(self, policy_state: Any) -> Found:
+        """Return a placement, or why there is none: also by what is known of a search that failed.
+
+        Nothing is asked of the policy while the job could start on no device.
+        """
+        nowhere = self.view.refuse_start(self.job)
+        if nowhere is not None:
+            return Found(None, (nowhere,), policy_state)
+        if self.only is None:
+            known = self.view.searches.failure(self.policy, self.job)
+            if known is not None and self._fails_again(known):
+                return Found(None, tuple(known.why), policy_state, too_few=True)
+        checked = Checked(self.policy, self.view.answers)
+        placer = Placer(self.view, checked, self.job, policy_state, self.only, self.mode)
+        by_role = placer.offers()
+        found = placer.place(by_role)
+        if found.too_few and self.only is None:
+            offers = [offer for _, some in by_role for offer in some]
             # With several devices a refusal may be of another mode than the offer.
-            alone = job.gpus == 1 and _is_steady(offer, found.refusals[at], steady)
-            lasting &= view.searches.renew(kept, at, offer, alone)
-        view.searches.settle(kept, lasting)
-    return found
+            steady = checked.steady_refusals if self.job.gpus == 1 else None
+            self.view.searches.keep_failure(self.policy, self.job, found.refusals, offers, steady)
+        return found
 
-
-def _fails_again(view: View, policy: Policy, job: Job, known: Failure) -> bool:
-    """Return whether a search that has failed fails now, too. Raises `RuleFailed`."""
-    changed = view.searches.outdated(known)
-    if not changed:
-        return True
-    if job.gpus != 1:
-        return False
-    # For one device each refuses by itself, so only those that have changed are asked.
-    role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
-    ask, checked = Ask(job, 1, view.need_mib(job, role)), Checked(policy, view.answers)
-    steady, lasting = _steady(policy), True
-    for at in changed:
-        offer = view.offer(job, role, known.devices[at][2].device.uuid)
-        refusal = offer.refusal or checked.refuse(ask, offer)
-        if refusal is None:
+    def _fails_again(self, known: Failure) -> bool:
+        """Return whether a search that has failed fails now, too."""
+        view, job = self.view, self.job
+        changed = view.searches.outdated(known)
+        if not changed:
+            return True
+        if job.gpus != 1:
             return False
-        known.why[at] = refusal
-        lasting &= view.searches.renew(known, at, offer, _is_steady(offer, refusal, steady))
-    view.searches.settle(known, lasting)
-    return True
-
-
-def _is_steady(offer: Offer, refusal: Refusal, steady: frozenset[str]) -> bool:
-    """Return whether a device refuses whatever its SM activity and the holders' records are."""
-    return offer.refusal is not None or refusal.rule in steady
+        role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
+        ask, checked = Ask(job, 1, view.need_mib(job, role)), Checked(self.policy, view.answers)
+        for at in changed:
+            offer = view.offer(job, role, known.listed[at].uuid)
+            refusal = offer.refusal or checked.refuse(ask, offer)
+            if refusal is None:
+                return False
+            known.why[at] = refusal
+            view.searches.renew(known, at, offer, checked.steady_refusals)
+        view.searches.settle(known)
+        return True
 
 
 class Checked:
@@ -111,7 +118,10 @@ class Checked:
         self._answers = answers
         self.name = policy.name
         self.version = policy.version
-        self.floor_mib, self.whole_device, self.overcommits = call_rule(_traits, policy)
+        traits = call_rule(_traits, policy)
+        self.floor_mib, self.whole_device, self.overcommits, steady = traits
+        self.steady_refusals: frozenset[str]
+        self.steady_refusals = steady if type(steady) is frozenset else frozenset()
         if type(self.floor_mib) is not int or self.floor_mib < 0:
             raise RuleFailed(WrongAnswer("its floor_mib is not a number of MiB"))
         if type(self.whole_device) is not bool:
@@ -159,14 +169,9 @@ def _beside_clients(job: Job, offer: Offer, refusal: Refusal) -> Refusal:
     return refusal
 
 
-def _traits(policy: Policy) -> tuple[int, bool, bool]:
-    return policy.floor_mib, policy.whole_device, policy.overcommits
-
-
-def _steady(policy: Policy) -> frozenset[str]:
-    """Return the rules of a policy's steady refusals. Raises `RuleFailed`."""
-    found = call_rule(getattr, policy, "steady_refusals", None)
-    return found if type(found) is frozenset else frozenset()
+def _traits(policy: Policy) -> tuple[int, bool, bool, object]:
+    steady = getattr(policy, "steady_refusals", None)
+    return policy.floor_mib, policy.whole_device, policy.overcommits, steady
 
 
 def _wrong_choice(ask: Ask, eligible: Sequence[Offer], chosen: Sequence[Offer]) -> str | None:

@@ -89,7 +89,7 @@ def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
     if aside is None:
         return _no_place(state, job)
     # Judged again: the reason may tell how long a reservation lasts.
-    return (state.waiting.judge(job) or aside).refusal
+    return (state.waiting.verdicts.judge(job) or aside).refusal
 
 
 def _no_place(state: State, job: Job) -> Refusal | None:

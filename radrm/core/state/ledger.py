@@ -143,7 +143,8 @@ class DeviceLedger:
         """`clock` returns the time of the current step. `learn` gets the shared periods."""
         self.device = device
         self.version = 0
-        """Grows with every change here, so that what was concluded from it can be kept."""
+        """Grows with every change here, so that what was concluded from it can be kept. Only the
+        ledger counts."""
         self._clock = clock
         self.drained: str | None = None
         self.vanished = False
@@ -181,6 +182,10 @@ class DeviceLedger:
         """Note that the device is not listed any more."""
         self.version += 1
         self.vanished = True
+
+    def reserved_for_others(self) -> None:
+        """Note that other reservations for users count now: jobs find another device here."""
+        self.version += 1
 
     # ------------------------------------------------------------- memory
 

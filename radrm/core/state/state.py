@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from radrm.core.actions import Action
 from radrm.core.decision import Decision, Record, Step
@@ -54,7 +55,8 @@ from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.queue.line import Ranks
 from radrm.core.state.queue.order import Order, SafeOrder
 from radrm.core.state.queue.queue import JobQueue
-from radrm.core.state.reserved import Planned, UserReservations
+from radrm.core.state.queue.waiting import Aside, Verdicts
+from radrm.core.state.reserved import Planned, Seen, UserReservations
 from radrm.core.state.sharing import Sharing
 from radrm.core.state.timers import (
     BEGIN,
@@ -123,7 +125,10 @@ class State:
         settings: CoreSettings,
         order: Order,
         windows: Callable[[Device], Window] | None = None,
+        judge: Callable[[State, Job], Aside | None] = lambda state, job: None,
+        never_on_nodes: Callable[[State, Job], str | None] = lambda state, job: None,
     ) -> None:
+        """`judge` and `never_on_nodes`: see `Verdicts`."""
         self.settings = settings
         self._windows = windows or (lambda device: SmactWindow(settings.smact_window_s))
         self.jobs: dict[int, Job] = {}
@@ -134,11 +139,13 @@ class State:
         self.uses = Uses(settings.use_half_life_s, lambda: self.step.now, self.put_rule_state)
         safe_order = SafeOrder(order, self.isolation, lambda: self.step.now)
         ranks = Ranks(safe_order, self.uses, lambda: self.step.now)
-        self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks, settings.gpuless_at_once)
-        self.waiting = self.queue.lines
         self.nodes = Nodes()
         self.users = Users(settings)
-        self.waiting.room = self.users.room if self.users.any_limit else None
+        room = self.users.room if self.users.any_limit else None
+        verdicts = Verdicts(partial(judge, self), partial(never_on_nodes, self), room)
+        at_once = settings.gpuless_at_once
+        self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks, at_once, verdicts)
+        self.waiting = self.queue.lines
         self.ledgers: dict[str, DeviceLedger] = {}
         self.listed: list[Device] = []
         """The devices that have not vanished, by node and index."""
@@ -343,14 +350,14 @@ class State:
             self.absent.pop(parent, None)  # cut into MIG instances
         self._list_devices()
         sizes = tuple(sorted({device.capacity_mib for device in self.known_devices()}))
-        self.waiting.resize(sizes, self.jobs.__getitem__)
+        self.waiting.resize(sizes)
         self.largest_mib.clear()
         self.version += 1
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the capacities of nodes. What live jobs have booked stays booked."""
         if self.nodes.see(nodes):
-            self.waiting.classify_again(self.jobs.__getitem__)
+            self.waiting.classify_again()
             self.version += 1
 
     def _list_devices(self) -> None:
@@ -427,6 +434,13 @@ class State:
         """Save a reservation for users; one that has ended is forgotten."""
         self.for_users.put(record)
         self._note("user reservation", record.id, record)
+
+    def see_for_users(self, seen: Seen | None, barred: Callable[[Job], Hashable] | None) -> None:
+        """Sort the waiting jobs by these reservations for users; `barred` tells their devices."""
+        self.for_users.seen = seen
+        for ledger in self.ledgers.values():
+            ledger.reserved_for_others()
+        self.waiting.bar(barred)
 
     # ------------------------------------------------------------- rules and time
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radrm.core.planning.assembly import find_near
+from radrm.core.planning.near import find_near
 from radrm.core.records import Device, Job, Needs, Role
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer

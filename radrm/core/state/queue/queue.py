@@ -45,7 +45,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from radrm.core.records import Attempt, Job, Refusal
 from radrm.core.state.queue.line import Places, Ranks, key_of, with_rank
 from radrm.core.state.queue.order import SafeOrder
-from radrm.core.state.queue.waiting import Lines, OrderKey
+from radrm.core.state.queue.waiting import Lines, OrderKey, Verdicts
 from radrm.core.state.timers import ORDER_KEY, Timer
 
 RULE = "gpuless"
@@ -172,9 +172,10 @@ class JobQueue:
         wake: Callable[[Timer], None],
         ranks: Ranks,
         gpuless_at_once: int,
+        verdicts: Verdicts,
     ) -> None:
         self.order = order
-        self.lines = Lines(jobs, order.key, ranks if order.ranks else None)
+        self.lines = Lines(jobs, order.key, ranks if order.ranks else None, verdicts)
         self.gpuless = Gpuless(gpuless_at_once, self.lines)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""

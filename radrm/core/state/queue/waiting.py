@@ -16,6 +16,11 @@ service.
 A user with a limit (`state/users.py`) has places in the lines, for each number of GPUs apart: so
 many jobs as could start at once. The user's other jobs stand aside until there is room.
 
+What is known of a waiting job is one record (`_Waiting`): the jobs of the same need, the user, and
+whether it counts for the user's places. The lines and the set aside follow from it and from the
+verdict on the need: `put` and `_remove` are the only ways in and out, and a verdict that changes
+moves all jobs of a need (`_move`). A line keeps its users' parts in step by itself (`_Line`).
+
 Invariants:
 - A job is in exactly one of `gpu`, `gpuless` and `aside`, or has no place; one in a line is also in
   its user's (`of_user`, for turns on MPS servers; `gpuless_of_user`). A job that is held, paused,
@@ -39,8 +44,8 @@ from typing import TypeAlias
 
 from radrm.core.records import Job, Refusal
 from radrm.core.state.queue.line import (
-    ID,
     ORDER_KEY,
+    SPEC,
     ByDue,
     Key,
     Places,
@@ -53,10 +58,6 @@ Line: TypeAlias = WaitingQueue | RankedQueue
 OrderKey = Callable[[Job], Key]
 
 
-def _line(rank_of: RankOf | None) -> Line:
-    return WaitingQueue() if rank_of is None else RankedQueue(rank_of)
-
-
 @dataclass(frozen=True, slots=True)
 class Aside:
     """Why a job stands aside. `never`: why no known device could ever run it; None if one could."""
@@ -65,60 +66,122 @@ class Aside:
     never: str | None = None
 
 
+def _nothing(job: Job) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What the lines ask the rest of the core.
+
+    `judge` returns why a job stands aside, None if it does not. It is called once for all jobs of
+    the same need. `never_on_nodes` returns why the nodes can never give a job its CPUs and host
+    memory. `room` returns how many jobs of so many GPUs a user may start now, None for any number;
+    None: no user has a limit.
+    """
+
+    judge: Callable[[Job], Aside | None] = _nothing
+    never_on_nodes: Callable[[Job], str | None] = _nothing
+    room: Callable[[int, int], int | None] | None = None
+
+
+class _Line:
+    """A line, also user by user: both parts have the same jobs."""
+
+    __slots__ = ("of_user", "queue")
+
+    def __init__(self, rank_of: RankOf | None) -> None:
+        self.queue: Line = WaitingQueue() if rank_of is None else RankedQueue(rank_of)
+        self.of_user: dict[int, WaitingQueue] = {}
+
+    def put(self, job: Job, key: Key) -> None:
+        """Add a job, or move it to the place of its changed record and key."""
+        self.queue.put(job, key)
+        mine = self.of_user.get(job.spec.uid)
+        if mine is None:
+            mine = self.of_user[job.spec.uid] = WaitingQueue()
+        mine.put(job, key)
+
+    def discard(self, job_id: int, uid: int) -> None:
+        """Remove a job of a user, if it is there."""
+        self.queue.discard(job_id)
+        mine = self.of_user.get(uid)
+        if mine is not None:
+            mine.discard(job_id)
+            if not len(mine):
+                del self.of_user[uid]
+
+    def take(self, job_ids: Collection[int]) -> list[Key]:
+        """Remove many jobs at once. Returns their keys for `add`."""
+        keys = self.queue.take(job_ids)
+        for uid in {key[SPEC].uid for key in keys}:
+            self.of_user[uid].take(job_ids)
+            if not len(self.of_user[uid]):
+                del self.of_user[uid]
+        return keys
+
+    def add(self, keys: list[Key]) -> None:
+        """Add jobs by their old keys."""
+        self.queue.add(keys)
+        for uid in {key[SPEC].uid for key in keys}:
+            mine = [key for key in keys if key[SPEC].uid == uid]
+            self.of_user.setdefault(uid, WaitingQueue()).add(mine)
+
+
 @dataclass(slots=True, eq=False)
 class _Alike:
     """The waiting jobs of one need, and why they stand aside."""
 
+    need: Hashable
     members: set[int]
     aside: Aside | None
-    line: Line
+    line: _Line
     """The line of all its jobs that do not stand aside."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A waiting job. `limited`: it counts for its user's places for so many GPUs."""
+
+    alike: _Alike
+    uid: int
+    gpus: int
+    limited: bool = False
 
 
 class Lines:
     """The line of jobs for GPUs, the line of jobs without, and the jobs that stand aside.
 
     A job without a GPU takes nothing that the head of the other line waits for, so it has a
-    line of its own. `judge` returns why a job stands aside, None if it does not. It is called
-    once for all jobs of the same need.
+    line of its own.
     """
 
     def __init__(
-        self, jobs: Mapping[int, Job], order_key: OrderKey, rank_of: RankOf | None = None
+        self,
+        jobs: Mapping[int, Job],
+        order_key: OrderKey,
+        rank_of: RankOf | None,
+        verdicts: Verdicts,
     ) -> None:
         """`jobs` has the record of each job. `rank_of` returns a user's rank; None: users do not
         matter."""
-        self.gpu = _line(rank_of)
-        self.gpuless = _line(rank_of)
+        self.verdicts = verdicts
         self.aside = WaitingQueue()
-        self.of_user: dict[int, WaitingQueue] = {}
-        """The jobs of each user in the line for GPUs."""
-        self.gpuless_of_user: dict[int, WaitingQueue] = {}
-        """The jobs of each user in the line for jobs without."""
         self.changes = 0
         """How often a job has entered a line or left it."""
-        self.judge: Callable[[Job], Aside | None] = lambda job: None
-        self.never_on_nodes: Callable[[Job], str | None] = lambda job: None
-        """Returns why the nodes can never give a job its CPUs and host memory."""
-        self.room: Callable[[int, int], int | None] | None = None
-        """Returns how many jobs of so many GPUs a user may start now, None for any number. None: no
-        user has a limit."""
-        self.barred: Callable[[Job], Hashable] | None = None
-        """Returns the devices that are reserved for others before a job would end. None: none are
-        reserved."""
         self.sizes: tuple[int, ...] = ()
         """Sizes of the known devices in MiB, ascending. Needs between two neighbours are alike."""
-        self._rank_of = rank_of
+        self._barred: Callable[[Job], Hashable] | None = None
+        self._jobs, self._order_key, self._rank_of = jobs, order_key, rank_of
+        self._gpu, self._gpuless = _Line(rank_of), _Line(rank_of)
+        self.gpu, self.gpuless = self._gpu.queue, self._gpuless.queue
+        self.of_user, self.gpuless_of_user = self._gpu.of_user, self._gpuless.of_user
+        """The jobs of each user in the line for GPUs, and in the line for jobs without."""
         self._by_due: ByDue | None = None
-        self._order_key = order_key
+        self._waiting: dict[int, _Waiting] = {}
         self._alike: dict[Hashable, _Alike] = {}
-        self._need_of: dict[int, Hashable] = {}
-        self._uid_of: dict[int, int] = {}
-        self._jobs = jobs
         self._places: dict[int, dict[int, Places]] = {}
         """By uid and number of GPUs: the jobs of users with a limit that do not stand aside."""
-        self._class_of: dict[int, tuple[int, int]] = {}
-        """The uid and the number of GPUs of each of these jobs."""
 
     @property
     def lines(self) -> tuple[Line, Line]:
@@ -129,64 +192,65 @@ class Lines:
         """Return the line that the job stands in, or stands aside from."""
         return self.gpu if job.spec.gpus else self.gpuless
 
+    def _line_of(self, job: Job) -> _Line:
+        return self._gpu if job.spec.gpus else self._gpuless
+
     def put(self, job: Job) -> None:
         """Put a job into its line, or aside."""
-        freed = self._remove(job.id)
+        before = self._remove(job.id)
         need = self._need(job)
         alike = self._alike.get(need)
         if alike is None:
-            alike = self._alike[need] = _Alike(set(), self.judge(job), self.line_of_job(job))
+            aside, line = self.verdicts.judge(job), self._line_of(job)
+            alike = self._alike[need] = _Alike(need, set(), aside, line)
         alike.members.add(job.id)
-        self._need_of[job.id] = need
-        self._uid_of[job.id] = job.spec.uid
+        waiting = self._waiting[job.id] = _Waiting(alike, job.spec.uid, job.gpus)
         key = self._order_key(job)
         if alike.aside is not None:
             self.aside.put(job, key)
         else:
-            self._enter(job, key)
-        if freed is not None:
-            self._fill(*freed)
+            self._enter(job, waiting, key)
+        if before is not None and before.limited:
+            self._fill(before.uid, before.gpus)
 
     def discard(self, job_id: int) -> None:
         """Remove a job from its line, or from those aside."""
-        freed = self._remove(job_id)
-        if freed is not None:
-            self._fill(*freed)
+        before = self._remove(job_id)
+        if before is not None and before.limited:
+            self._fill(before.uid, before.gpus)
 
-    def _remove(self, job_id: int) -> tuple[int, int] | None:
-        """Remove a job. Returns whose places, and for how many GPUs, it was in, if in any."""
-        need = self._need_of.pop(job_id, None)
-        if need is None:
+    def _remove(self, job_id: int) -> _Waiting | None:
+        """Remove a job, and return what is known of it. Its user's place is given on by `_fill`."""
+        found = self._waiting.pop(job_id, None)
+        if found is None:
             return None
-        alike = self._alike[need]
+        alike = found.alike
         alike.members.discard(job_id)
         if not alike.members:
-            del self._alike[need]
+            del self._alike[alike.need]
         self.aside.discard(job_id)
-        self._leave(alike.line, job_id)
-        del self._uid_of[job_id]
-        freed = self._class_of.pop(job_id, None)
-        if freed is not None:
-            self._places[freed[0]][freed[1]].discard(job_id)
-        return freed
+        self._leave(alike.line, job_id, found.uid)
+        if found.limited:
+            self._places[found.uid][found.gpus].discard(job_id)
+        return found
 
-    def _enter(self, job: Job, key: Key) -> None:
+    def _enter(self, job: Job, waiting: _Waiting, key: Key) -> None:
         """Put a job that does not stand aside into its line, if its user has a place for it."""
-        uid, gpus = job.spec.uid, job.gpus
-        if self.room is None or self.room(uid, gpus) is None:
+        uid, gpus, room = waiting.uid, waiting.gpus, self.verdicts.room
+        if room is None or room(uid, gpus) is None:
             self._join(job, key)
             return
-        self._class_of[job.id] = uid, gpus
+        waiting.limited = True
         if self._places.setdefault(uid, {}).setdefault(gpus, Places()).put(job, key):
             self._join(job, key)
         self._fill(uid, gpus)
 
     def _fill(self, uid: int, gpus: int) -> None:
         """Let so many jobs of a user into the line as could start at once."""
-        places = self._places.get(uid, {}).get(gpus)
-        if places is None or self.room is None:
+        places, room = self._places.get(uid, {}).get(gpus), self.verdicts.room
+        if places is None or room is None:
             return
-        self._exchange(places, *places.fill(self.room(uid, gpus)))
+        self._exchange(places, *places.fill(room(uid, gpus)))
         if not len(places):
             del self._places[uid][gpus]
             if not self._places[uid]:
@@ -195,7 +259,7 @@ class Lines:
     def _exchange(self, places: Places, left: list[int], entered: list[int]) -> None:
         """Put those who have got a place into their line, and remove those who have lost one."""
         for job_id in left:
-            self._leave(self.line_of_job(self._jobs[job_id]), job_id)
+            self._leave(self._line_of(self._jobs[job_id]), job_id, self._waiting[job_id].uid)
         for job_id in entered:
             key = places.key_of(job_id)
             assert key is not None
@@ -203,23 +267,18 @@ class Lines:
 
     def _join(self, job: Job, key: Key) -> None:
         """Put a job into its line."""
-        line = self.line_of_job(job)
+        line = self._line_of(job)
         self.changes += 1
         line.put(job, key)
-        self._of_user(line).setdefault(job.spec.uid, WaitingQueue()).put(job, key)
-        if line is self.gpu and self._by_due is not None:
+        if line is self._gpu and self._by_due is not None:
             self._by_due.put(job, key)
 
-    def _leave(self, line: Line, job_id: int) -> None:
-        """Remove a job from its line, if it is there."""
+    def _leave(self, line: _Line, job_id: int, uid: int) -> None:
+        """Remove a job of a user from its line, if it is there."""
         self.changes += 1
-        line.discard(job_id)
+        line.discard(job_id, uid)
         if self._by_due is not None:
             self._by_due.discard(job_id)
-        uid, of_user = self._uid_of[job_id], self._of_user(line)
-        if uid in of_user:
-            of_user[uid].discard(job_id)
-            _drop_empty(of_user, uid)
 
     def use_changed(self, uid: int) -> None:
         """Give a user's places on after a change of what the user runs."""
@@ -229,10 +288,10 @@ class Lines:
     def next_of_user(self, job: Job) -> int | None:
         """Return the first job of this one's user and number of GPUs, which has or gets the place
         that this one lacks; None if this one lacks none."""
-        where = self._class_of.get(job.id)
-        if where is None:
+        found = self._waiting.get(job.id)
+        if found is None or not found.limited:
             return None
-        places = self._places[where[0]][where[1]]
+        places = self._places[found.uid][found.gpus]
         return places.first() if places.stands_aside(job.id) else None
 
     def precedes(self, job_id: int, other_id: int) -> bool:
@@ -247,15 +306,15 @@ class Lines:
 
     def why_aside(self, job_id: int) -> Aside | None:
         """Return why a job stands aside; None if it does not."""
-        need = self._need_of.get(job_id)
-        return None if need is None else self._alike[need].aside
+        found = self._waiting.get(job_id)
+        return None if found is None else found.alike.aside
 
-    def by_due(self, job_of: Callable[[int], Job]) -> ByDue:
+    def by_due(self) -> ByDue:
         """Return the line for GPUs by due time. It stays up to date; it may be replaced."""
         if self._by_due is None:
-            self._by_due = ByDue(_line(self._rank_of))
+            self._by_due = ByDue(_Line(self._rank_of).queue)
             for job_id in self.gpu:
-                job = job_of(job_id)
+                job = self._jobs[job_id]
                 self._by_due.put(job, self._order_key(job))
         return self._by_due
 
@@ -263,26 +322,35 @@ class Lines:
 
     def need_of(self, job_id: int) -> Hashable | None:
         """Return what all jobs of one need have in common, by identity. None: in no line."""
-        need = self._need_of.get(job_id)
-        return None if need is None else self._alike[need]
+        found = self._waiting.get(job_id)
+        return None if found is None else found.alike
 
-    def judge_again(self, job_of: Callable[[int], Job]) -> None:
+    def judge_again(self) -> None:
         """Decide again which needs stand aside, after a change of the devices in service."""
         for alike in self._alike.values():
-            before, alike.aside = alike.aside, self.judge(job_of(next(iter(alike.members))))
+            first = self._jobs[next(iter(alike.members))]
+            before, alike.aside = alike.aside, self.verdicts.judge(first)
             if (before is None) is not (alike.aside is None):
                 self._move(alike, into_line=alike.aside is None)
 
-    def resize(self, sizes: tuple[int, ...], job_of: Callable[[int], Job]) -> None:
+    def resize(self, sizes: tuple[int, ...]) -> None:
         """Set the sizes of the devices, and classify all needs by them."""
         if sizes != self.sizes:
             self.sizes = sizes
-            self.classify_again(job_of)
+            self.classify_again()
 
-    def classify_again(self, job_of: Callable[[int], Job]) -> None:
+    def bar(self, barred: Callable[[Job], Hashable] | None) -> None:
+        """Classify all needs by the devices that are reserved for others before a job would end.
+
+        `barred` returns these; None: none are reserved.
+        """
+        self._barred = barred
+        self.classify_again()
+
+    def classify_again(self) -> None:
         """Classify all needs again, after a change of the devices' sizes or of the nodes."""
-        for job_id in list(self._need_of):
-            self.put(job_of(job_id))
+        for job_id in list(self._waiting):
+            self.put(self._jobs[job_id])
 
     def hopeless(self) -> Iterator[tuple[Hashable, str, set[int]]]:
         """Yield each need that no known device could ever serve, with the reason and its jobs."""
@@ -308,43 +376,37 @@ class Lines:
         wishes = spec.collocation, spec.gpu_types, alone, spec.time_limit_s is None
         # What a recovering job needs must fit in every case, so each is a need of its own.
         recovers = job.recovers and (job.id, job.by_policy)
-        lacks = self.never_on_nodes(job), () if self.barred is None else self.barred(job)
+        barred = () if self._barred is None else self._barred(job)
+        lacks = self.verdicts.never_on_nodes(job), barred
         return roles, proven, estimated, wishes, recovers, lacks
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
         self.changes += 1
         line, job_ids = alike.line, alike.members
-        if self.room is not None:
-            self._move_limited(alike, into_line)
-        source, target = (self.aside, line) if into_line else (line, self.aside)
-        keys = source.take(job_ids)
-        target.add(keys)
-        uid_of, of_user = self._uid_of, self._of_user(line)
-        if line is self.gpu:
+        self._move_limited(alike, into_line)
+        if into_line:
+            line.add(self.aside.take(job_ids))
+        else:
+            self.aside.add(line.take(job_ids))
+        if line is self._gpu:
             self._by_due = None  # made again when it is asked for
-        for uid in {uid_of[key[ID]] for key in keys}:
-            if into_line:
-                mine = [key for key in keys if uid_of[key[ID]] == uid]
-                of_user.setdefault(uid, WaitingQueue()).add(mine)
-            else:
-                of_user[uid].take(job_ids)
-                _drop_empty(of_user, uid)
 
     def _move_limited(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of users with limits, for which only those with a place are in the line."""
-        assert self.room is not None
-        gpus, of_user = self._jobs[next(iter(alike.members))].gpus, self._of_users(alike.members)
-        for uid, job_ids in of_user.items():
-            if self.room(uid, gpus) is None:
+        room = self.verdicts.room
+        if room is None:
+            return
+        gpus = self._jobs[next(iter(alike.members))].gpus
+        for uid, job_ids in self._of_users(alike.members).items():
+            if room(uid, gpus) is None:
                 continue
+            for job_id in job_ids:
+                self._waiting[job_id].limited = into_line
             if into_line:
-                self._class_of.update(dict.fromkeys(job_ids, (uid, gpus)))
                 places = self._places.setdefault(uid, {}).setdefault(gpus, Places())
                 self._exchange(places, *places.add(self.aside.take(job_ids)))
             else:
-                for job_id in job_ids:
-                    del self._class_of[job_id]
                 places = self._places[uid][gpus]
                 left, keys = places.take(job_ids)
                 self._exchange(places, left, [])
@@ -355,20 +417,11 @@ class Lines:
         """Return these jobs by their users."""
         found: dict[int, set[int]] = {}
         for job_id in job_ids:
-            found.setdefault(self._uid_of[job_id], set()).add(job_id)
+            found.setdefault(self._waiting[job_id].uid, set()).add(job_id)
         return found
-
-    def _of_user(self, line: Line) -> dict[int, WaitingQueue]:
-        """Return the jobs of each user in a line."""
-        return self.of_user if line is self.gpu else self.gpuless_of_user
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self.gpu or job_id in self.gpuless
 
     def __len__(self) -> int:
         return len(self.gpu) + len(self.gpuless)
-
-
-def _drop_empty(of_user: dict[int, WaitingQueue], uid: int) -> None:
-    if not len(of_user[uid]):
-        del of_user[uid]
