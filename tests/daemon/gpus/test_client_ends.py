@@ -14,7 +14,7 @@ from radrm.core.records import Checkpoint, Exit, Job
 from radrm.core.words import CheckpointKind, JobState
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.effects import Effects, ServerReady
-from radrm.daemon.mps import ClientsEnded, Failures, Stops
+from radrm.daemon.mps import ClientsEnded, Stops
 from radrm.host.attempts.evidence import Ended, Lost, Running
 from radrm.host.mps.interface import NoClientNow
 from radrm.host.mps.removal import Which
@@ -42,10 +42,16 @@ class Host:
         self.posted: list[Any] = []
         self.clock: Any = SimpleNamespace(now=lambda: world.now, real_s=lambda s: s)
         self.stops = Stops(self.launcher, self.mps, self.posted.append)
-        failures = Failures(self.clock, self.mps)
-        others: Any = {"stops": self.stops, "failures": failures, "reports": Mock()}
-        self.attempts = Attempts(
-            self.clock, world.scheduler, Mock(), self.launcher, self.mps, **others
+        self.attempts = Attempts(self.parts(), self.stops)
+
+    def parts(self) -> Any:
+        """What the daemon is made of, as far as these use it."""
+        return SimpleNamespace(
+            scheduler=self.world.scheduler,
+            devices=SimpleNamespace(clock=self.clock, mps=self.mps, caps=None),
+            records=Mock(),
+            attempts=Mock(launcher=self.launcher, site=Mock(mps=self.mps, caps=None)),
+            estimates=Mock(),
         )
 
     def ends(self, code: int, *tails: str) -> Ended:
@@ -110,20 +116,7 @@ def test_a_stop_that_a_kill_of_the_daemon_interrupted_is_begun_anew() -> None:
 
 
 def effects_of(host: Host) -> Any:
-    names = ("estimation", "planning", "resizes", "steps", "read_soon")
-    others: Any = {name: Mock() for name in names}
-    site: Any = Mock(mps=host.mps, caps=None)
-    found: Any = Effects(
-        host.clock,
-        host.world.scheduler,
-        Mock(),
-        host.launcher,
-        site=site,
-        stops=host.stops,
-        post=host.posted.append,
-        **others,
-    )
-    return found
+    return Effects(host.parts(), Mock(), host.stops, Mock(), host.posted.append)
 
 
 def test_a_launch_that_waits_for_its_server_goes_on_later_unless_it_was_stopped() -> None:
