@@ -89,7 +89,7 @@ def with_settings(cluster: Cluster, *lines: str) -> str:
 
 def said_of(home: DaemonHome, job: int, *states: str) -> list[dict[str, Any]]:
     """What the daemon says of all runs of a Slurm job that are in one of these states."""
-    found = [d for d in every_job(home.ask, all=True) if f":{job}." in (d["outer"] or "")]
+    found = [d for d in every_job(home.ask, all=True) if f":{job}." in d.get("outer", "")]
     return [document for document in found if document["state"] in states]
 
 

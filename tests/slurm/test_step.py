@@ -57,7 +57,7 @@ def home(cluster: Cluster, watched: Path) -> Iterator[DaemonHome]:
 
 def job_of(home: DaemonHome, job: int) -> dict[str, Any] | None:
     """What the daemon says of the last run of a Slurm job."""
-    found = [d for d in every_job(home.ask, all=True) if f":{job}." in (d["outer"] or "")]
+    found = [d for d in every_job(home.ask, all=True) if f":{job}." in d.get("outer", "")]
     return found[-1] if found else None
 
 

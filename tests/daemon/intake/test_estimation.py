@@ -159,7 +159,7 @@ def test_an_array_shares_one_answer(daemon: DaemonHome) -> None:
     ticket = daemon.radrm("submit", "--parsable", "sweep.rad").stdout.strip()
 
     def all_told() -> bool:
-        return all(job["estimate_notes"] for job in daemon.ask("status", jobs=[ticket]))
+        return all(job.get("estimate_notes") for job in daemon.ask("status", jobs=[ticket]))
 
     wait_until(all_told, "the estimates of all elements")
     assert count.read_text() == "x"
