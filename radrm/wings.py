@@ -11,6 +11,8 @@ Third parties add rules otherwise: see `radrm.rules`.
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import cache
 from importlib import import_module
 
@@ -66,20 +68,41 @@ class Wing:
 @cache
 def wings() -> Mapping[str, Wing]:
     """Return what is installed, by name."""
-    from importlib.metadata import PackageNotFoundError, distribution  # it is slow to import
-
-    try:
-        points = distribution("radrm").entry_points.select(group=GROUP)
-    except PackageNotFoundError:
-        return {}
     found = {}
-    for point in sorted(points, key=lambda point: point.name):
-        package = point.module.rpartition(".")[0]
+    for name, place in sorted(_points().items()):
+        module = place.partition(":")[0]
         try:
-            found[point.name] = point.load()
+            found[name] = _at(place)
         except ModuleNotFoundError as error:
-            if error.name not in (package, point.module):
+            if error.name not in (module.rpartition(".")[0], module):
                 raise
+    return found
+
+
+def _points() -> dict[str, str]:
+    """Return the places of all wings, from the metadata of the first radrm on the path.
+
+    `importlib.metadata` says the same, and takes longer to import than `radrm --help` takes.
+    """
+    for folder in sys.path:
+        try:
+            for name in os.listdir(folder or os.curdir):
+                if name.startswith("radrm-") and name.endswith(".dist-info"):
+                    return _of_group(os.path.join(folder, name, "entry_points.txt"))
+        except OSError:
+            continue
+    return {}
+
+
+def _of_group(file: str) -> dict[str, str]:
+    found, inside = {}, False
+    with open(file, encoding="utf-8") as lines:
+        for line in map(str.strip, lines):
+            if line.startswith("["):
+                inside = line == f"[{GROUP}]"
+            elif inside and "=" in line:
+                name, _, place = line.partition("=")
+                found[name.strip()] = place.strip()
     return found
 
 

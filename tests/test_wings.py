@@ -29,7 +29,7 @@ def is_in(module: str, wing: str) -> bool:
 
 
 def test_each_is_a_package_and_adds_something() -> None:
-    assert sorted(wings()) == WINGS
+    assert sorted(wings()) == WINGS, "read as importlib.metadata reads it"
     for name, wing in wings().items():
         assert f"radrm.{name}" in CODE.modules
         assert any((wing.commands, wing.planners, wing.checks, wing.targets, wing.runners)), name
