@@ -75,7 +75,7 @@ def wings() -> Mapping[str, Wing]:
             found[name] = _at(place)
         except ModuleNotFoundError as error:
             if error.name not in (module.rpartition(".")[0], module):
-                raise
+                raise  # the wing is there, and broken
     return found
 
 

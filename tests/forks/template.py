@@ -1,11 +1,10 @@
 """The process that has imported the daemon, and forks: `python -m tests.forks.template`.
 
-Its standard input is a socket. Each message asks for one process and is answered with its pid; the
-end of each is told as `[pid, code]`. It ends when the other end is closed.
+Its standard input is a socket. Each message asks for one process, and the answer is its pid; when
+it ends, `[pid, code]` follows. The template ends when the other end is closed.
 
-A fork runs what `python -m radrm.cli.main` runs, or `python -m tests.unfixed`, from the first line
-of the command on.
-Only the imports, which are the same each time and most of the start, are made before.
+A fork runs what `python -m radrm.cli.main` runs, or `python -m tests.unfixed`. Only the imports are
+made before: they are the same each time, and most of the start.
 """
 
 from __future__ import annotations
