@@ -154,7 +154,7 @@ def main() -> None:
         cases = tried(seen)
         for kind in ["all", *dict.fromkeys(s.kind for s in seen)]:
             some = [c for c, s in zip(cases, seen, strict=True) if kind in ("all", s.kind)]
-            told = accuracy(some)
+            told = accuracy(name, some)
             assert told.mape is not None and told.median_error is not None
             over = f"{told.upper_over_mib or 0:.0f} MiB"
             print(

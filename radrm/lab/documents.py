@@ -50,7 +50,7 @@ class Evaluation(Document):
     upper_over: float | None
     """The same, as a part."""
     seconds: float | None
-    """Mean time of an estimate."""
+    """Median time of an estimate."""
     cases: tuple[Evaluated, ...] | UnsetType = UNSET
     """With --cases."""
 

@@ -13,6 +13,8 @@ from importlib import import_module
 from statistics import fmean, median
 from typing import Any
 
+import msgspec
+
 from radrm.client.estimates import TRACED, Asked, answer, memory_of, traced
 from radrm.config import Config
 from radrm.core.units import WHOLE_DEVICE_MIB
@@ -20,6 +22,7 @@ from radrm.daemon.intake.estimation import command_of
 from radrm.errors import BadConfig
 from radrm.estimators import ESTIMATORS
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
+from radrm.lab.documents import Evaluated, Evaluation
 from radrm.lab.experiments.datasets import Dataset, Measured
 from radrm.wiring import asked_by_auto, describe, find_rule, offered
 
@@ -37,36 +40,8 @@ class Case:
     """Whether the estimate is a whole device, without a figure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """`estimated` of `jobs` jobs got a figure; all other fields are about these.
-
-    `mape` and `median_error`: mean and median of the absolute relative errors.
-    `under`: the number of estimates below the measurement; `upper_under`: the number of upper
-    bounds below it. `over_mib`: the mean overestimate of the others; `upper_over_mib`: the same
-    for the upper bound; `upper_over`: the same as a share.
-    """
-
-    jobs: int
-    estimated: int
-    whole_device: int
-    mape: float | None
-    median_error: float | None
-    under: int
-    worst_under_mib: float | None
-    worst_over_mib: float | None
-    over_mib: float | None
-    upper_under: int
-    upper_over_mib: float | None
-    upper_over: float | None
-    seconds: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-def accuracy(cases: Sequence[Case]) -> Accuracy:
-    """The figures for these cases."""
+def accuracy(estimator: str, cases: Sequence[Case]) -> Evaluation:
+    """The figures of an estimator for these cases."""
     known = [c for c in cases if c.value_mib is not None and not c.whole_device]
     errors = [c.value_mib - c.measured_mib for c in known if c.value_mib is not None]
     shares = [abs(e) / c.measured_mib for e, c in zip(errors, known, strict=True)]
@@ -76,7 +51,8 @@ def accuracy(cases: Sequence[Case]) -> Accuracy:
     over = [e for e in errors if e > 0]
     upper_over = [(e, whole) for e, whole in beyond if e > 0]
     seconds = [c.seconds for c in known if c.seconds is not None]
-    return Accuracy(
+    return Evaluation(
+        estimator=estimator,
         jobs=len(cases),
         estimated=len(known),
         whole_device=sum(c.whole_device for c in cases),
@@ -169,16 +145,18 @@ def _tried(asked: Asked, job: Measured, config: Config, name: str) -> Case:
     return Case(job.name, job.measured_mib, memory.value, memory.upper, memory.seconds, whole)
 
 
-def evaluation_document(name: str, tried: list[Case], cases: bool) -> Document:
-    document = {"estimator": name, **accuracy(tried).as_dict()}
+def evaluation_document(estimator: str, tried: list[Case], cases: bool) -> Document:
+    """The same as JSON; `cases`: with the estimate of each job."""
+    found = accuracy(estimator, tried)
     if cases:
-        document["cases"] = [
-            {
-                "name": c.name,
-                "measured_mib": c.measured_mib,
-                "memory_mib": c.value_mib,
-                "upper_mib": c.upper_mib,
-            }
+        each = tuple(
+            Evaluated(
+                name=c.name,
+                measured_mib=c.measured_mib,
+                memory_mib=c.value_mib,
+                upper_mib=c.upper_mib,
+            )
             for c in tried
-        ]
-    return document
+        )
+        found = msgspec.structs.replace(found, cases=each)
+    return found.document

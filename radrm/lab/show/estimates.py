@@ -9,7 +9,8 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.text import Document
 from radrm.core.units import show_mib
 from radrm.errors import plain
-from radrm.lab.experiments.evaluation import Accuracy, Case, accuracy
+from radrm.lab.documents import Evaluation
+from radrm.lab.experiments.evaluation import Case, accuracy
 
 
 def show_estimators(rows: Sequence[Document]) -> None:
@@ -26,7 +27,7 @@ def show_evaluation(jobs: int, results: Mapping[str, Sequence[Case]]) -> None:
     columns = [Column("ESTIMATOR"), *(Column(t, right=True) for t in titles)]
     table = Rows((*columns, Column("OVER", right=True), Column("TOOK", right=True)))
     for name, tried in sorted(results.items()):
-        table.add(plain(name), *_cells(accuracy(tried)))
+        table.add(plain(name), *_cells(accuracy(name, tried)))
     show(table)
     show(
         Styled(
@@ -36,7 +37,7 @@ def show_evaluation(jobs: int, results: Mapping[str, Sequence[Case]]) -> None:
     )
 
 
-def _cells(found: Accuracy) -> Iterator[str]:
+def _cells(found: Evaluation) -> Iterator[str]:
     yield f"{found.estimated}/{found.jobs}"
     yield _share(found.mape)
     yield _share(found.median_error)

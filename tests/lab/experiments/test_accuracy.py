@@ -34,7 +34,7 @@ def test_the_figures_of_some_cases() -> None:
         Case("silent", 1000),
         Case("no more than a whole device", 1000, 2.0**30, 2.0**30, None, whole_device=True),
     ]
-    found = accuracy(cases)
+    found = accuracy("mine", cases)
     assert (found.jobs, found.estimated, found.whole_device) == (5, 3, 1)
     assert found.mape == pytest.approx(0.2) and found.median_error == pytest.approx(0.1)
     assert (found.under, found.worst_under_mib, found.worst_over_mib) == (1, -100, 500)
@@ -43,13 +43,13 @@ def test_the_figures_of_some_cases() -> None:
 
 
 def test_of_nothing_nothing_is_said() -> None:
-    found = accuracy([Case("silent", 1000)])
+    found = accuracy("mine", [Case("silent", 1000)])
     assert found.estimated == 0 and found.mape is None and found.seconds is None
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e6), st.none() | st.floats(0, 1e6))))
 def test_under_over_and_exact_are_all_there_is(pairs: list[tuple[float, float | None]]) -> None:
-    found = accuracy([Case("a", measured, said, said) for measured, said in pairs])
+    found = accuracy("mine", [Case("a", measured, said, said) for measured, said in pairs])
     over = sum(said is not None and said > measured for measured, said in pairs)
     exact = sum(said == measured for measured, said in pairs)
     assert found.under + over + exact == found.estimated <= found.jobs == len(pairs)
