@@ -21,7 +21,6 @@ from tests.paths import REPOSITORY
 from tests.test_layers import code_of_radrm
 
 WINGS = sorted(point.name for point in distribution("radrm").entry_points.select(group=GROUP))
-CODE = code_of_radrm()
 
 
 def is_in(module: str, wing: str) -> bool:
@@ -31,7 +30,7 @@ def is_in(module: str, wing: str) -> bool:
 def test_each_is_a_package_and_adds_something() -> None:
     assert sorted(wings()) == WINGS, "read as importlib.metadata reads it"
     for name, wing in wings().items():
-        assert f"radrm.{name}" in CODE.modules
+        assert f"radrm.{name}" in code_of_radrm().modules
         assert any((wing.commands, wing.planners, wing.checks, wing.targets, wing.runners)), name
         assert not set(wing.commands) & set(COMMANDS), "a wing hides no command of the server"
 
@@ -40,7 +39,7 @@ def test_each_is_a_package_and_adds_something() -> None:
 def test_neither_the_server_nor_another_wing_imports_it(wing: str) -> None:
     found = {
         (name, target)
-        for name, targets in CODE.imports.items()
+        for name, targets in code_of_radrm().imports.items()
         for target in targets
         if is_in(target, wing) and not is_in(name, wing)
     }
@@ -51,9 +50,9 @@ def test_neither_the_server_nor_another_wing_imports_it(wing: str) -> None:
 def test_it_takes_no_private_name_of_the_server(wing: str) -> None:
     taken = {
         (module.name, name)
-        for module in CODE.modules.values()
+        for module in code_of_radrm().modules.values()
         if is_in(module.name, wing)
-        for source, name in CODE.names_imported(module)
+        for source, name in code_of_radrm().names_imported(module)
         if not is_in(source, wing)
         and any(word.startswith("_") for word in (name, *source.split(".")))
     }
@@ -67,7 +66,7 @@ RULES_ONLY = ("radrm.published", "radrm.elastic.planner", "radrm.elastic.elastic
 def test_planners_of_wings_import_the_interface_for_rules_only() -> None:
     taken = {
         (name, target)
-        for name, targets in CODE.imports.items()
+        for name, targets in code_of_radrm().imports.items()
         for target in targets
         if f"{name}.".startswith(tuple(f"{each}." for each in RULES_ONLY))
         and target not in ("radrm.rules", "radrm.wings")

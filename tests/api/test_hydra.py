@@ -50,6 +50,7 @@ def sweep(home: DaemonHome, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_a_sweep_and_a_job_that_fails(shared_daemon: DaemonHome) -> None:
     done = sweep(
         shared_daemon, "lr=0.1,2", "hydra.launcher.name=lrs", "hydra.launcher.timeout_min=600",

@@ -22,6 +22,7 @@ pytestmark = [
 _BLOCK = re.compile(r"^```(python|sh)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.nightly
 def test_the_programs_of_the_page_run(shared_daemon: DaemonHome) -> None:
     blocks = _BLOCK.findall((REPOSITORY / "docs" / "api.md").read_text("utf-8"))
     shared_daemon.file("train.rad", "true\n")

@@ -70,6 +70,7 @@ def test_an_array(executor: Any) -> None:
     assert "adding 2 and 20" in jobs[1].stdout()
 
 
+@pytest.mark.nightly
 def test_failures_and_deaths(executor: Any) -> None:
     failed, killed = executor.submit(add, 1, "b"), executor.submit(os.kill, 0, signal.SIGKILL)
     with pytest.raises(submitit.core.utils.FailedJobError, match="TypeError"):

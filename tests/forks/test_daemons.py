@@ -33,6 +33,7 @@ def seen(pid: int, folder: Path) -> dict[str, object]:
     }
 
 
+@pytest.mark.nightly
 def test_the_kernel_sees_no_difference(tmp_path: Path) -> None:
     found = []
     for name, forked in (("started", False), ("forked", True)):

@@ -21,6 +21,7 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
 
 
+@pytest.mark.nightly
 def test_the_page_stands_alone_on_a_phone_in_the_dark(tmp_path: Path) -> None:
     past = lively()
     past.jobs = [

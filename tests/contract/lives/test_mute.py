@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,7 @@ moves = st.one_of(
     planners=st.sampled_from([None, WITH_SLOTS]),
     made=st.lists(moves, min_size=15, max_size=40),
 )
+@pytest.mark.nightly
 def test_whatever_the_host_answers_every_action_and_every_reservation_ends(
     server: tuple[Device, ...],
     planners: Sequence[Planner] | None,

@@ -26,6 +26,7 @@ def placed(home: ElasticHome, generation: int) -> dict[str, object]:
     return {"inode": found.st_ino, "at": found.st_mtime_ns}
 
 
+@pytest.mark.nightly
 def test_a_daemon_killed_at_each_step_of_a_resize(home: ElasticHome) -> None:
     home.start()
     job = home.train()

@@ -228,6 +228,7 @@ def test_without_the_program_jobs_share_by_time_slices_and_all_are_told(server: 
     assert done.returncode == 1 and "is not on PATH" in done.stderr
 
 
+@pytest.mark.nightly
 def test_it_is_stopped_and_started_by_order(server: Server) -> None:
     server.begin("mps.enabled=[0]")
     job = server.client("--gpu-memory=8G", "--collocation=mps")

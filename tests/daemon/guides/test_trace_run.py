@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.daemon.harness import DaemonHome
 from tests.waiting import PATIENCE_S, wait_until
 
 HEAD = "submit_s,name,gpus,duration_s,memory_mib,smact\n"
 
 
+@pytest.mark.nightly
 def test_a_trace_through_a_private_daemon(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(HEAD + "0,one,1,400,9000,0.3\n100,two,2,600,9000,0.3\n")
     home = DaemonHome(tmp_path / "caller", scale=1.0)

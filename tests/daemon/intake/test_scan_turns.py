@@ -61,6 +61,7 @@ def test_a_look_ends_when_its_time_is_over(place: Place, monkeypatch: pytest.Mon
     assert sum(1 for e in mine if place.state(e.ticket) is not None) == 2
 
 
+@pytest.mark.nightly
 def test_the_time_of_a_transaction_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a long array and of many envelopes a look takes in what its time allows, not more."""
     array = place.put(options={"array": "0-2999"})

@@ -37,6 +37,7 @@ def held(home: DaemonHome, job: int) -> int:
     return len(found)
 
 
+@pytest.mark.nightly
 def test_a_job_grows_gives_back_and_grows_again_also_after_a_kill(home: DaemonHome) -> None:
     home.start()
     job = trainer(home, "--gpus=1-2", "--checkpoint=signal")

@@ -56,6 +56,7 @@ def weight_file(home: DaemonHome, job: int) -> Path | None:
 # ------------------------------------------------------------------ FlowCon
 
 
+@pytest.mark.nightly
 def test_flowcon_gives_cpus_to_the_job_that_grows_also_after_a_kill(home: DaemonHome) -> None:
     home.settings += ['planner=["auto", "flowcon"]', "planners.flowcon.interval_s=20"]
     home.start()
@@ -81,6 +82,7 @@ def test_flowcon_gives_cpus_to_the_job_that_grows_also_after_a_kill(home: Daemon
 # ------------------------------------------------------------------ SpeCon
 
 
+@pytest.mark.nightly
 def test_specon_moves_a_converged_job_once_and_its_work_goes_on(home: DaemonHome) -> None:
     home.settings += ['planner=["auto", "specon"]', "planners.specon.alpha=0.02"]
     home.settings += ["planners.specon.min_gain=1", 'policy="magm"', "policies.sharing.max_smact=1"]

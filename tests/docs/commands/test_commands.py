@@ -200,6 +200,7 @@ def ask(words: list[str]) -> tuple[int, str]:
 
 
 @pytest.mark.daemon
+@pytest.mark.nightly
 def test_the_daemon_answers_every_command_that_answers_at_once(
     full: DaemonHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:

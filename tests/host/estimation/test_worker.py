@@ -126,6 +126,7 @@ def test_the_worker_dies_with_its_daemon_even_while_it_thinks(tmp_path: Path) ->
         daemon.communicate()
 
 
+@pytest.mark.nightly
 def test_a_thought_without_end_is_ended_by_the_kernel() -> None:
     """Should there be no daemon any more that does."""
     code = (

@@ -80,6 +80,7 @@ def test_meanwhile_its_gpus_take_no_job_and_a_launch_waits(place: Place) -> None
     assert went == ["on"] and keeper.hold is None and client
 
 
+@pytest.mark.nightly
 def test_several_attempts_end_at_once_though_it_takes_one_command_at_a_time(place: Place) -> None:
     """Those that came second were refused, and their clients got a raw signal."""
     control = place.control()

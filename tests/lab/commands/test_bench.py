@@ -45,6 +45,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 @pytest.mark.daemon
+@pytest.mark.nightly
 def test_the_model_of_sharing_shows(tmp_path: Path) -> None:
     """A heavy program: by MPS its copies lose little together, by time-slicing a third."""
     limits = ["--copies", "2", *BY_STEPS, "--json"]
@@ -128,6 +129,7 @@ def test_a_command_that_fails_is_told_with_its_own_words(tmp_path: Path) -> None
 
 
 @pytest.mark.daemon
+@pytest.mark.nightly
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     process = collocate(tmp_path, "--", "sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 9000")
     pid = wait_text(tmp_path / "pid")

@@ -221,6 +221,7 @@ def test_without_matplotlib_one_line_says_what_to_do(monkeypatch: pytest.MonkeyP
         check_plot("run.png")
 
 
+@pytest.mark.nightly
 def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     one, bars = tmp_path / "one.png", tmp_path / "bars.svg"

@@ -39,6 +39,7 @@ def waits(run: Run) -> list[float]:
     return [each.attempts[0].started_s - each.job.submit_s for each in run.jobs]
 
 
+@pytest.mark.nightly
 def test_growth_is_given_back_before_a_job_waits_longer_than_a_resize() -> None:
     grown = example("default+elastic")
     life = Life()
@@ -55,6 +56,7 @@ def test_jobs_of_one_size_keep_it() -> None:
     assert len(grown) > len(run.jobs) / 3
 
 
+@pytest.mark.nightly
 def test_without_idle_gpus_nothing_grows() -> None:
     path = REPOSITORY / "examples" / "traces" / "elastic.csv"
     jobs = [

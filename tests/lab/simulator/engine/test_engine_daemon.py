@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from radrm.config import Config
 from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.traces.job import TraceJob
@@ -33,6 +35,7 @@ def jobs() -> list[TraceJob]:
     ]
 
 
+@pytest.mark.nightly
 def test_the_same_placements_as_the_daemons(tmp_path: Path) -> None:
     """Before the daemon the jobs would go on for ever: they are ended by hand, in the order in
     which the simulated ones end, so that no fast or slow machine changes what is compared."""
