@@ -291,8 +291,8 @@ class EnergyConfig:
 
     A site outside the euro."""
     node_watts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Power of a whole server by the number of its GPUs in use, for each type of GPU (a word of its
-    name): `{ "V100" = [530, 700], "T4" = [400] }`. Without it planners count only the GPUs.
+    """Power of a whole server by the number of its GPUs in use, for each type of GPU, as in
+    `--gpu-type`: `{ "V100" = [530, 700], "T4" = [400] }`. Without it planners count only the GPUs.
 
     A site that has measured its servers, for planner `andreas`."""
     wait_for_cheap: bool = False

@@ -234,7 +234,7 @@ def gpu_names(nothing: str, wanted: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def _is_gpu_name(name: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", name) is not None
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._+()-]{0,63}", name) is not None
 
 
 _MOST_GPU_NAMES = 32
