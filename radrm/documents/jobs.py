@@ -88,6 +88,8 @@ class Job(Document):
     """The label of the job that its line waits for."""
     reason_short: str | None = None
     """The same, for a narrow column."""
+    way_out: str | None = None
+    """The option of radrm edit that may let it start sooner; absent: none is known."""
     warnings: tuple[JobWarning, ...] = ()
     """What it has been warned of: it is idle, silent, or uses a GPU that it was not given."""
     misplaced: tuple[GpuUse, ...] = ()

@@ -26,6 +26,7 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
 from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.daemon.views.verdict import verdict
+from radrm.daemon.views.way_out import way_out
 from radrm.documents import jobs as shown
 from radrm.documents.base import Source, repeated
 from radrm.host.processes.controllers import Controllers
@@ -256,6 +257,7 @@ class JobDocuments:
             ),
             signal=_show_signal(job.spec.signal),
             behind=behind,
+            way_out=None if behind else way_out(job, refusals or (), snapshot.settings),
         )
 
     def _tasks(self, job: Job, live: Attempt | None) -> tuple[shown.Task, ...]:
