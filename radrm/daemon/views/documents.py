@@ -257,7 +257,7 @@ class JobDocuments:
             ),
             signal=_show_signal(job.spec.signal),
             behind=behind,
-            way_out=None if behind else way_out(job, refusals or (), snapshot.settings),
+            way_out=self._way_out(job, refusals) if behind is None else None,
         )
 
     def _tasks(self, job: Job, live: Attempt | None) -> tuple[shown.Task, ...]:
@@ -275,6 +275,10 @@ class JobDocuments:
         attempts = self._store.attempts(job.id) if job.oom_count else [last]
         largest = max((d.device.capacity_mib for d in snapshot.devices), default=None)
         return verdict(job, attempts, snapshot.settings.headroom_mib, largest)
+
+    def _way_out(self, job: Job, refusals: Sequence[Refusal] | None) -> str | None:
+        snapshot = self._scheduler.snapshot
+        return way_out(job, refusals or (), snapshot.settings, len(snapshot.devices))
 
     def _not_enforced(self, job: Job) -> str | None:
         """Why the CPUs or host memory that a job asks for do not limit it; None if they do."""

@@ -6,6 +6,7 @@ reasons have none: another job is on the GPU, a limit of the user, a drained GPU
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from radrm.core.constraints.nodes import CPUS, MEMORY
@@ -24,17 +25,24 @@ _BY_RULE = {
 _ON_NODES = {CPUS: "--cpus=N", MEMORY: "--memory=SIZE"}
 
 
-def way_out(job: Job, refusals: Sequence[Refusal], settings: CoreSettings) -> str | None:
+def way_out(
+    job: Job, refusals: Sequence[Refusal], settings: CoreSettings, devices: int
+) -> str | None:
     """Return an option of `radrm edit` that may let a waiting job start sooner; None: none is
-    known. `refusals`: why it waits."""
+    known. `refusals`: why it waits. `devices`: how many are here."""
     if job.held or not job.state.waiting:
         return None
     if job.after:
         return "--after=none"
     if job.awaits_begin:
         return "--begin=none"
-    found = [_of(job, refusal, settings) for refusal in refusals]
-    return next(filter(None, found), None)
+    general = [_of(job, each, settings) for each in refusals if each.device is None]
+    first = {each.device: each for each in reversed(refusals) if each.device is not None}
+    each_device = Counter(_of(job, each, settings) for each in first.values())
+    # It must help on as many devices as the job needs.
+    enough = job.gpus - (devices - len(first))
+    found = [option for option, count in each_device.most_common() if count >= enough]
+    return next(filter(None, (*general, *found)), None)
 
 
 def _of(job: Job, refusal: Refusal, settings: CoreSettings) -> str | None:

@@ -22,7 +22,8 @@ CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
 
 def told(world: World, job: Job) -> str | None:
     found = world.jobs[job.id]
-    return way_out(found, world.scheduler.why_waiting(job.id, world.now), world.settings)
+    reasons = world.scheduler.why_waiting(job.id, world.now)
+    return way_out(found, reasons, world.settings, len(world.devices))
 
 
 def display(world: World) -> None:
@@ -77,6 +78,16 @@ def test_the_edit_that_is_told_lets_the_job_start(
     if edit is not None:
         assert world.edit(job, **edit) is None
         assert not world.jobs[job.id].state.waiting
+
+
+def test_it_must_help_on_as_many_gpus_as_the_job_needs() -> None:
+    world = World(gpus(2), settings=CORE)
+    alone = world.submit(GIB, collocation=Collocation.EXCLUSIVE)
+    world.submit(30 * GIB, smact=0.1)
+    assert told(world, world.submit(20 * GIB, smact=0.1)) == "--gpu-memory=SIZE"
+    world.cancel(3)
+    both = world.submit(20 * GIB, smact=0.1, gpus=2)
+    assert told(world, both) is None, f"job {alone.id} has one of them"
 
 
 def test_host_resources_dates_and_other_jobs() -> None:
