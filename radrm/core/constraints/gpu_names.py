@@ -190,6 +190,7 @@ def _begins(one: str, other: str) -> bool:
 @lru_cache(maxsize=1024)
 def _read(text: str) -> _Parts:
     text = text[:_MOST].lower().replace("max-q", "maxq").replace("max_q", "maxq")
+    text = text.replace("nvlink", "sxm")  # as clusters tell that form from PCIe
     found: dict[str, list[str]] = {}
     match = _PROFILE.search(text)
     profile, plain = None, re.sub("[^a-z0-9]", "", text)

@@ -115,6 +115,7 @@ TYPES: dict[str, tuple[str, ...]] = {
         ("a100_80gb", "a100-80gb", "A100.80gb", "a100_80g", "a100_80", "a100l", "TeslaA100_80"),
         ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"),
     ),
+    "a100_nvlink": tuple(n for n in A100S if "SXM" in n),
     "A100fat": ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"),
     **dict.fromkeys(
         ("a100-sxm4-80gb", "nvidia_a100-sxm4-80gb", "a100sxm480gb", "80gb sxm4 a100"),
