@@ -363,6 +363,7 @@ def make_settings(
     follows = {
         "collocation": config.collocation,
         "yield_to_unmanaged": config.unmanaged.action == "drain",
+        "stops_misplaced": config.gpus.misplaced == "cancel",
         "overcommit": policy.overcommits,
         "whole_devices": policy.whole_device,
         # A policy that does not say so cannot weigh it.

@@ -38,7 +38,7 @@ class JobOptions(TypedDict, total=False):
     """Expected SM activity when alone on a GPU (0.6@a100: on an A100)."""
     sm_share: float | str | None
     """The part of a GPU's SMs as an MPS client."""
-    max_slowdown: float | str | None
+    max_slowdown: str | None
     """Longest run time beside others (1.3: 30% longer)."""
     time: float | str | timedelta | None
     """Time limit, such as 90s, 4:00:00 or 1-00:00:00."""

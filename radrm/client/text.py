@@ -42,8 +42,7 @@ def notice_lines(job: Document) -> list[str]:
     return lines
 
 
-_EDITS = {"begin_at": "--begin=none", "after": "--after=none"}
-_EDITS |= {"idle": "--expect-idle", "silent": "--silent-limit=none"}
+_EDITS = {"idle": "--expect-idle", "silent": "--silent-limit=none"}
 
 
 def next_steps(job: Document) -> list[str]:
@@ -55,12 +54,8 @@ def next_steps(job: Document) -> list[str]:
         ahead = plain(str(job["behind"]))
         return [f"radrm explain {ahead}", f"radrm edit {name} --priority=N", f"radrm cancel {name}"]
     if state in WAITING:
-        change = "--gpu-memory=SIZE" if job.get("gpus") else ""
-        for key in ("begin_at", "after"):
-            change = _EDITS[key] if job.get(key) else change
-        if "see --smact" in str(job.get("reason")):
-            change = "--smact=PART"  # what was assumed of it keeps it waiting
-        edit = [f"radrm edit {name} {change}"] if change else []
+        change = job.get("way_out")
+        edit = [f"radrm edit {name} {plain(change)}"] if change else []
         return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
     if state not in FINAL:
         spares = [_EDITS.get(w["kind"], "") for w in job.get("warnings") or ()]
@@ -72,4 +67,6 @@ def next_steps(job: Document) -> list[str]:
         return [f"radrm explain {name}"]  # a requeued job would fail for the same reason
     if job.get("outcome") == "oom":
         return [f"radrm logs {name} --stderr"]  # the same: it must ask for something else
+    if "gpus.misplaced" in str(job.get("reason")):
+        return [f"radrm logs {name}"]  # the same: the script chooses its GPU itself
     return [f"radrm logs {name} --stderr", f"radrm requeue {name}"]

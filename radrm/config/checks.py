@@ -348,6 +348,7 @@ _GPUS: dict[str, v.Check] = {
     "until": v.moment,
     "order": v.gpu_order,
     "isolate": v.switch,
+    "misplaced": v.choice("notify", "cancel"),
     "memory_caps": v.switch,
 }
 _NODE: dict[str, v.Check] = {

@@ -230,6 +230,12 @@ class GpusConfig:
     ([security.md](security.md#gpus)). Root only.
 
     A site whose jobs need a GPU beyond their own, as for a monitor."""
+    misplaced: str = "notify"
+    """What follows when a job uses a GPU that it was not given, which `isolate` prevents: `notify`
+    (its user is warned), or `cancel`: a minute later the job is cancelled, if it holds more there
+    than a CUDA context (1.5 GiB).
+
+    A site whose daemon is not root, or whose jobs are not isolated."""
     memory_caps: bool = True
     """Let the driver cap the memory of jobs that share a GPU without MPS, where it can
     ([mps.md](administrators.md#caps-by-the-driver)). Root only.
@@ -238,7 +244,8 @@ class GpusConfig:
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
-        switches = {"isolate": self.isolate, "memory_caps": self.memory_caps}
+        switches: dict[str, Any] = {"isolate": self.isolate, "misplaced": self.misplaced}
+        switches["memory_caps"] = self.memory_caps
         lists = {"only": _gpu_names(self.only), "order": list(self.order)}
         return {**lists, "until": self.until, **switches}
 
@@ -291,8 +298,8 @@ class EnergyConfig:
 
     A site outside the euro."""
     node_watts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Power of a whole server by the number of its GPUs in use, for each type of GPU (a word of its
-    name): `{ "V100" = [530, 700], "T4" = [400] }`. Without it planners count only the GPUs.
+    """Power of a whole server by the number of its GPUs in use, for each type of GPU, as in
+    `--gpu-type`: `{ "V100" = [530, 700], "T4" = [400] }`. Without it planners count only the GPUs.
 
     A site that has measured its servers, for planner `andreas`."""
     wait_for_cheap: bool = False

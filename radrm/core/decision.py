@@ -32,8 +32,8 @@ Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState | Use
 class Warned:
     """What the user of a job is told at once: `text` is one sentence.
 
-    `kind`: an event of `--notify`, `idle`, `silent` or `held`. About an array, `job_id` is that of
-    any element. The host saves it with the decision.
+    `kind`: an event of `--notify`, `idle`, `silent`, `misplaced` or `held`. About an array,
+    `job_id` is that of any element. The host saves it with the decision.
     """
 
     job_id: int

@@ -37,7 +37,7 @@ from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
-from radrm.core.lifecycle import edits, outer, usage
+from radrm.core.lifecycle import edits, misplaced, outer, usage
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.leaving import end_pause
@@ -272,6 +272,7 @@ class Scheduler:
     def _on_readings(self, event: ev.ReadingsTaken) -> None:
         for reading in event.readings:
             usage.take_reading(self.state, reading)
+        misplaced.look(self.state, event.readings)
 
     # ------------------------------------------------------------- handlers: attempts
 

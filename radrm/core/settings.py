@@ -110,6 +110,8 @@ class CoreSettings:
     yield_to_unmanaged: bool = fixed(False)
     """A device takes no new job while unmanaged processes use more than `idle_unmanaged_mib` of
     it: `unmanaged.action = "drain"`."""
+    stops_misplaced: bool = fixed(False)
+    """Jobs that use a GPU which they were not given are cancelled: `gpus.misplaced = "cancel"`."""
     checkpoint_limit_s: float = fixed(300.0)
     """`checkpoint.patience_s`; at least three times its cost, if the job states that."""
     whole_devices: bool = fixed(False)

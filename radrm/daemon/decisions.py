@@ -66,6 +66,8 @@ def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run |
     program, length = parts_of(job.fingerprint)
     if attempt.started is None or attempt.outcome in _SHOWS_NOTHING:
         return None
+    if attempt.misplaced:
+        return None
     if not attempt.peak_mib or not _has_shown(attempt):
         if program is None or paced_s(attempt) is None:
             return None

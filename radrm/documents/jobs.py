@@ -88,8 +88,12 @@ class Job(Document):
     """The label of the job that its line waits for."""
     reason_short: str | None = None
     """The same, for a narrow column."""
+    way_out: str | None = None
+    """The option of radrm edit that may let it start sooner; absent: none is known."""
     warnings: tuple[JobWarning, ...] = ()
-    """What it has been warned of: it is idle, or silent."""
+    """What it has been warned of: it is idle, silent, or uses a GPU that it was not given."""
+    misplaced: tuple[GpuUse, ...] = ()
+    """What it uses now of GPUs that it was not given."""
     waited_s: float | None = None
     """From its submission to its start; absent across a reboot."""
     ran_s: float | None = None
@@ -303,11 +307,26 @@ class Progress(Document):
     """The part of the work, 0..1."""
 
 
+class GpuUse(Document):
+    """What a job uses of a GPU that it was not given."""
+
+    job: str
+    """The job's label."""
+    user: str
+    """Its user."""
+    uuid: str
+    """The GPU's UUID."""
+    index: int
+    """Its index."""
+    used_mib: int | None
+    """Memory there; null: the driver does not report it."""
+
+
 class JobWarning(Document):
     """What the user of a job was warned of."""
 
     kind: str
-    """`idle` or `silent`."""
+    """`idle`, `silent` or `misplaced`: it uses a GPU that it was not given."""
     text: str
     """The warning, in one sentence."""
     at: float

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType, field
 
 from radrm.documents.base import Document, GpuState, Kind, Level, MpsState, ReservationState
-from radrm.documents.jobs import Reservation
+from radrm.documents.jobs import GpuUse, Reservation
 
 
 class Gpu(Document):
@@ -45,6 +45,8 @@ class Gpu(Document):
     """In use by processes that radrm did not start."""
     unmanaged: tuple[Process, ...]
     """Those processes."""
+    misplaced: tuple[GpuUse, ...]
+    """Jobs that use it and were not given it."""
     smact: float | None
     """SM activity, 0..1."""
     smact_source: str | None

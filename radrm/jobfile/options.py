@@ -174,8 +174,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("sm-share", "PERCENT", v.whole(1, 100), "the part of a GPU's SMs as an MPS client"),
         Option(
             "max-slowdown",
-            "X",
-            v.number(1, 1000),
+            "X|none",
+            v.slowdown,
             "longest run time beside others (1.3: 30% longer)",
         ),
     ),

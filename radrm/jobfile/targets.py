@@ -6,10 +6,10 @@ import re
 
 from radrm.jobfile.record import Record
 
-EVENTS = ("end", "fail", "oom", "start", "idle", "silent", "held")
+EVENTS = ("end", "fail", "oom", "start", "idle", "silent", "held", "misplaced")
 """`end`: any end. `fail`: an end that is not COMPLETED. `oom`: an attempt hit GPU out-of-memory.
 `start`: the first start. The others are warnings."""
-WARNINGS = ("idle", "silent", "held")
+WARNINGS = ("idle", "silent", "held", "misplaced")
 KINDS = ("mail", "webhook", "command")
 _MOST = 1000
 _WANTED = (

@@ -171,6 +171,11 @@ def seconds(given: str) -> float:
     return value
 
 
+def slowdown(given: str) -> float | None:
+    """Return how many times as long a job may run, 1 to 1000; None for `none`."""
+    return None if given == "none" else number(1, 1000)(given)
+
+
 def silent_limit(given: str) -> float | None:
     """Return seconds, at least `_LEAST_SILENT_S`; None for `none`."""
     if given == "none":
@@ -234,7 +239,7 @@ def gpu_names(nothing: str, wanted: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def _is_gpu_name(name: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", name) is not None
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._+()-]{0,63}", name) is not None
 
 
 _MOST_GPU_NAMES = 32

@@ -10,8 +10,8 @@
     sim:5*2xV100-32GB/1xT4-16GB                 six servers, only for the simulator
 
 A type of the table may leave out its size where there is only one (`4xH100`), and may be written
-as `rtx 4090` or `RTX-4090`. One that is not in the table, such as `NAME-48GB`, gets the A100's
-power and MIG slices.
+as clusters write it (`rtx_4090`, `a100-sxm4-80gb`). One that is not in the table, such as
+`NAME-48GB`, gets the A100's power and MIG slices.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import uuid
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 
+from radrm.core.constraints.gpu_names import is_name_of
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import UsageError, plain
@@ -231,8 +232,8 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
 
 
 def _gpu_type(spec: str, name: str) -> _GpuType:
-    key, size = _key(name), re.search(r"-(\d{1,4})gb$", name, re.IGNORECASE)
-    known = [each for each in _TYPES if key in (_key(each.name), _key(each.name.split("-")[0]))]
+    size = re.search(r"-(\d{1,4})gb$", name, re.IGNORECASE)
+    known = [each for each in _TYPES if is_name_of(each.name, name)]
     if len(known) == 1:
         return known[0]
     if size is None:
@@ -244,11 +245,6 @@ def _gpu_type(spec: str, name: str) -> _GpuType:
     if int(size[1]) == 0:
         raise _wrong(spec, f"{_shown(name)} has no memory")
     return _GpuType(name, int(size[1]), A100_IDLE_W, A100_PEAK_W, (7, 8))
-
-
-def _key(name: str) -> str:
-    """A name as it is compared: `RTX A6000-48GB` and `rtxa6000-48gb` are one."""
-    return re.sub("[ _-]", "", name).casefold()
 
 
 def _cut(

@@ -194,7 +194,8 @@ def test_who_wants_an_idle_gpu_waits_aside_while_unmanaged_processes_use_it(
     pass_grace(world)
     assert world.state(behind) is JobState.RUNNING
     assert summary(world, first) == (
-        "needs 1 idle GPU, 0 are in service (GPU 0: unmanaged processes use 456M of it)"
+        "needs 1 idle GPU, 0 are in service (GPU 0: unmanaged processes use 456M of it, "
+        "more than core.idle_unmanaged_mib = 256)"
     )
     world.unmanaged.clear()
     world.read()

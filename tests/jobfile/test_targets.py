@@ -11,7 +11,7 @@ from radrm.jobfile.parsing import merged, typed
 from radrm.jobfile.radfile import read_job_file, wrap_command
 from radrm.jobfile.targets import EVENTS, KINDS, Target, target_of
 
-USUAL = ("end", "idle", "silent", "held")
+USUAL = ("end", "idle", "silent", "held", "misplaced")
 
 
 @pytest.mark.parametrize(

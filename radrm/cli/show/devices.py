@@ -164,6 +164,7 @@ def _remarks_on(device: Document) -> Iterator[str]:
     yield from map(plain, notes[:_MOST_NOTES])
     if len(notes) > _MOST_NOTES:
         yield f"... and {len(notes) - _MOST_NOTES} more notes (--json has all)"
+    yield from map(_misplaced, device.get("misplaced") or [])
     yield from map(_unmanaged, unmanaged[:_MOST_UNMANAGED])
     if len(unmanaged) > _MOST_UNMANAGED:
         left = len(unmanaged) - _MOST_UNMANAGED
@@ -179,6 +180,12 @@ def _for_users(found: Document) -> str:
     """As `reserved for ada, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (reservation 3)`."""
     span = f"{local_time(found['start_at'])} to {local_time(found['end_at'])}"
     return plain(f"reserved for {found['for']}, {span} (reservation {found['id']})")
+
+
+def _misplaced(found: Document) -> str:
+    """As `job 12 of bob uses 15.0G of it, and was not given it`."""
+    much = "" if found["used_mib"] is None else f"{show_mib(found['used_mib'])} of "
+    return plain(f"job {found['job']} of {found['user']} uses {much}it, and was not given it")
 
 
 def _unmanaged(found: Document) -> str:

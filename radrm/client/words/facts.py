@@ -72,6 +72,9 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
     yield "state", f"{plain(job['state'])} {lasted(job)}{code}{', held' if job.get('held') else ''}"
     for each in job.get("warnings") or ():
         yield "warning", warned(each, now)
+    for use in job.get("misplaced") or ():
+        much = "" if use["used_mib"] is None else f"{show_mib(use['used_mib'])} of "
+        yield "uses", f"{much}GPU {use['index']}, which it was not given"
     reason = "" if job.get("warnings") else why(job, now=now)
     if reason or error:
         yield "why", ": ".join(filter(None, (reason, error)))

@@ -111,7 +111,9 @@ def _out_of_memory(job: Document) -> str:
 
 def warned(warning: Document, now: float | None, short: bool = False) -> str:
     """What the user of a job was warned of, and what follows: `...; it is cancelled at 18:20`."""
-    said = warning["kind"] if short else warning["text"]
+    said = warning["text"]
+    if short:  # the advice after a `;` is left out, and a word says the rest
+        said = said.partition(";")[0] if warning["kind"] == "misplaced" else warning["kind"]
     if not warning["does"] or warning["does_at"] is None:
         return plain(said)
     then = clock(warning["does_at"], wall_s() if now is None else now)

@@ -4,6 +4,7 @@ A rule (policy, planner) may refuse more than these constraints do, but never al
 same functions decide and explain, so `radrm explain` shows the actual reason.
 
 The files, in the order in which they may import one another:
+    gpu_names    whether a type of GPU, as clusters write it, means a GPU of the driver's name
     kinds        the kinds of device that tasks can run on, all roles together
     need         how much memory a job needs on each of its GPUs
     overlap      when memory is expected to be free, and what is reserved until then

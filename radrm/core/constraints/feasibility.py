@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.core.constraints.kinds import kind_refusal, shortage
+from radrm.core.constraints.gpu_names import nearest
+from radrm.core.constraints.kinds import is_of_type, kind_refusal, shortage
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Device, Job, Role
@@ -60,7 +61,7 @@ def _large_enough(
         kinds = sorted({d.profile or d.name for d in devices})
         refusals = [kind_refusal(d, needs, job.spec, wish) for d in devices]
         why = "; ".join(sorted({r for r in refusals if r is not None}))
-        return f"no device here can run it ({', '.join(kinds)}): {why}"
+        return f"no device here can run it ({', '.join(kinds)}): {why}{_meant(job, devices)}"
     if (few := shortage([(count, fitting)])) is not None:
         return _too_many(*few)
     # Only a declared or proven need counts: an estimate may be wrong.
@@ -79,6 +80,16 @@ def _large_enough(
             f"({show_mib(total)}); lower the second size of --gpu-memory"
         )
     return large
+
+
+def _meant(job: Job, devices: Sequence[Device]) -> str:
+    """Return the end of a message that names the GPU here which a type that means none is like."""
+    types = job.spec.gpu_types
+    if any(is_of_type(device, each) for device in devices for each in types):
+        return ""
+    names = [device.name for device in devices]
+    found = next(filter(None, (nearest(each, names) for each in types)), None)
+    return "" if found is None else f"; the nearest here is {found}"
 
 
 def _too_many(wanted: int, there: int) -> str:

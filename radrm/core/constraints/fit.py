@@ -260,7 +260,7 @@ def refuse_company(
             why = f"job {holding.job_id} recovers on it, and its memory has not settled yet"
             return Refusal("recovering", why, uuid)
     if mode.whole_device and not idle_for(state, job, ledger):
-        whom = who_reserved(state, job, ledger) or "it is reserved or in use"
+        whom = who_reserved(state, job, ledger) or ledger.in_use() or "it is reserved or in use"
         whom = f"job {others[0].job_id} is on it" if others else whom
         return Refusal("not idle", f"needs an idle device; {whom}", uuid)
     if mode.whole_device or ledger.device.mps_multiuser:

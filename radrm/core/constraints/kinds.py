@@ -8,11 +8,10 @@ searches an assignment by augmenting paths (Kuhn's algorithm): it finds one if a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from radrm.core.constraints.gpu_names import is_name_of as is_name_of
 from radrm.core.records import Device, Job, JobSpec, Needs
 from radrm.core.words import Collocation, DeviceKind
 
@@ -57,17 +56,9 @@ def can_be_mps_client(device: Device, needs: Needs) -> bool:
 
 
 def is_of_type(device: Device, wanted: str) -> bool:
-    """Return whether a device is of a type, as users write it."""
-    return is_name_of(device.name, wanted)
-
-
-def is_name_of(name: str, wanted: str) -> bool:
-    """Return whether every word of `wanted` is a word of a device's name, in any case.
-
-    `a100` and `a100-40gb` match `NVIDIA A100-SXM4-40GB`; `a10` does not.
-    """
-    words = _words(wanted)
-    return bool(words) and words <= _words(name)
+    """Return whether a device is of a type, as users and clusters write it."""
+    whole = device.kind is DeviceKind.GPU
+    return is_name_of(device.name, wanted, device.total_mib if whole else None)
 
 
 def is_named(device: Device, name: str) -> bool:
@@ -108,11 +99,6 @@ def rank(device: Device, job: Job, order: Sequence[str]) -> Rank:
 def _place(device: Device, names: Sequence[str]) -> int:
     """Return the place of the first name that means the device; behind all, if none does."""
     return next((i for i, name in enumerate(names) if is_named(device, name)), len(names))
-
-
-@lru_cache(maxsize=1024)
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[a-z0-9.]+", text.lower()))
 
 
 _UUIDS = ("gpu-", "mig-")

@@ -11,6 +11,7 @@ The files, in the order in which they may import one another:
     memory        memory of jobs that may grow
     stops         TERM, then KILL
     timing        times that users set
+    misplaced     jobs that use GPUs which they were not given
     launching     starts an attempt
     outer         jobs that run inside a job of Slurm
     resizing      gives a running attempt other devices

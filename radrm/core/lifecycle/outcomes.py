@@ -246,7 +246,7 @@ def with_measured(
     """
     best, smact = job.estimate(Quantity.SMACT), attempt.alone_smact
     declared = best is not None and best.source == DECLARED
-    if attempt.outcome is Outcome.COMPLETED or smact is None or declared:
+    if attempt.outcome is Outcome.COMPLETED or smact is None or declared or attempt.misplaced:
         return job
     upper = max(smact, min(1.0, MEASURED_MARGIN * smact))
     shown = Estimate(Quantity.SMACT, smact, upper, MEASURED, chip=chip_of())

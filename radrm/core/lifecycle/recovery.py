@@ -37,6 +37,7 @@ from radrm.core.rules import Again, GiveUp, Recovery
 from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
 from radrm.core.state.ledger import SETTLE_GROWTH_MIB, DeviceLedger
 from radrm.core.state.pauses import growing_s
+from radrm.core.state.readings import who_uses
 from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib
@@ -236,7 +237,7 @@ def _growth_beside(state: State, job: Job, ledger: DeviceLedger) -> str | None:
     reserved, unmanaged = ledger.reserved_mib, ledger.unmanaged_mib or 0
     if reserved <= ledger.device.capacity_mib and not ledger.is_quiet:
         # Without overcommitment, what is not reserved is all that they can have.
-        why = f"unmanaged processes used {show_mib(unmanaged)}"
+        why = who_uses(ledger.reading, ledger.holdings, unmanaged, past=True)
         found.append((reserved + unmanaged - ledger.device.capacity_mib, why))
     most, why = max(found, default=(0, ""))
     return why if most > SETTLE_GROWTH_MIB else None

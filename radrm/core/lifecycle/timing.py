@@ -67,18 +67,27 @@ def at_limit(state: State, job: Job, attempt: Attempt) -> None:
 
 
 def warn(
-    state: State, attempt: Attempt, kind: str, text: str, does: str = "", in_s: float | None = None
+    state: State,
+    attempt: Attempt,
+    kind: str,
+    text: str,
+    does: str = "",
+    in_s: float | None = None,
+    tell: bool = True,
 ) -> Attempt:
     """Replace the warning of a kind, and tell the user; "" as `text` takes it back silently.
 
-    `does` follows `in_s` seconds from now; "" if nothing does.
+    `does` follows `in_s` seconds from now; "" if nothing does. Without `tell` the record changes
+    alone, and keeps its time.
     """
     others = tuple(each for each in attempt.warnings if each.kind != kind)
     if not text:
         return attempt if others == attempt.warnings else _put(state, attempt, others)
     ends = f"; {does} in {show_seconds(in_s)}" if does and in_s is not None else ""
-    state.step.warned.append(Warned(attempt.job_id, kind, text + ends))
-    mine = JobWarning(kind, text, state.step.now, does, in_s)
+    if tell:
+        state.step.warned.append(Warned(attempt.job_id, kind, text + ends))
+    before = None if tell else attempt.warning(kind)
+    mine = JobWarning(kind, text, before.at if before else state.step.now, does, in_s)
     return _put(state, attempt, (*others, mine))
 
 
@@ -137,7 +146,7 @@ def heard(state: State, job: Job, progress: Progress) -> None:
 
 def end_silence(state: State, attempt: Attempt) -> None:
     """Take a warning back: the job has been heard."""
-    if attempt.warnings:
+    if attempt.warning(KIND) is not None:
         warn(state, attempt, KIND, "")
 
 

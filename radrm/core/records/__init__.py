@@ -21,6 +21,7 @@ The files, in the order in which they may import one another:
 from __future__ import annotations
 
 from radrm.core.records.attempts import (
+    MISPLACED,
     Attempt,
     Beside,
     Blame,
@@ -91,6 +92,7 @@ __all__ = [
     "DECLARED_MARGIN",
     "LOCAL_NODE",
     "MEASURED",
+    "MISPLACED",
     "USUAL_UNITS",
     "ArrayElement",
     "Attempt",

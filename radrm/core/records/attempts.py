@@ -168,9 +168,13 @@ class PlannerRequest:
         return f"{who} asked for {self.kind}"
 
 
+MISPLACED = "misplaced"
+"""The kind of a warning that stays with an attempt after what it tells of is over."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobWarning:
-    """What the user of a running job was warned of, until it is over.
+    """What the user of a running job was warned of, until it is over (but see `MISPLACED`).
 
     `kind`: an event of `--notify`. `text` is one sentence without its end. `does`: what follows
     `in_s` after `at`, as in "it is cancelled"; "" if nothing does.
@@ -318,6 +322,12 @@ class Attempt:
     def warning(self, kind: str) -> JobWarning | None:
         """Return its warning of a kind; None if there is none."""
         return next((each for each in self.warnings if each.kind == kind), None)
+
+    @property
+    def misplaced(self) -> bool:
+        """True if it was seen to use a GPU that it was not given: its figures are of its own GPUs,
+        and do not tell what its job needs."""
+        return self.warning(MISPLACED) is not None
 
     @property
     def work_begun(self) -> float | None:

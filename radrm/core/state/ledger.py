@@ -47,10 +47,16 @@ from radrm.core.records import (
 from radrm.core.settings import CoreSettings
 from radrm.core.state.energy import EnergyMeter
 from radrm.core.state.load import SmactLoad, SmactWindow, Window
-from radrm.core.state.readings import Holding, SharedTime, attribute, believable, why_unreadable
+from radrm.core.state.readings import (
+    Holding,
+    SharedTime,
+    attribute,
+    believable,
+    who_uses,
+    why_unreadable,
+)
 from radrm.core.state.reserved import Reserved
 from radrm.core.state.sharing import SharedPeriods
-from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 
 
@@ -275,14 +281,15 @@ class DeviceLedger:
 
     def yields(self) -> str | None:
         """Return why the device is left to unmanaged processes; None if it is not."""
-        return self._in_use() if self._settings.yield_to_unmanaged else None
+        return self.in_use() if self._settings.yield_to_unmanaged else None
 
-    def _in_use(self) -> str | None:
-        """Return that unmanaged processes use more than `core.idle_unmanaged_mib`, else None."""
-        unmanaged = self.unmanaged_mib or 0
-        if unmanaged <= self._settings.idle_unmanaged_mib:
+    def in_use(self) -> str | None:
+        """Return who uses more than `core.idle_unmanaged_mib` without holding it, else None."""
+        unmanaged, most = self.unmanaged_mib or 0, self._settings.idle_unmanaged_mib
+        if unmanaged <= most:
             return None
-        return f"unmanaged processes use {show_mib(unmanaged)} of it"
+        who = who_uses(self.reading, self.holdings, unmanaged)
+        return f"{who}, more than core.idle_unmanaged_mib = {most}"
 
     def is_sound(self, now: Instant) -> bool:
         """Return whether `never_idle` and `out_of_service` have nothing to say or to remember."""
@@ -298,7 +305,7 @@ class DeviceLedger:
         The use must last for `OUT_OF_SERVICE_S`, counted from the first call that saw it.
         So `service.update` calls this regularly, and `out_of_service` too.
         """
-        why = self._in_use()
+        why = self.in_use()
         if why is None:
             self._in_use_since_s = None
         elif self._in_use_since_s is None:

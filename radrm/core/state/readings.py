@@ -6,8 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from radrm.core.records import Beside, Reading, Usage
-from radrm.core.words import Collocation
+from radrm.core.records import (
+    AttemptMemory,
+    Beside,
+    Device,
+    Reading,
+    UnmanagedProcess,
+    Usage,
+)
+from radrm.core.units import show_mib
+from radrm.core.words import Collocation, DeviceKind
 
 
 def merged(usage: Iterable[Usage], newer: Iterable[Usage]) -> tuple[Usage, ...]:
@@ -258,6 +266,71 @@ def believable(reading: Reading) -> tuple[Reading, str | None]:
     if reading.smact is not None and not 0 <= reading.smact < math.inf:
         return replace(reading, smact=None), f"its SM activity reads {reading.smact}"
     return reading, None
+
+
+def shows_use(device: Device, memory: AttemptMemory) -> bool:
+    """Return whether a reading proves that an attempt uses a device.
+
+    Some drivers list the processes of a whole GPU for each of its MIG instances, and do not tell
+    their memory there.
+    """
+    return device.kind is DeviceKind.GPU if memory.used_mib is None else memory.used_mib > 0
+
+
+_NAMED = 3
+"""Unmanaged processes that a reason names."""
+
+
+def who_uses(
+    reading: Reading | None, holdings: Mapping[int, Holding], mib: int, past: bool = False
+) -> str:
+    """Return who has memory that no job holds here: `unmanaged processes use 642M of it (Xorg of
+    ada 500M)`. `mib`: all of it. `past`: who had it."""
+    found: list[str] = []
+    for each in (reading.attempts if reading is not None else None) or ():
+        held = holdings.get(each.job_id)
+        if each.used_mib and (held is None or held.serial != each.serial):
+            job, much = each.job_id, show_mib(each.used_mib)
+            uses = f"job {job} uses {much} of it, and does not hold it"
+            found.append(f"job {job} used {much}, and did not hold it" if past else uses)
+            mib -= each.used_mib
+    if mib > 0 or not found:
+        much, names = show_mib(max(0, mib)), _named(reading)
+        use = f"unmanaged processes use {much} of it{names}"
+        found.append(f"unmanaged processes used {much}{names}" if past else use)
+    return "; ".join(found)
+
+
+def _named(reading: Reading | None) -> str:
+    """As ` (Xorg of ada 500M)`; "" if no process is known."""
+    known = reading.unmanaged[:_NAMED] if reading is not None else ()
+    named = ", ".join(_program(each) for each in known if each.command is not None)
+    return f" ({named})" if named else ""
+
+
+def _program(process: UnmanagedProcess) -> str:
+    """As `Xorg of ada 500M`."""
+    words = (process.command or "").split()
+    name = words[0].rsplit("/", 1)[-1] if words else "?"
+    whose = f" of {process.user}" if process.user is not None else ""
+    much = f" {show_mib(process.used_mib)}" if process.used_mib is not None else ""
+    return f"{name}{whose}{much}"
+
+
+@dataclass(slots=True)
+class Track:
+    """An attempt on devices that it was not given (`lifecycle/misplaced.py`).
+
+    Boot times of its first and last reading there, and of the last one with more than a context.
+    `told`: the devices that its user was told of. `most`: the most MiB on each; None: unknown.
+    """
+
+    serial: int
+    since_s: float
+    last_s: float
+    large_s: float = -math.inf
+    told: frozenset[str] = frozenset()
+    most: dict[str, int | None] = field(default_factory=dict)
 
 
 def attribute(

@@ -56,6 +56,7 @@ from radrm.core.state.queue.line import Ranks
 from radrm.core.state.queue.order import Order, SafeOrder
 from radrm.core.state.queue.queue import JobQueue
 from radrm.core.state.queue.waiting import Aside, Verdicts
+from radrm.core.state.readings import Track
 from radrm.core.state.reserved import Planned, Seen, UserReservations
 from radrm.core.state.sharing import Sharing
 from radrm.core.state.timers import (
@@ -170,6 +171,8 @@ class State:
         self.launch_again_s = 0.0
         """Boot-time second at which launches are tried again."""
         self.launches: Pauses[str] = Pauses(LAUNCH_RETRY_S, LAUNCH_PAUSE_S)
+        self.misplaced: dict[int, Track] = {}
+        """By job: the live attempts that were seen on devices which they do not hold."""
         self.planned = Planned()
         self.for_users = UserReservations()
         self.proposals = Proposals()

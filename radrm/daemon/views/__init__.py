@@ -7,9 +7,10 @@ The files, in the order in which they may import one another:
     expected          when jobs are expected to start and to end, and how late
     sizes             the GPUs, roles, tasks and memory caps of a job
     verdict           what is said of a job that has ended
-    documents         the JSON documents of jobs
+    way_out           what a waiting job's user can change so that it starts sooner
     reservations      the JSON documents of reservations
     device_documents  the JSON documents of devices, and the server in one line
+    documents         the JSON documents of jobs
     explanations      why a job waits, how its attempts ran, what sharing costs
     shares            the recent GPU time of users, and whose job is next
     tables            the rows of `status`, kept while no job changes

@@ -7,10 +7,12 @@ from dataclasses import asdict
 
 from radrm.core.records import Counters, Device, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
+from radrm.core.state.readings import shows_use
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
 from radrm.daemon.views.reservations import on_device, reservations_on, users_on
 from radrm.daemon.views.sizes import caps_on
+from radrm.documents.jobs import GpuUse
 from radrm.documents.server import Gpu, Near, Process
 
 
@@ -32,6 +34,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
     jobs = [job for job in map(snapshot.job, sorted(found.occupants)) if job is not None]
     counters = (reading.counters if known and reading else None) or Counters()
     use = next((each for each in snapshot.nodes if each.node.name == device.node), None)
+    misplaced = misplaced_on(snapshot, found) if known else ()
     return Gpu(
         uuid=device.uuid,
         index=device.index,
@@ -44,7 +47,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
         used_mib=reading.used_mib if known and reading else None,
         free_mib=found.free_mib if known else None,
         reserved_mib=found.reserved_mib,
-        unmanaged_mib=found.unmanaged_mib if known else None,
+        unmanaged_mib=_unmanaged_mib(found, misplaced) if known else None,
         smact=reading.smact if known and reading else None,
         smact_source=reading.smact_source if known and reading else None,
         smact_error=reading.smact_error if known and reading else None,
@@ -68,6 +71,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
         or (_yields(snapshot, found.unmanaged_mib) if known else None),
         notes=tuple(reading.notes) if reading else (),
         unmanaged=tuple(Process(**asdict(each)) for each in reading.unmanaged) if reading else (),
+        misplaced=misplaced,
         mps=device.mps,
         caps=tuple(caps_on(device)),
         sm_booked=_sm_booked(snapshot, jobs),
@@ -91,6 +95,35 @@ def _jobs_mib(snapshot: Snapshot, found: DeviceSnapshot) -> dict[str, int]:
         if job is not None and each.used_mib is not None and each.job_id in found.occupants:
             memory[job.label] = each.used_mib
     return memory
+
+
+def misplaced_on(snapshot: Snapshot, found: DeviceSnapshot) -> tuple[GpuUse, ...]:
+    """The live jobs that a device's last reading shows on it although they do not hold it."""
+    uses = []
+    for memory in (found.reading.attempts if found.reading else None) or ():
+        job = snapshot.job(memory.job_id)
+        attempt = snapshot.live_attempt(memory.job_id, memory.serial)
+        if job is None or attempt is None or found.device.uuid in attempt.devices:
+            continue
+        if shows_use(found.device, memory):
+            uses.append(
+                GpuUse(
+                    job=job.label,
+                    user=job.spec.user,
+                    uuid=found.device.uuid,
+                    index=found.device.index,
+                    used_mib=memory.used_mib,
+                )
+            )
+    return tuple(uses)
+
+
+def _unmanaged_mib(found: DeviceSnapshot, misplaced: Sequence[GpuUse]) -> int | None:
+    """The memory of processes that radrm did not start: jobs that are not given the device count
+    as used there, but are no such processes."""
+    if found.unmanaged_mib is None:
+        return None
+    return max(0, found.unmanaged_mib - sum(each.used_mib or 0 for each in misplaced))
 
 
 def _near(device: Device) -> Near:

@@ -21,10 +21,12 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import ActionKind, Collocation, Quantity, ReservationKind, Resizing
 from radrm.daemon.progress import Reports
+from radrm.daemon.views.device_documents import misplaced_on
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
 from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.daemon.views.verdict import verdict
+from radrm.daemon.views.way_out import way_out
 from radrm.documents import jobs as shown
 from radrm.documents.base import Source, repeated
 from radrm.host.processes.controllers import Controllers
@@ -190,6 +192,7 @@ class JobDocuments:
             collocation=attempt.placement.collocation.value if attempt else None,
             reason=reason or job.reason or (_remark(snapshot, live, now) if live else None),
             warnings=tuple(map(_warning, live.warnings)) if live else (),
+            misplaced=_misplaced(snapshot, job, live) if live else (),
             submitted_at=job.submitted.wall_s,
             started_at=job.started.wall_s if job.started else None,
             ended_at=job.ended.wall_s if job.ended else None,
@@ -254,6 +257,7 @@ class JobDocuments:
             ),
             signal=_show_signal(job.spec.signal),
             behind=behind,
+            way_out=self._way_out(job, refusals) if behind is None else None,
         )
 
     def _tasks(self, job: Job, live: Attempt | None) -> tuple[shown.Task, ...]:
@@ -271,6 +275,10 @@ class JobDocuments:
         attempts = self._store.attempts(job.id) if job.oom_count else [last]
         largest = max((d.device.capacity_mib for d in snapshot.devices), default=None)
         return verdict(job, attempts, snapshot.settings.headroom_mib, largest)
+
+    def _way_out(self, job: Job, refusals: Sequence[Refusal] | None) -> str | None:
+        snapshot = self._scheduler.snapshot
+        return way_out(job, refusals or (), snapshot.settings, len(snapshot.devices))
 
     def _not_enforced(self, job: Job) -> str | None:
         """Why the CPUs or host memory that a job asks for do not limit it; None if they do."""
@@ -399,6 +407,14 @@ def _warning(warned: JobWarning) -> shown.JobWarning:
     at_s, acts_s = warned.at.wall_s, None if warned.acts is None else warned.acts.wall_s
     does = warned.does or None
     return shown.JobWarning(kind=warned.kind, text=warned.text, at=at_s, does=does, does_at=acts_s)
+
+
+def _misplaced(snapshot: Snapshot, job: Job, live: Attempt) -> tuple[shown.GpuUse, ...]:
+    """What a job uses of GPUs that it was not given, once it was warned of that."""
+    if not live.misplaced:
+        return ()
+    found = (use for each in snapshot.devices for use in misplaced_on(snapshot, each))
+    return tuple(use for use in found if use.job == job.label)
 
 
 def _unused(snapshot: Snapshot, attempt: Attempt, now: Instant) -> str | None:

@@ -170,6 +170,8 @@ class Foresight:
         if reserved:
             return now.wall_s + max(0.0, max(reserved) - now.boot_s), None, None
         aside = any(each.rule == "reserved" and each.device is None for each in refusals or ())
+        if any(each.rule == "service" for each in refusals or ()):
+            return None, None, "no GPU in service can take it"
         if snapshot.position(job) is None and not aside:
             return None, None, "it is not in the queue yet"
         waits = next((refusal for refusal in refusals or () if refusal.rule in _BY_CHOICE), None)

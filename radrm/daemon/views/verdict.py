@@ -15,6 +15,9 @@ The rules:
     GPUs      a job of a minute or more that used no memory of a GPU did not need it.
     activity  a mean below 0.10 in 20 readings or more while no other job was on the GPU.
     time      a limit of at least three times the run time and 10 minutes more.
+
+A job that used a GPU which it was not given has only a line about that: what it used of its own
+GPUs says nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from radrm.core.lifecycle.recovery import part_of_total
-from radrm.core.records import Attempt, Job
+from radrm.core.records import MISPLACED, Attempt, Job
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import JobState, Outcome, Quantity
 
@@ -50,6 +53,8 @@ def verdict(
     if not attempts or not job.state.final:
         return ()
     last = attempts[-1]
+    if (warning := last.warning(MISPLACED)) is not None:
+        return (warning.text.replace("it uses ", "it used "),)
     if job.state is not JobState.COMPLETED:
         return tuple(_after_death(attempts, job.memory_floor_mib, largest_mib))
     found = (

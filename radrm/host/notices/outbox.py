@@ -53,6 +53,7 @@ _WARNED = {
     "start": "has started",
     "idle": "leaves its GPUs idle",
     "silent": "is silent",
+    "misplaced": "uses a GPU that it was not given",
     "held": "is held, because too many of its elements failed",
 }
 

@@ -183,7 +183,12 @@ def test_the_card_says_what_being_late_costs(
 
 
 def test_a_job_that_waits_for_its_moment_says_when_it_begins() -> None:
-    waits = job(1, "PENDING", begin_at=NOW + 4 * HOUR, reason="it begins in 4h00m")
+    waits = job(
+        *(1, "PENDING"),
+        begin_at=NOW + 4 * HOUR,
+        reason="it begins in 4h00m",
+        way_out="--begin=none",
+    )
     assert shown(job_rows([waits], {}, NOW))[1].endswith("  begins at 18:00")
     its = "\n".join(shown(card(waits, NOW, {})))
     assert "begins at 18:00\n" in its and "radrm edit 1 --begin=none" in its

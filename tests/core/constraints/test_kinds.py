@@ -56,7 +56,7 @@ def uses(*where: int) -> tuple[str, ...]:
         (A100, "", False),
     ],
 )
-def test_a_type_is_made_of_words_of_the_name(name: str, wanted: str, matches: bool) -> None:
+def test_a_type_states_parts_of_the_name(name: str, wanted: str, matches: bool) -> None:
     (device,) = named(name)
     assert is_of_type(device, wanted) is matches
 
@@ -101,6 +101,11 @@ def test_an_unknown_type_is_refused_with_those_that_are_here() -> None:
         JobState.FAILED,
         f"no device here can run it ({A100}, {A6000}): it is not of GPU type h100 or h200",
     )
+
+
+def test_a_misspelt_type_is_refused_with_the_nearest_name_here() -> None:
+    job = world_of(A100, A6000).submit(GIB, gpu_types=("rtx_a600",))
+    assert (job.reason or "").endswith(f"; the nearest here is {A6000}")
 
 
 def test_a_type_that_is_drained_makes_nobody_else_wait() -> None:

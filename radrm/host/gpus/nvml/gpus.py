@@ -52,6 +52,26 @@ def held(library: Library, place: Place) -> dict[int, int | None] | None:
     return sums
 
 
+_UNEXPLAINED = 128 << 20
+"""Bytes: without a display, the driver itself has some MiB to 100 in use."""
+
+
+def with_drawing(
+    library: Library, place: Place, held: dict[int, int | None], used: int
+) -> dict[int, int | None]:
+    """Return `held` with the processes that only draw: displays, and jobs that render.
+
+    They are asked for only if memory is in use that no other process has. A process that computes
+    and draws is in both lists, with all its memory.
+    """
+    if place.is_instance or used - sum(each or 0 for each in held.values()) <= _UNEXPLAINED:
+        return held
+    found = dict(held)
+    for process in processes_of_kind(library, place.handle, "Graphics") or ():
+        found.setdefault(process.pid, process.usedGpuMemory)
+    return found
+
+
 def _of_kind(library: Library, place: Place, kind: str) -> Iterable[Any] | None:
     if not place.is_instance:
         return processes_of_kind(library, place.handle, kind)
@@ -363,6 +383,9 @@ class NvmlGpus(GpuSource):
             busy = self._busy(place)
             drawn = self._power.read(uuid, place, at.boot_s)
             used_by = held(self.library, place)
+            alone = used_by == {}
+            if used_by is not None and memory is not None:
+                used_by = with_drawing(self.library, place, used_by, memory.used)
         except self.library.Error as error:
             return Reading(device=uuid, at=at, error=self._error(error, uuid, place))
         self._xids.watch(place)
@@ -374,7 +397,7 @@ class NvmlGpus(GpuSource):
             self._xids.recovered(place.gpu_uuid)
         self._gone.discard(uuid)
         total = memory.total if memory else 0
-        used_mib, about_memory = self._in_use(uuid, place, memory, alone=used_by == {})
+        used_mib, about_memory = self._in_use(uuid, place, memory, alone)
         attempts, others = split_by_owner(
             {p: mib(b, total) for p, b in (used_by or {}).items()}, owner_of
         )

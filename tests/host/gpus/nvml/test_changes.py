@@ -183,6 +183,19 @@ def test_processes_of_nobody_are_unmanaged(mocker: MockerFixture) -> None:
     assert reading.unmanaged == (UnmanagedProcess(NOBODY, 90),)
 
 
+def test_what_only_draws_is_asked_for_where_memory_has_no_process(mocker: MockerFixture) -> None:
+    """A display is named, and a job that renders has its memory; what does both counts once."""
+    drawing = [process(NOBODY, 500), process(102, 200), process(101, 300)]
+    chip = Chip(compute=[process(101, 300)], drawing=drawing, used=1000 << 20)
+    Driver(mocker, chip)
+    (reading,) = read(NvmlGpus(pynvml), "GPU-a")
+    assert mib_of(reading) == {7: 300, 8: 200}
+    assert reading.unmanaged == (UnmanagedProcess(NOBODY, 500),)
+    chip.used = 400 << 20
+    (reading,) = read(NvmlGpus(pynvml), "GPU-a")
+    assert (mib_of(reading), reading.unmanaged) == ({7: 300}, ())
+
+
 def test_a_package_whose_functions_do_not_fit_the_driver(mocker: MockerFixture) -> None:
     Driver(mocker, Chip(compute=[process(101, 300)]))
     mocker.patch.object(
@@ -240,7 +253,8 @@ def test_closing_while_a_reading_hangs(mocker: MockerFixture) -> None:
 
 def test_a_round_asks_little(mocker: MockerFixture) -> None:
     """Eight GPUs every second; each call can cost the driver a fraction of a millisecond."""
-    driver = Driver(mocker, *(Chip(uuid=f"GPU-{n}", energy_mj=n) for n in range(8)))
+    few = 100 << 20
+    driver = Driver(mocker, *(Chip(uuid=f"GPU-{n}", energy_mj=n, used=few) for n in range(8)))
     gpus = NvmlGpus(pynvml)
     uuids = [device.uuid for device in gpus.devices()]
     read(gpus, *uuids, at_s=10.0)

@@ -1,0 +1,40 @@
+"""A job on a simulated GPU that is not its own: what people and programs see, over a restart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import DaemonHome, simjob
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.daemon
+
+
+def test_it_is_named_where_people_look_and_cancelled_if_the_site_wants(
+    home: DaemonHome, tmp_path: Path
+) -> None:
+    home.gpus = "sim:2xA100-40GB"
+    home.settings = ["gpus.misplaced=notify"]
+    home.start()
+    # Processes that have left the job's tree belong to it all the same.
+    command = " ".join(simjob(6, 0.4, 900_000))
+    script = tmp_path / "stray.sh"
+    script.write_text(f"#!/bin/sh\nexport CUDA_VISIBLE_DEVICES=0\nsetsid {command} &\nwait\n")
+    job = home.submit("--gpu-memory=8G", "--prefer-gpus=1", "--", "sh", str(script))
+    wait_until(lambda: home.job(job).get("misplaced"))
+    (use,) = home.job(job)["misplaced"]
+    assert (use["index"], use["used_mib"]) == (0, 6 * 1024)
+    for command in ("status", "explain"):
+        assert "it uses GPU 0, and was given GPU 1" in home.radrm(command, str(job)).stdout
+    first, second = json.loads(home.radrm("gpus", "--json").stdout)
+    assert (first["unmanaged_mib"], first["unmanaged"], first["misplaced"]) == (0, [], [use])
+    assert first["free_mib"] < second["total_mib"] - use["used_mib"]
+    assert f"job {job} of " in home.radrm("gpus").stdout
+    home.kill()
+    home.settings = ["gpus.misplaced=cancel"]
+    home.start()
+    assert home.wait_end(job)["state"] == "CANCELLED"
+    assert home.job(job)["reason"] == "it used 6.0G of GPU 0, and was given GPU 1 (gpus.misplaced)"
