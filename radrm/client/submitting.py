@@ -122,8 +122,7 @@ def _read_all(request: SubmitRequest, client: Client | None, paths: Paths) -> li
 
     results = []
     for name in request.files or (None,):
-        read = None if name is None else load
-        result = _result(name, read, request, here_now, all_copies, followed)
+        result = _result(name, request, here_now, all_copies, followed)
         if result["error"] is None:
             tickets[result["name"]] = result["envelope"].ticket
         results.append(result)
@@ -132,7 +131,6 @@ def _read_all(request: SubmitRequest, client: Client | None, paths: Paths) -> li
 
 def _result(
     name: str | None,
-    load: Any,
     request: SubmitRequest,
     here_now: Any,
     all_copies: Any,
@@ -141,13 +139,15 @@ def _result(
     result: Submission = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     result["code"] = 0
     try:
-        data = load(name) if load is not None else None
+        data = request.contents if name is None or request.contents is not None else load(name)
         if name == STDIN:
             name = result["file"] = None
         job_file = (
             _of_command(request)
             if data is None
-            else read_job_file(data, name or "job", request.raw_options)
+            else read_job_file(
+                data, name or "job", request.raw_options, request.slurm, request.arguments
+            )
         )
         if job_file.table is None:
             job_file = with_table(job_file, typed="params" in request.raw_options)

@@ -16,7 +16,6 @@ from radrm.errors import UsageError
 from radrm.host.storage.paths import not_running
 from radrm.jobfile.command_line import SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import notes_on, understood
-from radrm.jobfile.radfile import FOR_SLURM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
     before = argv[: argv.index("--") if "--" in argv else None]
     if "--slurm" in before:
-        argv = _target("slurm").translated(argv)
+        return carry_out(_target("slurm").request_of(argv))
     return carry_out(parse_submit(argv))
 
 
@@ -130,8 +129,6 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
             continue
         _warn_if_late(result)
         for note in (*notes_on(result["job_file"]), *_unknown_gpus(result)):
-            if request.slurm and FOR_SLURM in note:
-                continue
             where = result["file"] or result["name"]
             print(f"radrm: note: {where}: {note}", file=sys.stderr)
         if request.parsable:

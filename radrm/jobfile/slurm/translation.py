@@ -351,7 +351,7 @@ class _Translation:
                 if others:
                     self.notes.append(
                         f"{spelled(each.name)}: left out, as there is one server: "
-                        f"{', '.join(each[:40] for each in others[:6])}"
+                        f"{', '.join(map(shown, others[:6]))}"
                     )
 
     # -------------------------------------------------------------- other options
@@ -524,7 +524,7 @@ class _Translation:
 
     def nodelist(self, value: str) -> None:
         if not self._names_this(value):
-            self.notes.append(f"--nodelist={value[:60]} is left out: this server is {self.host}")
+            self.notes.append(f"--nodelist: {shown(value)} is left out: this server is {self.host}")
 
     def exclude(self, value: str) -> None:
         if self._names_this(value):
