@@ -47,6 +47,7 @@ TABLE = {
     ("--mem=1000K",): {"memory": "1M"},
     ("--mem-per-cpu=2G", "-c", "3"): {"cpus": "3", "memory": "6144M"},
     ("--mem-per-gpu=10G", "-G2"): {"gpus": "2", "memory": "20480M"},
+    ("-a", "[0-9]%2"): {"array": "0-9%2", "output": "slurm-%A_%a.out"},
     ("-a", "0-9%2"): {"array": "0-9%2", "output": "slurm-%A_%a.out"},
     ("-o", "%x-%J.%t"): {"output": "%x-%j.0"},
     ("-o", "a", "-e", "b"): {"output": "a", "error": "b"},
@@ -92,6 +93,7 @@ REFUSED = {
     ("--gpus-per-socket=1",): "needs --sockets-per-node",
     ("--gres=shard:4",): "jobs share GPUs here without it",
     ("-C", "gpu32g", "-G1"): "is no type of GPU",
+    ("-C", "volta|ampere", "-G1"): "is no type of GPU",
     ("-C", "a100&v100", "-G1"): "no GPU is of two types",
     ("--container=/oci",): "apptainer exec",
     ("--container-image=nvcr.io#x", "-n1"): "pyxis",
@@ -100,7 +102,6 @@ REFUSED = {
     ("--mail-type=SOON",): "is none of BEGIN",
     ("--uid=0",): "sudo -u",
     (":", "-n1"): "several parts",
-    ("--gres=lustre:1",): "is not a GPU",
     ("--gres=gpu:a100:1,gpu:v100:1",): "several kinds of GPUs",
     ("--gres=gpu:2", "--gpus=3"): "2 differs from the 3 GPUs",
     ("-t", "soon"): "is not a time",
@@ -317,6 +318,9 @@ GPUS = {
     ("-C", "[rtx_3090|2080ti]", "-G1"): {"gpu-type": "rtx_3090|2080ti"},
     ("-C", "a100-80gb&ib", "-G1"): {"gpu-type": "a100-80gb"},
     ("-C", "skylake", "-G1"): {},
+    ("-C", "gpu", "-G1"): {},
+    ("-C", "any-A100", "-G1"): {"gpu-type": "A100"},
+    ("-C", "a100-80gb,ib", "--gres=gpu:1,lscratch:50"): {"gpu-type": "a100-80gb"},
     ("-C", "v100", "--gres=gpu:tesla:1"): {"gpu-type": "tesla"},
     ("--prefer=h100", "-G1"): {"prefer-gpus": "h100"},
     ("--gres=gpu:a100_3g.20gb:1",): {"gpu-type": "a100", "mig-profile": "3g.20gb"},
@@ -331,6 +335,12 @@ def test_types_of_gpus(words: tuple[str, ...]) -> None:
     names = ("gpu-type", "prefer-gpus", "mig-profile")
     assert {name: found[name] for name in names if name in found} == GPUS[words]
     assert found["gpus"] == "1"
+
+
+def test_a_feature_of_gpus_without_a_gpu_is_named() -> None:
+    for feature in ("gpu", "a100"):
+        assert any("add --gpus=1" in note for note in sbatch("-C", feature).notes)
+    assert sbatch("-C", "a100", "-G1").notes == ()
 
 
 MAIL = {

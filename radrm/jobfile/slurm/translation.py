@@ -330,12 +330,16 @@ class _Translation:
             return 0
         every = [re.sub(r"^gres[:/]", "", each) for each in value.split(",") if each]
         wanted = [each for each in every if re.match(r"gpu([:=]|$)", each)]
-        other = next((each for each in every if each not in wanted), None)
-        if other is not None:
-            step = "jobs share GPUs here without it; write gpu:NUMBER"
-            if not re.match(r"(shard|mps|gpumem)\b", other):
-                step = "radrm has no other resources; leave it out"
-            raise ValueError(f"{shown(other)} is not a GPU; {step}")
+        others = [each for each in every if each not in wanted]
+        part = next((each for each in others if re.match(r"(shard|mps|gpumem)\b", each)), None)
+        if part is not None:
+            raise ValueError(f"{shown(part)}: jobs share GPUs here without it; write gpu:NUMBER")
+        if others:
+            self.notes.append(
+                f"--gres: left out, as radrm knows only GPUs: {', '.join(map(shown, others[:6]))}"
+            )
+        if not wanted:
+            return 0
         if len(wanted) > 1:
             raise ValueError("several kinds of GPUs at once; write one, as gpu:a100:2")
         return self._count_of(re.sub(r"\(.*\)$", "", wanted[0][4:]) or "1")
@@ -348,6 +352,11 @@ class _Translation:
                 option = "gpu-type" if each.name == "constraint" else "prefer-gpus"
                 if types and option not in self.raw and self.raw["gpus"] != "0":
                     self.put(option, ("|" if option == "gpu-type" else ",").join(types))
+                if self.raw["gpus"] == "0" and (types or "gpu" in map(str.lower, others)):
+                    self.notes.append(
+                        f"{spelled(each.name)} chooses nodes with GPUs, but no option asks for "
+                        "GPUs, so the job gets none; add --gpus=1"
+                    )
                 if others:
                     self.notes.append(
                         f"{spelled(each.name)}: left out, as there is one server: "
@@ -368,6 +377,7 @@ class _Translation:
             self.put("time", f"{seconds}s")
 
     def array(self, value: str) -> None:
+        value = re.sub(r"[\[\] ]", "", value)
         self.put("array", value)
         indices = array_option(value).indices
         self.variables["SLURM_ARRAY_TASK_COUNT"] = str(len(indices))
@@ -579,10 +589,10 @@ def _features(value: str, name: str) -> tuple[list[str], list[str]]:
     Raises ValueError for what would choose among GPUs, but not by their types.
     """
     words = [word for word in re.split(r"[|&,]", re.sub(r"[\[\]() ]", "", value)) if word]
-    types = [word for word in words if _GPU.fullmatch(word)]
-    others = [word for word in words if word not in types]
+    types = [re.sub("^any-", "", word) for word in words if _GPU.fullmatch(word)]
+    others = [word for word in words if not _GPU.fullmatch(word)]
     for word in others:
-        if re.search(r"gpu|vram|cuda|^!|\*", word, re.IGNORECASE):
+        if _OF_GPUS.search(word) and not _GENERAL.fullmatch(word):
             raise ValueError(
                 f"{shown(word)} is no type of GPU; write --gpu-type=TYPE, or --gpu-memory=SIZE"
             )
@@ -593,8 +603,15 @@ def _features(value: str, name: str) -> tuple[list[str], list[str]]:
     return types, others
 
 
+_GENERAL = re.compile(r"gpus?|(?:[a-z]+-)?gpu", re.IGNORECASE)
+"""A feature of all nodes with GPUs."""
+_OF_GPUS = re.compile(
+    r"gpu|vram|cuda|sm_?[0-9]|^cc|^!|\*|kepler|maxwell|pascal|volta|turing|ampere|ada$|lovelace"
+    "|hopper|blackwell",
+    re.IGNORECASE,
+)
 _GPU = re.compile(
-    r"""(?:(?:nvidia|tesla|geforce|quadro|amd|gpu)[-_:]?)*
+    r"""(?:(?:any|nvidia|tesla|geforce|quadro|amd|gpu)[-_:]?)*
     (?: a(?:2|10g?|16|30|40|100x?|800|[2-6]000) | b[1-3]00 | g[bh][23]00 | h(?:20|[128]00)
       | k(?:20|40|80)[mx]? | l(?:4|20|40s?) | m(?:40|60) | p(?:4|40|100|[1-6]000) | t4 | v100s?
       | mi[0-9]{2,3}x? | (?:rtx|gtx)[-_]?(?:pro[-_]?)?a?[0-9]{3,4} | titan(?:[-_]?(?:x|xp|v|rtx))?

@@ -136,10 +136,11 @@ def read(
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             given = value if equals else None
-            name = _in_full(name, where, flags)
-            takes = _takes(name, flags)
+            own = () if equals and name in BY_NAME else flags  # --cluster=NAME is sbatch's
+            name = _in_full(name, where, own)
+            takes = _takes(name, own)
             if takes == NONE and given is not None:
-                raise UsageError(f"{where}: {spelled(name)} takes no value; leave ={plain(value)}")
+                raise UsageError(f"{where}: {spelled(name)} takes no value; leave the value out")
         else:
             option = BY_SHORT.get(word[1])
             name = word[1] if option is None else option.name
