@@ -304,8 +304,8 @@ def _of_other_queues(text: Text, first_command: int, slurm: bool) -> list[str]:
         late = text.matching_from(first_command, word) if slurm and word == "#SBATCH" else []
         if late:
             notes.append(
-                f"{_lines(late)} after the first command (line {first_command}), so sbatch does "
-                "not read it; move #SBATCH lines above that line"
+                f"{_lines(late)} after the first command (line {first_command}), where sbatch "
+                "reads none; move #SBATCH lines above that line"
             )
     return notes
 

@@ -13,6 +13,7 @@ from radrm.jobfile.slurm.amounts import parse_memory, parse_time
 from radrm.jobfile.slurm.options import BECOMES, BY_NAME, MAYBE, NONE, OPTIONS, VALUE, SbatchOption
 from radrm.jobfile.slurm.translation import _MEANINGS
 from radrm.jobfile.slurm.words import split
+from tools import slurm_reference
 
 
 def sbatch(*words: str) -> Slurm:
@@ -448,3 +449,7 @@ def test_times(days: int, hours: int, minutes: int, seconds: int) -> None:
 def test_amounts(count: int, unit: str) -> None:
     mib = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}[unit]
     assert parse_memory(f"{count}{unit}") == count * mib
+
+
+def test_the_table_of_the_documentation_is_that_of_the_declarations() -> None:
+    assert slurm_reference.PLACE.read_text("utf-8") == slurm_reference.text(), "make generated"

@@ -136,7 +136,7 @@ OPTIONS = tuple(
         _becomes("open-mode", "append, as radrm always does; truncate is named in a note"),
         _becomes("export", "--env=NAME=VALUE; NONE leaves a login's variables only"),
         _becomes("input", "/dev/null, as radrm always does; others are refused", "i"),
-        _becomes("wrap", "a command: radrm submit -- /bin/sh -c ..."),
+        _becomes("wrap", "the command /bin/sh -c ..."),
         # Its end
         _becomes("signal", "--signal"),
         _becomes("requeue", "--requeue", takes=MAYBE),
