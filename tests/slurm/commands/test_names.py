@@ -125,5 +125,19 @@ def test_a_script_of_slurm_runs(daemon: DaemonHome, tmp_path: Path) -> None:
     assert (tmp_path / "slurm-1_5.out").read_text() == "2 train 1 5\n"
     found = run("sbatch", "--parsable", "-W", given="#!/bin/sh\n#SBATCH -t 5\nexit 3\n")
     assert (found.returncode, found.stdout) == (3, "3\n")
+    script.write_bytes(
+        b"\xef\xbb\xbf#!/bin/bash\r\n#SBATCH -o args.log -n 2 # tasks\r\n"
+        b'echo "$1,$2,$SLURM_NTASKS"\r\n#SBATCH -t 5\r\n'
+    )
+    found = run("sbatch", "--hold", "--parsable", "job.sbatch", "a b", "--hold")
+    assert (found.returncode, found.stdout) == (0, "4\n")
+    assert "byte order mark" in found.stderr and "line 4 is after the first" in found.stderr
+    planned = run("sbatch", "--test-only", "job.sbatch", "a b")
+    for note in found.stderr.splitlines():
+        assert note.removeprefix("radrm: note: job.sbatch: ") in planned.stdout
+    script.write_text("exit 1\n")  # the job has a copy
+    daemon.radrm("release", "4")
+    daemon.radrm("wait", "4")
+    assert (tmp_path / "args.log").read_text() == "a b,--hold,2\n"
     assert run("sinfo", "-h").stdout.split()[:5] == ["gpu*", "up", "infinite", "1", "idle"]
     assert run("scancel", "99").returncode == 1
