@@ -25,44 +25,33 @@ _MARKS = {
     b"\xfe\xff": "UTF-16",
     b"\x00\x00\xfe\xff": "UTF-32",
 }
-_PYTHON = re.compile(
-    r"""
+_PYTHON = r"""(?xs)
       \#[^\n]*
-    | (?P<long> ['"]{3} ) (?: \\. | (?!(?P=long)) . )* (?P=long)
+    | (?P<long> "{3} | '{3} ) (?: \\. | (?!(?P=long)) . )* (?P=long)
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
+"""Comments and strings of Python. Few scripts are searched for them, so it is compiled later."""
 
 
 class Text(Record):
     """A submitted text with plain line ends, and notes about what was changed."""
 
     text: str
+    lines: tuple[str, ...]
+    """The first one has the number 1 where people read it."""
     notes: tuple[str, ...] = ()
-
-    @property
-    def lines(self) -> list[str]:
-        """Its lines; the first one has the number 1 where people read it."""
-        return self.text.split("\n")
 
     @property
     def commands(self) -> list[tuple[int, str]]:
         """The number and the words of each line that is neither blank nor a comment."""
-        return [
-            (number, line.strip())
-            for number, line in enumerate(self.lines, 1)
-            if line.strip() and not line.lstrip().startswith("#")
-        ]
+        found = ((number, line.strip()) for number, line in enumerate(self.lines, 1))
+        return [(number, line) for number, line in found if line and line[0] != "#"]
 
     def matching_from(self, first_command: int, pattern: str) -> list[int]:
         """Return the numbers of lines behind the first command that match, and are no data."""
         known = re.compile(pattern)
-        found = [
-            number
-            for number, line in enumerate(self.lines, 1)
-            if number > first_command and known.match(line)
-        ]
+        later = enumerate(self.lines[first_command:], first_command + 1)
+        found = [number for number, line in later if "#" in line and known.match(line)]
         if not found:
             return []
         data = self.data_lines()
@@ -72,7 +61,7 @@ class Text(Record):
         """Return the numbers of the lines that begin inside a here-document or a quoted text."""
         first = self.lines[0]
         if re.match(r"#!.*python", first):
-            spans = [found.span() for found in _PYTHON.finditer(self.text) if found["long"]]
+            spans = [found.span() for found in re.finditer(_PYTHON, self.text) if found["long"]]
         elif not first.startswith("#!") or re.match(r"#!.*\b(?:ba|da|z|k|a)?sh\b", first):
             from radrm.jobfile.shell import spans_of_data  # few scripts need it
 
@@ -118,7 +107,7 @@ def read_text(data: bytes, where: str) -> Text:
         notes.append("Windows line ends (CRLF) are read as plain ones")
     if not text.strip():
         raise BadFile(f"{where}: empty; write the command that starts the job")
-    return Text(text, tuple(notes))
+    return Text(text, tuple(text.split("\n")), tuple(notes))
 
 
 def _wide(data: bytes) -> str | None:

@@ -327,6 +327,8 @@ GPUS = {
     ("--gres=gpu:a100_3g.20gb:1",): {"gpu-type": "a100", "mig-profile": "3g.20gb"},
     ("--gres=gpu:1g.10gb:1",): {"mig-profile": "1g.10gb"},
     ("--gpus=h100",): {"gpu-type": "h100"},
+    ("--tres-per-task=cpu=2,gres/gpu:a100:1",): {"gpu-type": "a100"},
+    ("--gpus-per-task=v100:1", "-n1"): {"gpu-type": "v100"},
 }
 
 

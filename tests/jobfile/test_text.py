@@ -71,6 +71,7 @@ C
 """
 PYTHON = '''#!/usr/bin/env python3
 import os  # it's """ no text
+quote = '"', "'"
 TEMPLATE = """#!/bin/bash
 #RAD data
 """

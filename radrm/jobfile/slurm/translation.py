@@ -227,8 +227,8 @@ class _Translation:
             for each in self._effective(name) if total is None else ():
                 with self.at(each):
                     text = each.value or ""
-                    one = self._count_of(text) if name == "gpus-per-task" else _tres(text).gpus
-                    total = None if one is None else one * (self.tasks or 1)
+                    gpus = text if name == "gpus-per-task" else _tres(text).gpus
+                    total = None if gpus is None else self._count_of(gpus) * (self.tasks or 1)
         return total
 
     def _cpus(self) -> None:
@@ -562,18 +562,18 @@ def _whole(text: str | None) -> int:
 class _Tres(Record):
     """What one task gets, of `--tres-per-task`."""
 
-    gpus: int | None = None
+    gpus: str | None = None
     cpus: int | None = None
     mib: float | None = None
 
 
 def _tres(value: str) -> _Tres:
     """Read `cpu=4,mem=8G,gres/gpu=1`. Raises ValueError for other resources."""
-    found: dict[str, float | int] = {}
+    found: dict[str, float | int | str] = {}
     for each in value.split(","):
         kind, _, amount = re.sub(r"^gres[:/]", "", each).replace("=", ":").partition(":")
         if kind == "gpu":
-            found["gpus"] = _whole(amount.rpartition(":")[2] or "1")
+            found["gpus"] = amount or "1"
         elif kind == "cpu":
             found["cpus"] = _whole(amount)
         elif kind == "mem":
