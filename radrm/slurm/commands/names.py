@@ -24,7 +24,7 @@ from radrm.jobfile.values import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 NAMES = ("sbatch", "squeue", "scancel", "sinfo", "srun")
 SQUEUE_FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
@@ -212,7 +212,7 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
     if given.keys() & {"help", "usage"}:
         return SubmitRequest({}, help=True)
     wrapped = given.get("wrap")
-    data, before, arguments = None, [], tuple(rest[1:])
+    data, text, before, arguments = None, "", [], tuple(rest[1:])
     if wrapped is not None:
         if rest:
             raise UsageError(f"{COMMAND_LINE}: both --wrap and a script; submit them separately")
@@ -222,20 +222,30 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
         named = name_from(os.path.splitext(os.path.basename(name))[0]) if rest else "sbatch"
         data = load(name) if rest else _from_standard_input()
         job, where = [name], os.path.basename(name) if rest else "standard input"
-        before = directives(read_text(data, where).text, where)
-    slurm = translate(
-        [*before, *of_variables(os.environ), *options], os.getcwd(), gethostname(), SUBMIT_FLAGS
-    )
+        text = read_text(data, where).text
+        before = directives(text, where)
+    asked = [*before, *of_variables(os.environ), *options]
+    slurm = translate(asked, os.getcwd(), gethostname(), SUBMIT_FLAGS)
     slurm.raw.setdefault("name", named)
+    _keep_own(slurm, text, {each.name for each in asked})
     for note in slurm.notes:
         print(f"radrm: note: {note}", file=sys.stderr)
     _set_environment(slurm)
     line = [*(f"--{flag}" for flag in sorted(slurm.flags | {"slurm"})), *_words(slurm)]
     # A script's name may be one that an option would have.
-    asked = parse_submit([*line, *(job if wrapped is not None else [STDIN])])
+    request = parse_submit([*line, *(job if wrapped is not None else [STDIN])])
     files = () if wrapped is not None else tuple(job)
     own = {"files": files, "arguments": arguments, "contents": data}
-    return SubmitRequest(**{**asked.as_dict(), **own})
+    return SubmitRequest(**{**request.as_dict(), **own})
+
+
+def _keep_own(slurm: Slurm, text: str, asked: Collection[str]) -> None:
+    """Drop a default of Slurm's for which the script's `#RAD` lines say something else."""
+    of_gpus = any(name.startswith(("gpus", "gres", "tres", "ntasks-per-")) for name in asked)
+    said = {"gpus": of_gpus, "output": "output" in asked, "name": "job-name" in asked}
+    for option in (option for option, is_asked in said.items() if not is_asked):
+        if re.search(rf"(?m)^[ \t]*#RAD[ \t](.*[ \t])?--{option}\b(?!-)", text):
+            slurm.raw.pop(option, None)
 
 
 def _from_standard_input() -> bytes:

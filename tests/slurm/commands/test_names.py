@@ -12,7 +12,15 @@ from typer.testing import CliRunner
 
 from radrm.cli.app import make_app
 from radrm.errors import UsageError
-from radrm.slurm.commands.names import NAMES, SQUEUE_FORMAT, elements, scancel, squeue, srun
+from radrm.slurm.commands.names import (
+    NAMES,
+    SQUEUE_FORMAT,
+    elements,
+    request_of,
+    scancel,
+    squeue,
+    srun,
+)
 from tests.daemon.harness import DaemonHome
 
 SHOWN = f"--format={SQUEUE_FORMAT}"
@@ -77,6 +85,22 @@ def test_srun() -> None:
 
 def test_elements() -> None:
     assert elements("1,2_3,4_[0,2-3]%2") == ["1", "2_3", "4_0", "4_2", "4_3"]
+
+
+def test_rad_lines_stand_beside_those_of_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", {"SBATCH_COMMENT": "no", "SBATCH_TIMELIMIT": "5"})
+    script = Path("job.sbatch")
+    script.write_text("#SBATCH -c2\n#RAD --gpus=2 --output=a.log --gpu-memory=8G\ntrue\n")
+    raw = request_of(["job.sbatch", "x"]).raw_options
+    assert raw == {"time": "300s", "cpus": "2", "name": "job"}
+    assert request_of(["-G1", "-o", "b", "job.sbatch"]).raw_options | {"cpus": "2"} == {
+        **raw, "gpus": "1", "output": "b",
+    }  # fmt: skip
+    request = request_of(["--wrap=true", "--gres=gpu:1", "-W"])
+    assert request.command[-1] == "true" and request.wait and request.slurm
 
 
 def install(folder: Path, *words: str) -> str:
