@@ -285,28 +285,24 @@ def _directives(
 
 
 def _of_other_queues(text: Text, first_command: int, slurm: bool) -> list[str]:
-    """Notes on lines with options of Slurm and PBS that are not read. `slurm`: those before the
-    first command are."""
+    """Notes on lines with options of Slurm and PBS that are not read. `slurm`: those of Slurm
+    before the first command are."""
     notes = []
-    for word, queue in (("#SBATCH", "Slurm"), ("#PBS", "PBS")):
-        before = [
-            number
-            for number, line in enumerate(text.lines[: first_command - 1], 1)
-            if line.startswith(word)
-        ]
-        if before and not (slurm and word == "#SBATCH"):
-            step = "write #RAD"
-            if word == "#SBATCH":
-                step = "submit the file with --slurm, or write #RAD"
-            elif slurm:
-                step = "write #SBATCH"
-            notes.append(f"{_lines(before)} for {queue} and not read here; {step}")
-        late = text.matching_from(first_command, word) if slurm and word == "#SBATCH" else []
-        if late:
-            notes.append(
-                f"{_lines(late)} after the first command (line {first_command}), where sbatch "
-                "reads none; move #SBATCH lines above that line"
-            )
+    for word, queue, step in (
+        ("#SBATCH", "Slurm", "submit the file with --slurm, or write #RAD"),
+        ("#PBS", "PBS", "write #SBATCH" if slurm else "write #RAD"),
+    ):
+        head = enumerate(text.lines[: first_command - 1], 1)
+        before = [number for number, line in head if line.startswith(word)]
+        late = text.matching_from(first_command, word)
+        if slurm and word == "#SBATCH":
+            if late:
+                notes.append(
+                    f"{_lines(late)} after the first command (line {first_command}), where sbatch "
+                    "reads none; move #SBATCH lines above that line"
+                )
+        elif before or late:
+            notes.append(f"{_lines([*before, *late])} for {queue} and not read here; {step}")
     return notes
 
 

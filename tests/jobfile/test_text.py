@@ -108,7 +108,7 @@ def test_lines_of_slurm_and_pbs() -> None:
     script = "#!/bin/bash\n#SBATCH -t 5\n#PBS -q x\nA=1\n#SBATCH -n1\n # SBATCH\n#SBATCH -c2\n"
     late = "lines 5-7 are after the first command (line 4)"
     slurm, pbs = notes(script)
-    assert slurm.startswith("line 2 is for Slurm") and "--slurm" in slurm
+    assert slurm.startswith("lines 2-7 are for Slurm") and "--slurm" in slurm
     assert pbs.startswith("line 3 is for PBS")
     pbs, late_note = sorted(notes(script, slurm=True))
     assert pbs.endswith("write #SBATCH") and late_note.startswith(late)
