@@ -24,7 +24,7 @@
 #                   lua5.3 slurmdbd mariadb-server)
 #   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make page-pictures     the pictures of docs/page.md, by Chromium from a real daemon (a minute)
-#   make generated  write the files that are made from the code and committed: schema, types, units, words
+#   make generated  write what is made from the code and committed: schema, types, options of sbatch, units, words
 #   make manual     the manual pages, into man/; `make package` and `make deb` do it, too
 #   make package    the wheel and the sources, into dist/
 #   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
@@ -140,6 +140,7 @@ slurm-test: $(VENV)/.dev
 generated: manual
 	$(BIN)/python -m tools.json_reference
 	$(BIN)/python -m tools.option_types
+	$(BIN)/python -m tools.slurm_reference
 	$(BIN)/python -m tools.units
 
 manual: $(VENV)/.dev

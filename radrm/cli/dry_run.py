@@ -9,8 +9,9 @@ import json
 import shlex
 import sys
 
+from radrm.client.submitting import remarks_on
 from radrm.errors import RadrmError, plain
-from radrm.jobfile.confirmation import notes_on, understood
+from radrm.jobfile.confirmation import understood
 from radrm.jobfile.sweeps import array_of, sweep_of, with_values
 
 TYPE_CHECKING = False
@@ -112,8 +113,8 @@ def _lines(result: dict[str, Any], document: dict[str, Any]) -> Iterator[str]:
     yield plain(
         f"Would submit {document['name']}{many}, {gpus} GPU{'' if gpus == 1 else 's'}{asked}{held}"
     )
-    for note in notes_on(job_file):
-        yield plain(f"  note: {note}")
+    for kind, text in remarks_on(result):
+        yield plain(f"  {kind}: {text}")
     if document["estimate_source"] not in (None, "declared"):
         yield plain(f"  estimate: {_memory(document)} per GPU (from {document['estimate_source']})")
     before = -1

@@ -43,11 +43,11 @@ _BATCH = 1000
 _NEEDS = frozenset(
     {
         *("gpus", "gpu-memory", "cpus", "memory", "role", "mig-profile", "gpu-type"),
-        *("collocation", "array", "priority", "after", "notify"),
+        *("collocation", "array", "priority", "after", "notify", "prefer-gpus", "avoid-gpus"),
     }
 )
 """The options that decide whether a job can ever run on a server, whether its user may submit it,
-and whether the server can send its notices."""
+and which notes its user gets."""
 
 
 def check(client: Client, request: SubmitRequest) -> tuple[list[Submission], Paths, bool]:
@@ -76,6 +76,24 @@ def put(client: Client, results: list[Submission], paths: Paths, up: bool) -> No
         _learn_ids(client, results)
         if copies is not None:
             copies.sweep(client)
+
+
+def remarks_on(result: Submission) -> list[tuple[str, str]]:
+    """Return what its submitter should know of a job, each a `note` or a `warning` and its text.
+
+    The same for a job that is submitted and for one that would be.
+    """
+    from radrm.jobfile.confirmation import notes_on
+
+    options = result["job_file"].options
+    late = None
+    if options.due_s is not None:
+        from radrm.jobfile.moments import too_late  # few submissions have a due time
+
+        begin_s = max(result["now_s"], options.begin_s or 0.0)
+        late = too_late(result["needs_s"], options.due_s, begin_s)
+    found = [("warning", late)] if late is not None else []
+    return [*found, *(("note", note) for note in notes_on(result["job_file"]))]
 
 
 # ------------------------------------------------------------------ reading
@@ -122,8 +140,7 @@ def _read_all(request: SubmitRequest, client: Client | None, paths: Paths) -> li
 
     results = []
     for name in request.files or (None,):
-        read = None if name is None else load
-        result = _result(name, read, request, here_now, all_copies, followed)
+        result = _result(name, request, here_now, all_copies, followed)
         if result["error"] is None:
             tickets[result["name"]] = result["envelope"].ticket
         results.append(result)
@@ -132,7 +149,6 @@ def _read_all(request: SubmitRequest, client: Client | None, paths: Paths) -> li
 
 def _result(
     name: str | None,
-    load: Any,
     request: SubmitRequest,
     here_now: Any,
     all_copies: Any,
@@ -141,13 +157,15 @@ def _result(
     result: Submission = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     result["code"] = 0
     try:
-        data = load(name) if load is not None else None
+        data = request.contents if name is None or request.contents is not None else load(name)
         if name == STDIN:
             name = result["file"] = None
         job_file = (
             _of_command(request)
             if data is None
-            else read_job_file(data, name or "job", request.raw_options)
+            else read_job_file(
+                data, name or "job", request.raw_options, request.slurm, request.arguments
+            )
         )
         if job_file.table is None:
             job_file = with_table(job_file, typed="params" in request.raw_options)
@@ -275,7 +293,6 @@ def _learn_ids(client: Client, results: list[Submission]) -> None:
 
 def _note_id(result: Submission, document: dict[str, Any]) -> None:
     result["id"] = document["id"]
-    result["unknown_gpus"] = document.get("unknown_gpus")
     result["needs_s"] = document.get("needs_s") or result["needs_s"]
     if document["state"] == "FAILED" and document["started_at"] is None:
         where = result["file"] or result["name"]

@@ -132,7 +132,7 @@ def plan_launch(
         uid=submission.uid if site.drop_privileges else None,
         gid=submission.gid if site.drop_privileges else None,
         user=user_name(submission.uid),
-        argv=job_file.argv or None,
+        argv=job_file.argv or job_file.arguments or None,
         script=job_file.script,
         # The kernel reads a `#!` line itself, so its errors name the script's own interpreter.
         interpreter=None if has_interpreter_line else job_file.interpreter_words() or None,

@@ -8,11 +8,13 @@ The files, in the order in which they may import one another:
     relations     the values of --after, --array, --param and --max-fails
     options       the one table of options
     parsing       from words to options, from options to typed values
+    shell         the commands of a shell script, its quoted texts and here-documents
+    text          the text of a submitted file, and what is only data in it
     command_line  the arguments of `radrm submit` and `radrm edit`
     option_help   the table of options as help and documentation
     sizes         ranges and roles: the tasks of a job, and whether `radrun` starts them
     radfile       job files
     sweeps        one element of an array for each combination of values
     confirmation  sizes and times of a submission, as they were understood
-    slurm         options of sbatch, translated
+    slurm/        options of sbatch, read and translated
 """

@@ -10,6 +10,7 @@ from radrm.jobfile.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 STDIN = "-"
 """The name of a job file that comes from standard input."""
@@ -36,7 +37,10 @@ LINES = "lines"
 
 
 class SubmitRequest(Record):
-    """The arguments of one `radrm submit`: one of `files`, `command` and `lines` is not empty."""
+    """The arguments of one `radrm submit`: one of `files`, `command` and `lines` is not empty.
+
+    `arguments` are those of the only file; `contents` is its text, if it was read already.
+    """
 
     raw_options: RawOptions
     files: tuple[str, ...] = ()
@@ -51,6 +55,8 @@ class SubmitRequest(Record):
     pilot: bool = False
     help: bool = False
     help_all: bool = False
+    arguments: tuple[str, ...] = ()
+    contents: bytes | None = None
 
 
 def parse_submit(argv: Sequence[str]) -> SubmitRequest:
@@ -99,7 +105,8 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
     if {"parsable", "json"} <= flags:
         raise UsageError(f"{where}: --parsable and --json exclude each other; use one of them")
     typed(raw, where)
-    return SubmitRequest(raw, tuple(files), command, lines, **dict.fromkeys(flags, True))
+    asked: dict[str, Any] = dict.fromkeys(flags, True)
+    return SubmitRequest(raw, tuple(files), command, lines, **asked)
 
 
 class RunRequest(Record):

@@ -15,6 +15,8 @@ from radrm.errors import BadFile, UsageError
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.parsing import dated, edited, merged, parse_words, typed_whole
 from radrm.jobfile.record import Record
+from radrm.jobfile.text import MAX_BYTES as MAX_BYTES
+from radrm.jobfile.text import Text, read_text
 from radrm.jobfile.values import MAX_GPUS, shown
 
 TYPE_CHECKING = False
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from radrm.core.records import JobSpec
     from radrm.jobfile.moments import Here
 
-MAX_BYTES = 1 << 20
 # The time that shlex needs grows with the square of a line's length.
 MAX_DIRECTIVE = 8192
 NOTIFY_VARIABLE = "RADRM_NOTIFY"
@@ -33,9 +34,6 @@ DEFAULT_INTERPRETER = "/bin/bash"
 LOGIN_SHELL = "/bin/bash -l"
 
 _PUBLISHED_WHOLE_DEVICE = 40000
-
-FOR_SLURM = "for Slurm and not read here"
-"""Part of the note on `#SBATCH` lines."""
 
 _DIRECTIVE = "#RAD"
 _NEARLY_DIRECTIVE = r"#\s*rad(?:rm)?:?\s*--?[a-z]"
@@ -57,8 +55,8 @@ _POSITIONS = (
 class JobFile(Record):
     """One submission: its program and its options.
 
-    `interpreter` (a `#!` line without the `#!`) runs the text `script`. In the form
-    `command` both are None, and `argv` is the command. `measured`, `horus`, `faketensor` and
+    `interpreter` (a `#!` line without the `#!`) runs the text `script`, with `arguments`. In the
+    form `command` both are None, and `argv` is the command. `measured`, `horus`, `faketensor` and
     `gpumemnet` are a prototype file's figures in MiB per GPU; None if it has none.
     `summary` is the text of the model summary, `table` that of the `--params` file. `notes` are
     lines for the user.
@@ -79,6 +77,7 @@ class JobFile(Record):
     summary: str | None = None
     notes: tuple[str, ...] = ()
     table: str | None = None
+    arguments: tuple[str, ...] = ()
 
     def interpreter_words(self) -> tuple[str, ...]:
         """Return the interpreter's program and its one argument, split as the kernel does."""
@@ -172,28 +171,32 @@ class JobFile(Record):
         )
 
 
-def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
+def read_job_file(
+    data: bytes,
+    filename: str,
+    overrides: RawOptions,
+    slurm: bool = False,
+    arguments: Sequence[str] = (),
+) -> JobFile:
     """Read a job file. `overrides`, the options of the command line, override its options.
 
-    Raises `BadFile` for a file that is not a job file, and `UsageError` for a wrong option.
+    `slurm`: the `#SBATCH` lines were read, and are among these. `arguments`: of the script. Raises
+    `BadFile` for a file that is not a job file, and `UsageError` for a wrong option.
     """
     base = filename.rpartition("/")[2]
     stem = base.rpartition(".")[0] or base
     where = _printable(base) or "job file"
-    text, notes = _decode(data, where)
-    lines = text.split("\n")
-    commands = [
-        (number, line.strip())
-        for number, line in enumerate(lines, 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
+    text = read_text(data, where)
+    lines, commands = text.lines, text.commands
     if not commands:
         raise BadFile(f"{where}: holds no command; write the command that starts the job")
     interpreter = _interpreter(lines[0], where)
-    directives, places, more_notes = _directives(lines, commands[0][0], where)
-    notes += more_notes
+    directives, places, notes = _directives(text, commands[0][0], where)
+    notes = [*text.notes, *notes, *_of_other_queues(text, commands[0][0], slurm)]
     if interpreter is None and directives is None and re.fullmatch(_ACTIVATE, commands[0][1]):
         return _positional(commands, stem, where, overrides, notes)
+    if interpreter is None:
+        notes += _late_interpreter(lines[: commands[0][0] - 1])
     raw = merged(directives or {}, overrides)
     options = typed_whole(raw, where)
     return JobFile(
@@ -201,8 +204,9 @@ def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
         name=options.name or name_from(stem),
         raw=raw,
         options=options,
-        script=text,
+        script=text.text,
         interpreter=interpreter or DEFAULT_INTERPRETER,
+        arguments=tuple(arguments),
         notes=tuple(notes),
     )._sized(where, {**places, **dict.fromkeys(overrides, "command line")})
 
@@ -226,32 +230,6 @@ def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
 # --------------------------------------------------------------------------- any file
 
 
-def _decode(data: bytes, where: str) -> tuple[str, list[str]]:
-    """Return the text with plain line ends, and notes about what was changed."""
-    if len(data) > MAX_BYTES:
-        raise BadFile(f"{where}: larger than 1 MiB; submit a script that starts your program")
-    if not data.strip():
-        raise BadFile(f"{where}: empty; write the command that starts the job")
-    if (nul := data.find(b"\0")) >= 0:
-        raise BadFile(f"{where}: NUL byte at offset {nul}; submit a text file, not a program")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadFile(
-            f"{where}: not UTF-8 at byte offset {error.start}; save the file as UTF-8"
-        ) from None
-    notes = []
-    if text.startswith("\ufeff"):
-        text = text[1:]
-        notes.append("the byte order mark at the start of the file is ignored")
-    # A `\r` after an interpreter or a command would become part of its name.
-    plain = text.replace("\r\n", "\n").removesuffix("\r")
-    if plain != text:
-        text = plain
-        notes.append("Windows line ends (CRLF) are read as plain ones")
-    return text, notes
-
-
 def _interpreter(first_line: str, where: str) -> str | None:
     if not first_line.startswith("#!"):
         return None
@@ -264,23 +242,28 @@ def _interpreter(first_line: str, where: str) -> str | None:
     return line
 
 
+def _late_interpreter(lines: Sequence[str]) -> list[str]:
+    """A note on a `#!` line that is not the first one, which alone has an effect."""
+    late = next((number for number, line in enumerate(lines, 1) if line.startswith("#!")), None)
+    if late is None:
+        return []
+    return [
+        f"line {late} ({shown(lines[late - 1])}) is not the first one, so {DEFAULT_INTERPRETER} "
+        "runs the script; move it to the top"
+    ]
+
+
 def _directives(
-    lines: Sequence[str], first_command: int, where: str
+    text: Text, first_command: int, where: str
 ) -> tuple[RawOptions | None, dict[str, str], list[str]]:
     """Return the options of the `#RAD` lines (None: no such line), where each is, and notes."""
     raw: RawOptions | None = None
     places: dict[str, str] = {}
-    slurm: list[int] = []
     notes = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.lines[: first_command - 1], 1):
         head, *rest = line.split(None, 1)[:2] or [""]
         here = f"{where} line {number}"
         if head == _DIRECTIVE:
-            if number > first_command:
-                raise BadFile(
-                    f"{here}: #RAD after the first command (line {first_command}) has no effect; "
-                    "move it above that line"
-                )
             if len(line) > MAX_DIRECTIVE:
                 raise BadFile(
                     f"{here}: longer than {MAX_DIRECTIVE} characters; use several #RAD lines"
@@ -291,14 +274,42 @@ def _directives(
                 raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
             raw = parse_words(words, here, raw)
             places |= {word[2:].partition("=")[0]: here for word in words if word[:2] == "--"}
-        elif number < first_command and _nearly_directive(line):
+        elif _nearly_directive(line):
             notes.append(f"line {number} is only a comment; lines with options begin with #RAD")
-        elif line.startswith("#SBATCH"):
-            slurm.append(number)
-    if slurm:
-        what = f"line {slurm[0]} is" if len(slurm) == 1 else f"lines {slurm[0]}-{slurm[-1]} are"
-        notes.append(f"{what} {FOR_SLURM}; submit the file with --slurm, or write #RAD")
+    for number in text.matching_from(first_command, rf"\s*{_DIRECTIVE}(?!\S)"):
+        raise BadFile(
+            f"{where} line {number}: #RAD after the first command (line {first_command}) has "
+            "no effect; move it above that line"
+        )
     return raw, places, notes
+
+
+def _of_other_queues(text: Text, first_command: int, slurm: bool) -> list[str]:
+    """Notes on lines with options of Slurm and PBS that are not read. `slurm`: those of Slurm
+    before the first command are."""
+    notes = []
+    for word, queue, step in (
+        ("#SBATCH", "Slurm", "submit the file with --slurm, or write #RAD"),
+        ("#PBS", "PBS", "write #SBATCH" if slurm else "write #RAD"),
+    ):
+        head = enumerate(text.lines[: first_command - 1], 1)
+        before = [number for number, line in head if line.startswith(word)]
+        late = text.matching_from(first_command, word)
+        if slurm and word == "#SBATCH":
+            if late:
+                notes.append(
+                    f"{_lines(late)} after the first command (line {first_command}), where sbatch "
+                    "reads none; move #SBATCH lines above that line"
+                )
+        elif before or late:
+            notes.append(f"{_lines([*before, *late])} for {queue} and not read here; {step}")
+    return notes
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"line {numbers[0]} is"
+    return f"lines {numbers[0]}-{numbers[-1]} are"
 
 
 def _split(text: str) -> list[str]:

@@ -145,6 +145,7 @@ def with_values(job_file: JobFile, values: Sequence[tuple[str, str]]) -> JobFile
     changed = {
         "name": filled_name(job_file.name, own),
         "argv": tuple(filled(word, own) for word in job_file.argv),
+        "arguments": tuple(filled(word, own) for word in job_file.arguments),
         "options": Options(**options),
     }
     return JobFile(**{**job_file.as_dict(), **changed})

@@ -14,7 +14,7 @@ import sys
 
 from radrm.cli import main as entry
 from radrm.errors import UsageError, plain
-from radrm.slurm.commands.names import NAMES, TRANSLATED, srun, translated
+from radrm.slurm.commands.names import NAMES, TRANSLATED, request_of, srun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,17 +50,16 @@ def _sbatch(words: list[str]) -> int:
     """Submit, and say what sbatch says."""
     from radrm.cli.commands.jobs import wait
     from radrm.cli.commands.submit import carry_out
-    from radrm.jobfile.command_line import parse_submit
+    from radrm.jobfile.command_line import SubmitRequest
 
-    line = translated(words)
-    ours = line[: line.index("--") if "--" in line else None]
-    if ours == ["--help"] or "--dry-run" in ours:
-        return carry_out(parse_submit(line))
-    parsable, waits = "--parsable" in ours, "--wait" in ours
-    line = [word for word in ours if word not in ("--parsable", "--wait")] + line[len(ours) :]
+    request = request_of(words)
+    if request.help or request.dry_run:
+        return carry_out(request)
+    parsable, waits = request.parsable, request.wait
+    own = {"parsable": False, "wait": False, "json": True}
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        code = carry_out(parse_submit(["--json", *line]))
+        code = carry_out(SubmitRequest(**{**request.as_dict(), **own}))
     for job in json.loads(said.getvalue() or "[]"):
         if job["ticket"] is not None:
             number = job["id"] if job["id"] is not None else job["ticket"]

@@ -27,6 +27,7 @@ from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.jobfile.relations import AfterOption
+from radrm.jobfile.text import read_text
 from radrm.slurm.asking import run
 from radrm.slurm.jobs import nodes_of
 from radrm.slurm.setup import MARGIN_MIB
@@ -129,10 +130,11 @@ def prepare(request: SubmitRequest, file: str | None, config: Config) -> Cluster
         job_file = wrap_command(list(request.command), raw)
         script = f"#!/bin/sh\nexec {shlex.join(request.command)}\n"
     else:
-        script, typed = unwrap(load(file).decode("utf-8", "surrogateescape"))
-        raw = {**typed, **raw}
         name = "job" if file == STDIN else file
-        job_file = read_job_file(script.encode("utf-8", "surrogateescape"), name, raw)
+        text = read_text(load(file), name)  # sbatch refuses Windows' line ends
+        script, typed = unwrap(text.text)
+        raw = {**typed, **raw}
+        job_file = read_job_file(script.encode(), name, raw)
     for option, why in REFUSED.items():
         if option in job_file.raw:
             raise UsageError(f"--{option} does not go with --cluster: {why}")

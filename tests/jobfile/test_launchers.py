@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.jobfile import sizes
+from radrm.jobfile import shell
 from radrm.jobfile.sizes import runs_radrun
 
 YES = [
@@ -128,6 +128,6 @@ def test_a_long_script_is_read_quickly() -> None:
 
 def test_a_script_is_read_for_a_bounded_number_of_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any user's script is read in the daemon's loop: a MiB of `\\a` took most of a second."""
-    monkeypatch.setattr(sizes, "_MOST_PIECES", 100)
+    monkeypatch.setattr(shell, "_MOST_PIECES", 100)
     assert runs_radrun("\\a" * 90 + "\nradrun train.py\n", ("/bin/sh",), ())
     assert not runs_radrun("\\a" * 110 + "\nradrun train.py\n", ("/bin/sh",), ())

@@ -228,6 +228,8 @@ TARGETS = (
             "-J a --gres=gpu:a100:2 job.sbatch\n#!/bin/sh\n#SBATCH -t 1-2:30 --mem=16G\ntrue\n",
             "-d afterok:12:13,afterany:14 -a 0-9%2 x\n#SBATCH --export=ALL,A=1 -o %x-%4j.%t\n",
             "--signal=B:USR1@60 --nice=5 -p gpu\n#SBATCH -N1 -n 1 -c 4 --mem-per-cpu=2G\n",
+            "-n 4 --gpus-per-task=1 x\n#SBATCH -C 'a100|v100' --mail-type=ALL,NONE # no\n",
+            '--tres-per-task=cpu=2,gres/gpu:1 x\n#SBATCH --begin="01/31/30-5:30 PM" -C gpu\n',
         ),
         _sbatch,
         bytes=True,

@@ -11,12 +11,11 @@ import os
 import sys
 
 from radrm.client.connection import Client
-from radrm.client.submitting import check, count_of, put
+from radrm.client.submitting import check, count_of, put, remarks_on
 from radrm.errors import UsageError
 from radrm.host.storage.paths import not_running
 from radrm.jobfile.command_line import SubmitRequest, parse_submit
-from radrm.jobfile.confirmation import notes_on, understood
-from radrm.jobfile.radfile import FOR_SLURM
+from radrm.jobfile.confirmation import understood
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
     before = argv[: argv.index("--") if "--" in argv else None]
     if "--slurm" in before:
-        argv = _target("slurm").translated(argv)
+        return carry_out(_target("slurm").request_of(argv))
     return carry_out(parse_submit(argv))
 
 
@@ -128,12 +127,9 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
         if result["error"] is not None:
             print(f"radrm: {result['error']}", file=sys.stderr)
             continue
-        _warn_if_late(result)
-        for note in (*notes_on(result["job_file"]), *_unknown_gpus(result)):
-            if request.slurm and FOR_SLURM in note:
-                continue
-            where = result["file"] or result["name"]
-            print(f"radrm: note: {where}: {note}", file=sys.stderr)
+        where = result["file"] or result["name"]
+        for kind, text in remarks_on(result):
+            print(f"radrm: {kind}: {where}: {text}", file=sys.stderr)
         if request.parsable:
             print(result["ticket"])
         elif not request.json:
@@ -152,31 +148,6 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
         cause, step = not_running((unserved,))
         print(f"radrm: {cause}; {they} in {unserved.state}; {step}", file=sys.stderr)
     print(end="", flush=True)
-
-
-def _unknown_gpus(result: Submission) -> list[str]:
-    """A note on names of GPUs that the daemon does not know now; a GPU may return."""
-    names = ", ".join(result.get("unknown_gpus") or ())
-    if not names:
-        return []
-    return [
-        f"no GPU here is named {names}, so --prefer-gpus or --avoid-gpus has no effect by it; "
-        "see radrm gpus"
-    ]
-
-
-def _warn_if_late(result: Submission) -> None:
-    """Warn of a job that cannot end in time."""
-    options = result["job_file"].options
-    if options.due_s is None:
-        return
-    from radrm.jobfile.moments import too_late
-
-    begin_s = max(result["now_s"], options.begin_s or 0.0)
-    late = too_late(result["needs_s"], options.due_s, begin_s)
-    if late is not None:
-        where = result["file"] or result["name"]
-        print(f"radrm: warning: {where}: {late}", file=sys.stderr)
 
 
 def _elements(result: Submission) -> str:

@@ -299,11 +299,23 @@ def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
             or never
             or refuse_more(mine, queued, more)
         )
-        notes = [*unmet, *not_notified(loop, asked)]
+        notes = [*unmet, *not_notified(loop, asked), *_not_here(loop, asked)]
         found.append([why, notes])
         if pace.spent:
             yield from pace.rest()
     return found
+
+
+def _not_here(loop: Loop, asked: Options) -> list[str]:
+    """A line on names of GPUs that mean none of the present ones; a GPU may return."""
+    named = (*(asked.prefer_gpus or ()), *(asked.avoid_gpus or ()))
+    names = ", ".join(unknown_gpus(loop.scheduler.snapshot, named))
+    if not names:
+        return []
+    return [
+        f"no GPU here is named {names}, so --prefer-gpus or --avoid-gpus has no effect by it; "
+        "see radrm gpus"
+    ]
 
 
 def _after(loop: Loop, asked: Options) -> tuple[str | None, list[str]]:

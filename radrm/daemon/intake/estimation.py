@@ -241,8 +241,8 @@ class Estimation:
 
 
 def command_of(job_file: JobFile) -> str:
-    """The script or command of a job, as text."""
-    return job_file.script or " ".join(job_file.argv)
+    """The script with its arguments, or the command of a job, as text."""
+    return "\n".join([job_file.script or "", *job_file.arguments]) or " ".join(job_file.argv)
 
 
 def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
@@ -259,10 +259,10 @@ def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
         **({} if options.sm_share is None else {"sm_share": options.sm_share}),
         "env": sorted(pair for pair in options.env if not _is_neutral(pair[0])),
     }
-    text = "\n".join([job_file.script or "", *job_file.argv])
+    text = "\n".join([job_file.script or "", *job_file.argv, *job_file.arguments])
     matters["cwd"] = os.path.join(envelope.cwd, options.chdir or "")
     matters["variables"] = variables_of(text, envelope.environment)
-    command = job_file.argv or job_file.script or ""
+    command = job_file.argv or command_of(job_file)
     mark = fingerprint(
         command,
         sources=envelope.sources,

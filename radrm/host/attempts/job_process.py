@@ -196,7 +196,7 @@ def execute(launch: Fields, script: str | None) -> NoReturn:
     interpreter: list[str] = launch["interpreter"] or []
     if script is not None:
         interpreter = interpreter or interpreter_of(launch["script"])
-        argv = [*interpreter, script]
+        argv = [*interpreter, script, *(launch["argv"] or ())]
     else:
         argv = launch["argv"]
     environment = {_bytes(key): _bytes(value) for key, value in launch["environment"].items()}

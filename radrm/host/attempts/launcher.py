@@ -88,8 +88,8 @@ class Launcher:
 
         Raises `Refused` or `StoreError` when there is no runner and never will be.
         """
-        if (plan.argv is None) == (plan.script is None):
-            raise ValueError("a plan has either argv or script")
+        if plan.argv is None and plan.script is None:
+            raise ValueError("a plan has argv, script or both")
         if plan.uid not in (None, os.geteuid()) and os.geteuid() != 0:
             raise Refused(
                 f"attempt {plan.serial} is user {plan.user}'s, and this daemon is not root; "

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """All that one attempt needs. `argv` (a bare command) or `script` (its text), not both.
+    """All that one attempt needs. `script` is its text, and `argv` the script's arguments;
+    without a script, `argv` is a bare command.
 
     `uid` and `gid` None: as the daemon itself. `interpreter` None: as the script's first
     line says. `token` is a secret that marks the attempt's processes. `grace_s` and

@@ -68,8 +68,8 @@ class Envelope(Record):
     """What a user submits. Strings may hold surrogate escapes, as paths and
     environments of Unix do.
 
-    `script` is the job file's text; `command` the words of a bare command instead.
-    `options` are raw, from the command line only; the file's own are read from it.
+    `script` is the job file's text, with `arguments`; `command` the words of a bare command
+    instead. `options` are raw, from the command line only; the file's own are read from it.
     """
 
     ticket: str
@@ -89,6 +89,7 @@ class Envelope(Record):
     """The text of the `--params` file, or the lines of `--lines` as such a text."""
     outer: dict[str, Any] | None = None
     """The fields of the job of Slurm in which it runs (`OUTER`)."""
+    arguments: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         document = {"radrm_envelope": VERSION, **self.as_dict()}
@@ -128,6 +129,7 @@ class Envelope(Record):
             raise BadFile("it has neither or both of a script and a command")
         if known["command"] is not None:
             known["command"] = tuple(known["command"])
+        known["arguments"] = tuple(known["arguments"] or ())
         return Envelope(**known)
 
 
@@ -206,6 +208,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "sources": lambda v: v is None or (_text(v) and len(v) <= MAX_SOURCES),
     "table": lambda v: v is None or (_text(v) and len(v) <= MAX_SUMMARY),
     "outer": lambda v: v is None or _outer(v),
+    "arguments": lambda v: v is None or v == [] or _words(v),
 }
 
 

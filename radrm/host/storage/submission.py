@@ -81,6 +81,7 @@ def envelope_of(
         summary=_summary(job_file),
         sources=_sources(job_file, cwd),
         table=job_file.table,
+        arguments=job_file.arguments,
     )
     if envelope.too_large:
         raise BadFile(

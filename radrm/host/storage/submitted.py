@@ -67,7 +67,9 @@ def parse_envelope(envelope: Envelope) -> JobFile:
         found = wrap_command(list(envelope.command), envelope.options)
     else:
         data = (envelope.script or "").encode("utf-8", "surrogateescape")
-        found = read_job_file(data, envelope.file or "job", envelope.options)
+        found = read_job_file(
+            data, envelope.file or "job", envelope.options, arguments=envelope.arguments
+        )
     dated = found.dated(here(envelope.submitted_s), envelope.file or "job", past=True)
     targets = envelope.environment.get(NOTIFY_VARIABLE, "")
     known = dated.with_default_targets(targets).with_summary(envelope.summary)

@@ -11,16 +11,20 @@ import re
 import sys
 from socket import gethostname
 
+from radrm import __version__
 from radrm.errors import UsageError
 from radrm.host.storage.submission import load
-from radrm.jobfile.command_line import SUBMIT_FLAGS
-from radrm.jobfile.radfile import MAX_BYTES, name_from
-from radrm.jobfile.slurm import Given, Slurm, directives, read, translate
+from radrm.jobfile.command_line import STDIN, SUBMIT_FLAGS, SubmitRequest, parse_submit
+from radrm.jobfile.radfile import name_from
+from radrm.jobfile.slurm import Slurm, directives, of_variables, read, translate
+from radrm.jobfile.slurm.options import RELEASE
+from radrm.jobfile.slurm.words import COMMAND_LINE
+from radrm.jobfile.text import read_text
 from radrm.jobfile.values import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 NAMES = ("sbatch", "squeue", "scancel", "sinfo", "srun")
 SQUEUE_FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
@@ -111,6 +115,8 @@ def srun(words: Sequence[str], cwd: str, host: str) -> tuple[list[str], Mapping[
         (name, *_) = sorted(asked & {"label", "multi-prog", "jobid"})
         raise UsageError(f"--{name}: a job is one task, with no steps; leave it out")
     found = translate([each for each in options if each.name not in own], cwd, host)
+    if found.variables.get("SLURM_NTASKS", "1") != "1":
+        raise UsageError("--ntasks: a job is one task; leave it out")
     if "output" not in asked:
         del found.raw["output"]
     line = ["run"]
@@ -192,71 +198,64 @@ TRANSLATED: dict[str, Callable[[Sequence[str], str], list[str]]] = {
 }
 
 
-_WHERE = "command line"
-
-
-def translated(words: list[str]) -> list[str]:
-    """Return the words of `radrm submit` for options and script of `sbatch`.
+def request_of(words: Sequence[str]) -> SubmitRequest:
+    """Return the request of `radrm submit` for options and script of `sbatch`.
 
     It prints notes about options that are left out, and sets the variables that Slurm's jobs get
     in this process's environment, which the job inherits. Raises `RadrmError`.
     """
-    words = [word for word in words if word != "--slurm"]
-    options, rest = read(words, _WHERE, SUBMIT_FLAGS)
+    options, rest = read(words, COMMAND_LINE, SUBMIT_FLAGS)
     given = {each.name: each for each in options}
-    wrapped = given.pop("wrap", None)
-    if "help" in given:
-        return ["--help"]
-    options = list(given.values())
+    if "version" in given:
+        print(f"radrm {__version__}, with the options of sbatch {RELEASE}")
+        raise SystemExit(0)
+    if given.keys() & {"help", "usage"}:
+        return SubmitRequest({}, help=True)
+    wrapped = given.get("wrap")
+    data, text, before, arguments = None, "", [], tuple(rest[1:])
     if wrapped is not None:
         if rest:
-            raise UsageError(f"{_WHERE}: both --wrap and a script; submit them separately")
-        job, named, before = ["--", "/bin/sh", "-c", wrapped.value or ""], "wrap", []
-    elif rest:
-        before = _directives(rest[0])
-        job, named = _job(rest), name_from(os.path.splitext(os.path.basename(rest[0]))[0])
+            raise UsageError(f"{COMMAND_LINE}: both --wrap and a script; submit them separately")
+        job, named = ["--", "/bin/sh", "-c", wrapped.value or ""], "wrap"
     else:
-        path = _from_standard_input()
-        before = _directives(path)
-        job, named = [path], "sbatch"
-    slurm = translate([*before, *options], os.getcwd(), gethostname(), SUBMIT_FLAGS)
+        name = rest[0] if rest else STDIN
+        named = name_from(os.path.splitext(os.path.basename(name))[0]) if rest else "sbatch"
+        data = load(name) if rest else _from_standard_input()
+        job, where = [name], os.path.basename(name) if rest else "standard input"
+        text = read_text(data, where).text
+        before = directives(text, where)
+    asked = [*before, *of_variables(os.environ), *options]
+    slurm = translate(asked, os.getcwd(), gethostname(), SUBMIT_FLAGS)
     slurm.raw.setdefault("name", named)
+    _keep_own(slurm, text, {each.name for each in asked})
     for note in slurm.notes:
         print(f"radrm: note: {note}", file=sys.stderr)
     _set_environment(slurm)
-    return ["--slurm", *(f"--{flag}" for flag in sorted(slurm.flags)), *_words(slurm), *job]
+    line = [*(f"--{flag}" for flag in sorted(slurm.flags | {"slurm"})), *_words(slurm)]
+    # A script's name may be one that an option would have.
+    request = parse_submit([*line, *(job if wrapped is not None else [STDIN])])
+    files = () if wrapped is not None else tuple(job)
+    own = {"files": files, "arguments": arguments, "contents": data}
+    return SubmitRequest(**{**request.as_dict(), **own})
 
 
-def _directives(name: str) -> list[Given]:
-    text = load(name)[: MAX_BYTES + 1].decode("utf-8", "replace").replace("\r\n", "\n")
-    return directives(text, os.path.basename(name))
+def _keep_own(slurm: Slurm, text: str, asked: Collection[str]) -> None:
+    """Drop a default of Slurm's for which the script's `#RAD` lines say something else."""
+    of_gpus = any(name.startswith(("gpus", "gres", "tres", "ntasks-per-")) for name in asked)
+    said = {"gpus": of_gpus, "output": "output" in asked, "name": "job-name" in asked}
+    for option in (option for option, is_asked in said.items() if not is_asked):
+        if re.search(rf"(?m)^[ \t]*#RAD[ \t](.*[ \t])?--{option}\b(?!-)", text):
+            slurm.raw.pop(option, None)
 
 
-def _job(rest: list[str]) -> list[str]:
-    """A script; with arguments the command that runs it."""
-    if len(rest) == 1:
-        return rest
-    first = load(rest[0]).partition(b"\n")[0].decode("utf-8", "replace")
-    if not first.startswith("#!"):
-        raise UsageError(f"{rest[0]}: a script with arguments begins with #!, as #!/bin/bash")
-    print(
-        f"radrm: note: {rest[0]} has arguments, so it is not copied: change it only once the job "
-        "has started",
-        file=sys.stderr,
-    )
-    return ["--", *first[2:].split(None, 1), os.path.abspath(rest[0]), *rest[1:]]
-
-
-def _from_standard_input() -> str:
-    """The path of a copy in memory of the script on standard input."""
+def _from_standard_input() -> bytes:
+    """The script on standard input, which can be read only once."""
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError(f"{_WHERE}: no script; name one: radrm submit --slurm job.sbatch")
-    text = sys.stdin.buffer.read(MAX_BYTES + 1)
-    if not text.strip():
+        raise UsageError(f"{COMMAND_LINE}: no script; name one: radrm submit --slurm job.sbatch")
+    data = load(STDIN)
+    if not data.strip():
         raise UsageError("standard input is empty; name a script: radrm submit --slurm job.sbatch")
-    handle = os.memfd_create("sbatch", 0)
-    os.write(handle, text)
-    return f"/proc/self/fd/{handle}"
+    return data
 
 
 def _words(slurm: Slurm) -> list[str]:

@@ -109,7 +109,7 @@ def install_slurm_names(
     """Write commands named sbatch, squeue, scancel, sinfo and srun that speak to radrm.
 
     They are for a server without Slurm, whose users and scripts know these names. Their options
-    are in docs/others.md. Nothing that radrm did not write is overwritten.
+    are in docs/slurm.md. Nothing that radrm did not write is overwritten.
 
     \b
     Examples:

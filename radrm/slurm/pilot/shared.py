@@ -287,7 +287,9 @@ def job_file_of(envelope: Envelope) -> JobFile:
     if envelope.command is not None:
         return wrap_command(list(envelope.command), envelope.options)
     data = (envelope.script or "").encode("utf-8", "surrogateescape")
-    return read_job_file(data, envelope.file or "job", envelope.options)
+    return read_job_file(
+        data, envelope.file or "job", envelope.options, arguments=envelope.arguments
+    )
 
 
 def may_run_again(envelope: Envelope) -> bool:

@@ -41,7 +41,7 @@ from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.submission import envelope_of, load
 from radrm.host.wall import wall_s
 from radrm.jobfile.options import RawOptions
-from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.radfile import JobFile, read_job_file
 from radrm.slurm import comment
 from radrm.slurm.asking import run as run_slurm
 from radrm.slurm.jobs import gpumem_in
@@ -62,18 +62,12 @@ def make_envelope(job: SlurmJob, file: str, arguments: Sequence[str]) -> tuple[J
     text, typed = unwrap(script)
     raw: RawOptions = {**_of_slurm(job), **typed}
     data = text.encode("utf-8", "surrogateescape")
-    job_file = read_job_file(data, job.name or "job", raw)
+    job_file = read_job_file(data, job.name or "job", raw, arguments=arguments)
     need_mib = needed_mib(job, job_file) if is_gpumem_asked(script) else None
     if need_mib is not None:
         raw["gpu-memory"] = f"{need_mib}M"
-        job_file = read_job_file(data, job.name or "job", raw)
-    if arguments:
-        # Slurm's own copy of the script lasts as long as its job.
-        words = [*(job_file.interpreter_words() or ("/bin/bash",)), os.path.abspath(file)]
-        job_file = wrap_command([*words, *arguments], {**job_file.raw, "name": job_file.name})
-        envelope = envelope_of(job_file, None, None, job_file.raw)
-    else:
-        envelope = envelope_of(job_file, None, data, raw)
+        job_file = read_job_file(data, job.name or "job", raw, arguments=arguments)
+    envelope = envelope_of(job_file, None, data, raw)
     return job_file, Envelope(**{**envelope.as_dict(), "outer": job.fields})
 
 

@@ -12,7 +12,15 @@ from typer.testing import CliRunner
 
 from radrm.cli.app import make_app
 from radrm.errors import UsageError
-from radrm.slurm.commands.names import NAMES, SQUEUE_FORMAT, elements, scancel, squeue, srun
+from radrm.slurm.commands.names import (
+    NAMES,
+    SQUEUE_FORMAT,
+    elements,
+    request_of,
+    scancel,
+    squeue,
+    srun,
+)
 from tests.daemon.harness import DaemonHome
 
 SHOWN = f"--format={SQUEUE_FORMAT}"
@@ -79,6 +87,22 @@ def test_elements() -> None:
     assert elements("1,2_3,4_[0,2-3]%2") == ["1", "2_3", "4_0", "4_2", "4_3"]
 
 
+def test_rad_lines_stand_beside_those_of_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", {"SBATCH_COMMENT": "no", "SBATCH_TIMELIMIT": "5"})
+    script = Path("job.sbatch")
+    script.write_text("#SBATCH -c2\n#RAD --gpus=2 --output=a.log --gpu-memory=8G\ntrue\n")
+    raw = request_of(["job.sbatch", "x"]).raw_options
+    assert raw == {"time": "300s", "cpus": "2", "name": "job"}
+    assert request_of(["-G1", "-o", "b", "job.sbatch"]).raw_options | {"cpus": "2"} == {
+        **raw, "gpus": "1", "output": "b",
+    }  # fmt: skip
+    request = request_of(["--wrap=true", "--gres=gpu:1", "-W"])
+    assert request.command[-1] == "true" and request.wait and request.slurm
+
+
 def install(folder: Path, *words: str) -> str:
     found = CliRunner().invoke(
         make_app("install-slurm-names"), ["install-slurm-names", str(folder), *words]
@@ -125,5 +149,19 @@ def test_a_script_of_slurm_runs(daemon: DaemonHome, tmp_path: Path) -> None:
     assert (tmp_path / "slurm-1_5.out").read_text() == "2 train 1 5\n"
     found = run("sbatch", "--parsable", "-W", given="#!/bin/sh\n#SBATCH -t 5\nexit 3\n")
     assert (found.returncode, found.stdout) == (3, "3\n")
+    script.write_bytes(
+        b"\xef\xbb\xbf#!/bin/bash\r\n#SBATCH -o args.log -n 2 # tasks\r\n"
+        b'echo "$1,$2,$SLURM_NTASKS"\r\n#SBATCH -t 5\r\n'
+    )
+    found = run("sbatch", "--hold", "--parsable", "job.sbatch", "a b", "--hold")
+    assert (found.returncode, found.stdout) == (0, "4\n")
+    assert "byte order mark" in found.stderr and "line 4 is after the first" in found.stderr
+    planned = run("sbatch", "--test-only", "job.sbatch", "a b")
+    for note in found.stderr.splitlines():
+        assert note.removeprefix("radrm: note: job.sbatch: ") in planned.stdout
+    script.write_text("exit 1\n")  # the job has a copy
+    daemon.radrm("release", "4")
+    daemon.radrm("wait", "4")
+    assert (tmp_path / "args.log").read_text() == "a b,--hold,2\n"
     assert run("sinfo", "-h").stdout.split()[:5] == ["gpu*", "up", "infinite", "1", "idle"]
     assert run("scancel", "99").returncode == 1

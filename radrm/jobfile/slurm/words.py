@@ -1,0 +1,193 @@
+"""Read the options of `sbatch`: from its command line, its variables, and `#SBATCH` lines.
+
+Theory of operation
+-------------------
+All three give a list of `Given`: the option's full name, its value, and where it was written. The
+spellings are those of `getopt_long`: `--out=a`, the unique beginning of a long name; `-Hv`, short
+flags together; `-n4`. Options end with the first word that is none.
+
+`#SBATCH` lines are read as sbatch reads them, not as a shell would: the line begins with the word,
+quotes of both kinds hold together what is between them, a backslash takes the next character as it
+is, also in quotes, and `#` outside quotes begins a comment, also within a word. Nothing is
+expanded. They end before the first command.
+
+Source: `src/sbatch/opt.c` of Slurm 25.11.
+"""
+
+from __future__ import annotations
+
+import re
+
+from radrm.errors import UsageError, plain
+from radrm.jobfile.options import BY_NAME as OURS
+from radrm.jobfile.record import Record
+from radrm.jobfile.slurm.options import (
+    BY_NAME,
+    BY_SHORT,
+    BY_VARIABLE,
+    MAYBE,
+    NONE,
+    OF_PYXIS,
+    VALUE,
+)
+from radrm.jobfile.values import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+COMMAND_LINE = "command line"
+MOST_LINES = 1000
+MOST_CHARACTERS = 8192
+_DIRECTIVE = re.compile(r"#(?:SBATCH|SLURM(?=\s+-))")
+"""sbatch also takes `#SLURM`. A comment that begins so is one here."""
+_PARTS = re.compile(r"\s*(?:hetjob|packjob)(\s|$)", re.IGNORECASE)
+_PIECE = re.compile(
+    r"""
+      (?P<blank> \s+ )
+    | (?P<comment> \#.* )
+    | (?P<quote> ["'] ) (?P<quoted> (?: \\. | (?!(?P=quote)) [^\\] )* ) (?P=quote)
+    | (?P<open> ["'] )
+    | (?P<plain> (?: \\. | [^\s"'\#\\] )+ )
+    | \\
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_OF_PARTS = "a job of several parts, each on other nodes; submit one job for each part"
+
+
+class Given(Record):
+    """An option as it was given: its long name, its value (None for none), and where."""
+
+    name: str
+    value: str | None
+    where: str
+
+    @property
+    def typed(self) -> bool:
+        """Whether it stood on the command line, and so overrides the script."""
+        return self.where == COMMAND_LINE
+
+
+def directives(text: str, where: str) -> list[Given]:
+    """Return the options of the `#SBATCH` lines before the first command. Raises `UsageError`."""
+    found: list[Given] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if (plain := line.strip()) and not plain.startswith("#"):
+            break
+        directive = _DIRECTIVE.match(line)
+        if directive is None:
+            continue
+        here = f"{where} line {number}"
+        if len(found) >= MOST_LINES or len(line) > MOST_CHARACTERS:
+            raise UsageError(
+                f"{here}: more than {MOST_LINES} lines, or {MOST_CHARACTERS} characters in one"
+            )
+        rest = line[directive.end() :]
+        if _PARTS.match(rest):
+            raise UsageError(f"{here}: {_OF_PARTS}")
+        options, words = read(split(rest, here), here)
+        if words:
+            raise UsageError(f"{here}: {shown(words[0])} is not an option; options begin with -")
+        found += options
+    return found
+
+
+def split(text: str, where: str) -> list[str]:
+    """Return the words of a `#SBATCH` line. Raises `UsageError` for quotes that are not closed."""
+    words: list[str] = []
+    word: str | None = None
+    for found in _PIECE.finditer(text):
+        if found["open"]:
+            raise UsageError(f"{where}: no closing quotation; close the quotes")
+        if found["comment"]:
+            break
+        if found["blank"]:
+            words += [word] if word else []
+            word = None
+        else:
+            piece = found["quoted"] or found["plain"] or ""
+            word = (word or "") + re.sub(r"\\(.)", r"\1", piece, flags=re.DOTALL)
+    return [*words, word] if word else words
+
+
+def of_variables(environment: Mapping[str, str]) -> list[Given]:
+    """Return the options of the variables of sbatch, such as `SBATCH_PARTITION`."""
+    found = []
+    for variable in environment.keys() & BY_VARIABLE.keys():
+        option = BY_VARIABLE[variable]
+        value = None if option.takes == NONE else environment[variable]
+        found.append(Given(option.name, value or None, variable))
+    return found
+
+
+def read(
+    words: Sequence[str], where: str, flags: Collection[str] = ()
+) -> tuple[list[Given], list[str]]:
+    """Return the options at the head of a command line of `sbatch`, and the words after them.
+
+    `flags`: more options that have no value. Raises `UsageError` for an option without its value.
+    """
+    found: list[Given] = []
+    left = list(words)
+    while left and left[0].startswith("-") and left[0] not in ("-", "--"):
+        word = left.pop(0)
+        given: str | None
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            given = value if equals else None
+            own = () if equals and name in BY_NAME else flags  # --cluster=NAME is sbatch's
+            name = _in_full(name, where, own)
+            takes = _takes(name, own)
+            if takes == NONE and given is not None:
+                raise UsageError(f"{where}: {spelled(name)} takes no value; leave the value out")
+        else:
+            option = BY_SHORT.get(word[1])
+            name = word[1] if option is None else option.name
+            takes = _takes(name, flags)
+            given = word[2:].removeprefix("=") or None
+            if takes == NONE and given is not None:  # -Hv
+                left.insert(0, f"-{given}")
+                given = None
+        if given is None and takes == VALUE:
+            if left and (not left[0].startswith("-") or len(left[0]) == 1):
+                given = left.pop(0)
+            elif name in BY_NAME or name in OURS:  # the others are refused later, by their names
+                raise UsageError(f"{where}: {spelled(name)} needs a value")
+        found.append(Given(name, given, where))
+    if left[:1] == [":"]:
+        raise UsageError(f"{where}: {_OF_PARTS}")
+    if left[:1] == ["--"]:
+        left.pop(0)
+    return found, left
+
+
+def _in_full(name: str, where: str, flags: Collection[str]) -> str:
+    """Return the full name of an option of sbatch, of which the unique beginning may be given.
+
+    Names of others are returned as they are. Raises `UsageError` for an ambiguous one.
+    """
+    if name in flags or (name in OURS and name not in BY_NAME):
+        return name
+    if name in BY_NAME:
+        return BY_NAME[name].name
+    meant = sorted({each.name for known, each in BY_NAME.items() if known.startswith(name)})
+    if len(meant) > 1 and not name.startswith(OF_PYXIS):
+        known = ", ".join(map(spelled, meant[:6])) + (", ..." if len(meant) > 6 else "")
+        raise UsageError(f"{where}: {spelled(name)} is ambiguous: {known}; write it in full")
+    return meant[0] if meant else name
+
+
+def _takes(name: str, flags: Collection[str]) -> str:
+    if name in flags:
+        return NONE
+    if name in BY_NAME:
+        return BY_NAME[name].takes
+    if (ours := OURS.get(name)) is not None:
+        return NONE if ours.metavar is None else VALUE if ours.bare is None else MAYBE
+    return VALUE
+
+
+def spelled(name: str) -> str:
+    """Return an option as it is written, as plain text of limited length."""
+    return f"-{plain(name)}" if len(name) == 1 else f"--{plain(name[:40])}"
