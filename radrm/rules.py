@@ -114,7 +114,7 @@ from radrm.core.records import (
     moment as moment,
     plain_moment as plain_moment,
 )
-from radrm.core.reservations import length_s as length_s
+from radrm.core.constraints.claims import length_s as length_s
 from radrm.core.rules import (
     Again as Again,
     Ask as Ask,

@@ -11,8 +11,8 @@ Events go in, decisions come out. The files, in the order in which they may impo
     transitions  the table of all state changes of a job
     settings     the settings of the table `[core]`
     state        what `step` remembers (a folder)
-    reservations  devices that are reserved for users, or for nobody
     constraints  what a placement or proposal must satisfy (a folder)
+    reservations  devices that are reserved for users, or for nobody
     seen         what can be seen of the state, as records and as plain data
     view         what a rule can see of the state
     snapshot     what code outside the core can see of the state, also in another process
