@@ -9,6 +9,7 @@ Events go in, decisions come out. The files, in the order in which they may impo
     decision     the result of one step
     events       what `step` can learn
     transitions  the table of all state changes of a job
+    remaining    when a job ends: expected, at most, and by which source
     settings     the settings of the table `[core]`
     state        what `step` remembers (a folder)
     constraints  what a placement or proposal must satisfy (a folder)

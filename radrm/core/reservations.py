@@ -34,10 +34,11 @@ from dataclasses import replace
 from functools import partial
 from math import inf, isfinite
 
-from radrm.core.constraints.claims import barred, length_s
+from radrm.core.constraints.claims import barred
 from radrm.core.events import ReserveRequested, UnreserveRequested
 from radrm.core.proposals import Preempt
 from radrm.core.records import CLOCK_SET_S, Job, UserReservation
+from radrm.core.remaining import length_s
 from radrm.core.state.reserved import Seen
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, CLOSING, RESERVATION_OVER, Timer

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
-from radrm.core.constraints.claims import earliest_free_s, free_from_s, latest_end_s, leaving
+from radrm.core.constraints.claims import earliest_free_s, free_from_s, leaving
 from radrm.core.constraints.feasibility import suitable
 from radrm.core.constraints.fit import turns
 from radrm.core.constraints.kinds import Rank, rank
@@ -34,6 +34,7 @@ from radrm.core.records import (
     Role,
     UserReservation,
 )
+from radrm.core.remaining import latest_end_s
 from radrm.core.reservations import current, first_of
 from radrm.core.seen import DeviceSnapshot, device_snapshot, in_order
 from radrm.core.settings import CoreSettings
@@ -210,7 +211,7 @@ class View:
         attempt = self._state.attempts.get(job.id)
         if attempt is None:
             return None
-        end_s = latest_end_s(self._state, self._state.jobs[job.id], attempt)
+        end_s = latest_end_s(self._state.jobs[job.id], attempt, self.now)
         return None if end_s == FOREVER else end_s
 
     def earliest_s(

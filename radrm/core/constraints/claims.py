@@ -31,6 +31,7 @@ from math import inf
 
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.records import Attempt, Job, Refusal, Reservation, Role
+from radrm.core.remaining import latest_end_s, length_s
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved import (
     AVAILABILITY,
@@ -43,18 +44,7 @@ from radrm.core.state.reserved import (
 )
 from radrm.core.state.state import State, owner_of
 from radrm.core.units import gpus_named, show_mib, show_seconds
-from radrm.core.words import ActionKind, CheckpointKind, Quantity, ReservationKind
-
-
-def latest_end_s(state: State, job: Job, attempt: Attempt) -> float:
-    """Return when a live attempt must end, in boot-time seconds.
-
-    It is the time limit, or the KILL of a stop under way; infinity without either. Never past.
-    """
-    ends = [FOREVER] if attempt.stop is None else [attempt.stop.kill_boot_s]
-    if job.limit_s is not None:
-        ends.append((attempt.started or attempt.launched).boot_s + job.limit_s)
-    return max(state.step.now.boot_s, min(ends))
+from radrm.core.words import ActionKind, CheckpointKind, ReservationKind
 
 
 def leaving(job: Job, attempt: Attempt) -> frozenset[str]:
@@ -123,13 +113,13 @@ def _end_s(state: State, reservation: Reservation) -> float:
     attempt = state.attempts.get(job_id)
     if attempt is None or reservation.kind is not ReservationKind.RUNNING:
         return FOREVER  # a migration's target: the job has not started there
-    return latest_end_s(state, state.jobs[job_id], attempt)
+    return latest_end_s(state.jobs[job_id], attempt, state.step.now)
 
 
 def interval_of(state: State, job: Job) -> tuple[float, float]:
     """Return from when until when a new attempt would have its devices, in boot-time seconds."""
-    now_s, limit_s = state.step.now.boot_s, job.limit_s
-    return now_s, FOREVER if limit_s is None else now_s + limit_s
+    now = state.step.now
+    return now.boot_s, latest_end_s(job, None, now)
 
 
 def free_for(state: State, job: Job, ledger: DeviceLedger) -> int | None:
@@ -236,17 +226,6 @@ RULE = "reserved"
 """The rule of a refusal because of a reservation for other users."""
 
 
-def length_s(job: Job) -> float:
-    """Return for how long a new attempt of a job has its devices at most; infinity if unknown.
-
-    That is the job's time limit; without one, the upper bound of its predicted run time.
-    """
-    if job.limit_s is not None:
-        return job.limit_s
-    predicted = job.estimate(Quantity.DURATION)
-    return inf if predicted is None else max(predicted.value, predicted.upper)
-
-
 def claims_of_users(state: State, ledger: DeviceLedger, job: Job | None) -> list[Claim]:
     """Return what reservations for other users take of a device, and when, the earliest first.
 
@@ -323,16 +302,14 @@ def longer_than_reserved(state: State, before: Job, after: Job) -> str | None:
 
     A reservation may have been made because of the limit that it had, or the job have started.
     """
-    attempt, now_s = state.attempts.get(before.id), state.step.now.boot_s
-    if attempt is None or before.limit_s is None:
+    attempt, now = state.attempts.get(before.id), state.step.now
+    if attempt is None:
         return None
-    began_s = (attempt.started or attempt.launched).boot_s
-    ends_s = began_s + before.limit_s
-    then_s = inf if after.limit_s is None else began_s + after.limit_s
+    ends_s, then_s = (latest_end_s(job, attempt, now) for job in (before, after))
     for uuid in attempt.devices if then_s > ends_s else ():
-        found = _barring(state, before, uuid, max(ends_s, now_s), then_s)
+        found = _barring(state, before, uuid, ends_s, then_s)
         if found is not None:
-            left_s, gpu = found.start_s - now_s, state.ledgers[uuid].device.index
+            left_s, gpu = found.start_s - now.boot_s, state.ledgers[uuid].device.index
             when = f"in {show_seconds(left_s)}" if left_s > 0 else "now"
             return f"GPU {gpu} is reserved for {found.owner} {when}, before the job would end"
     return None
