@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
+from radrm.core.constraints.nodes import books_nothing
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.remaining import PROGRESS, TIME_LIMIT, latest_end_s, remaining
 from radrm.core.rules import Ask, Policy
@@ -77,9 +78,15 @@ class Forecast:
         return self._start_s({uuid: self._ready(uuid, (), leaving) for uuid in devices})
 
     def start_after_s(self, other: Job, placement: Placement) -> float:
-        """Return when the job could start if `other` started now on this placement."""
+        """Return when the job could start if `other` started now on this placement.
+
+        If both book CPUs or host memory, not before `other` has ended.
+        """
         stays = self._stays(other, placement)
-        return self._start_s({uuid: self._ready(uuid, (stay,)) for uuid, stay in stays.items()})
+        at_s = self._start_s({uuid: self._ready(uuid, (stay,)) for uuid, stay in stays.items()})
+        if books_nothing(self._job) or books_nothing(other):
+            return at_s
+        return max(at_s, self.end_of(other, placement))
 
     def end_of(self, other: Job, placement: Placement) -> float:
         """Return when `other` would end if it started now on this placement."""
