@@ -87,7 +87,8 @@ def remaining(
     its profile does not count. `speed`: its mean speed (above 0, at most 1) beside its neighbours.
     `unknown_s`: the duration to assume where only the time limit is known, or nothing.
     """
-    ran_s, limit_s = _ran_s(live, now), _limit_s(job, live, now)
+    ran_s, limit_s = _ran_s(live, now), job.limit_s
+    limit_s = inf if limit_s is None else max(0.0, limit_s - ran_s)
     found = None if live is None else _by_progress(job, live, now)
     if found is None:
         whole = _whole(job, kind, gpus, unknown_s)
@@ -109,11 +110,12 @@ def latest_end_s(job: Job, live: Attempt | None, now: Instant) -> float:
 
     It is the time limit, or the KILL of a stop under way; infinity without either. Never past.
     """
-    began = now if live is None else live.started or live.launched
-    ends = [inf] if live is None or live.stop is None else [live.stop.kill_boot_s]
-    if job.limit_s is not None:
-        ends.append(began.boot_s + job.limit_s)
-    return max(now.boot_s, min(ends))
+    limit_s, stop = job.limit_s, None if live is None else live.stop
+    end_s = inf if stop is None else stop.kill_boot_s
+    if limit_s is not None:
+        began = now if live is None else live.started or live.launched
+        end_s = min(end_s, began.boot_s + limit_s)
+    return end_s if end_s > now.boot_s else now.boot_s
 
 
 def length_s(job: Job) -> float:
@@ -150,7 +152,8 @@ def remaining_on(
     if part is None:
         return left
     left_s = part * whole_s
-    return _within(_limit_s(job, live, now), Remaining(left_s, left_s * PROGRESS_MARGIN, PROFILE))
+    limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - _ran_s(live, now))
+    return _within(limit_s, Remaining(left_s, left_s * PROGRESS_MARGIN, PROFILE))
 
 
 def work_left(
@@ -185,10 +188,6 @@ def _ran_s(live: Attempt | None, now: Instant) -> float:
     if live is None:
         return 0.0
     return max(0.0, now.since(live.started or live.launched) or 0.0)
-
-
-def _limit_s(job: Job, live: Attempt | None, now: Instant) -> float:
-    return inf if job.limit_s is None else max(0.0, job.limit_s - _ran_s(live, now))
 
 
 def _part(job: Job, live: Attempt | None) -> float:

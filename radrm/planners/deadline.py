@@ -229,16 +229,23 @@ class Call(Starter):
     def _tried(self, wanted: int | None = None) -> Iterator[tuple[Job, _Verdict | None]]:
         """Yield each job that is tried, and where it starts or why it waits.
 
-        Who plans carries it out, and who explains reads it, so both always agree. None: no device
-        takes a job of its kind, as it was before; one that is `wanted` is tried all the same.
+        Who plans carries it out, and who explains reads it, so both always agree. A job is not
+        tried again while no device takes its kind, unless it is `wanted`; if it is the first that
+        waits, it is yielded with None.
         """
+        first = True
         self.seen.begin(self.view)
         for job in self._candidates():
             if job.id != wanted and self.seen.fails(job):
-                self._waits(job)
-                yield job, None
+                if len(self.holds) < _MOST_WAITED:
+                    self._waits(job)
+                if first:
+                    yield job, None
+                first = False
             elif job.state.waiting:
-                yield job, self._verdict(job)
+                verdict = self._verdict(job)
+                yield job, verdict
+                first = first and isinstance(verdict, Found)
 
     def _candidates(self) -> Iterator[Job]:
         rule, first = self.rule, list(self.notes.made_way_for(self.view))

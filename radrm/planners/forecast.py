@@ -222,7 +222,7 @@ def end_of(view: View, stay: Stay, kind: str, speed: float, before: float) -> En
     if left is None or left.source == TIME_LIMIT:
         return End(last_s, last_s, None if left is None else TIME_LIMIT)
     slower = before / speed if left.source == PROGRESS else 1.0
-    at_s, latest_s = (now.boot_s + each * slower for each in (left.value_s, left.upper_s))
+    at_s, latest_s = now.boot_s + left.value_s * slower, now.boot_s + left.upper_s * slower
     return End(min(last_s, at_s), min(last_s, latest_s), left.source)
 
 

@@ -25,7 +25,7 @@ without a limit could never start there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf
 
@@ -226,23 +226,20 @@ RULE = "reserved"
 """The rule of a refusal because of a reservation for other users."""
 
 
-def claims_of_users(state: State, ledger: DeviceLedger, job: Job | None) -> list[Claim]:
-    """Return what reservations for other users take of a device, and when, the earliest first.
+def claims_of_users(state: State, ledger: DeviceLedger, job: Job | None) -> Iterator[Claim]:
+    """Yield what reservations for other users take of a device, and when, the earliest first.
 
     `job` None: all reservations for users.
     """
-    device, ahead_s = ledger.device, state.step.now.wall_s - state.step.now.boot_s
-    return [
-        Claim(each.label, device.capacity_mib, each.start_s - ahead_s, each.end_s - ahead_s)
-        for each in state.for_users.on(device.uuid)
-        if job is None or not each.admits(job.spec)
-    ]
+    mib, now = ledger.device.capacity_mib, state.step.now
+    for each in state.for_users.on(ledger.device.uuid):
+        if job is None or not each.admits(job.spec):
+            span = (now.boot_s + (wall_s - now.wall_s) for wall_s in (each.start_s, each.end_s))
+            yield Claim(each.label, mib, *span)
 
 
 def _barring(state: State, job: Job, uuid: str, start_s: float, end_s: float) -> Claim | None:
     """Return the first reservation for others that a job would meet on a device; None for none."""
-    if not state.for_users.on(uuid):
-        return None
     # A moment counts too: a job whose limit is used up still needs the device.
     end_s = max(end_s, start_s + 1.0)
     claims = claims_of_users(state, state.ledgers[uuid], job)
@@ -251,7 +248,10 @@ def _barring(state: State, job: Job, uuid: str, start_s: float, end_s: float) ->
 
 def refuse_reserved(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
     """Return that a device is reserved for others before the job would end; None if it is not."""
-    uuid, now_s, needs_s = ledger.device.uuid, state.step.now.boot_s, length_s(job)
+    uuid, now_s = ledger.device.uuid, state.step.now.boot_s
+    if not state.for_users.on(uuid):
+        return None
+    needs_s = length_s(job)
     found = _barring(state, job, uuid, now_s, now_s + needs_s)
     if found is None:
         return None
@@ -271,9 +271,8 @@ def free_from_s(state: State, job: Job, uuid: str, at_s: float) -> float:
 
     Boot-time seconds, for a job that would start then; infinity stays.
     """
-    needs_s = max(1.0, length_s(job))
     for claim in claims_of_users(state, state.ledgers[uuid], job):
-        if claim.meets(at_s, at_s + needs_s):
+        if claim.meets(at_s, at_s + max(1.0, length_s(job))):
             at_s = claim.end_s
     return at_s
 
@@ -282,7 +281,8 @@ def barred(state: State, job: Job) -> tuple[str, ...]:
     """Return the devices from which reservations for others bar a job now, by UUID."""
     if not state.for_users.every or not job.spec.gpus:
         return ()
-    now_s, end_s = state.step.now.boot_s, state.step.now.boot_s + length_s(job)
+    now_s = state.step.now.boot_s
+    end_s = now_s + length_s(job)
     return tuple(sorted(u for u in state.ledgers if _barring(state, job, u, now_s, end_s)))
 
 
@@ -306,7 +306,8 @@ def longer_than_reserved(state: State, before: Job, after: Job) -> str | None:
     if attempt is None:
         return None
     ends_s, then_s = (latest_end_s(job, attempt, now) for job in (before, after))
-    for uuid in attempt.devices if then_s > ends_s else ():
+    here = [u for u in attempt.devices if u in state.ledgers]  # not those missing since a restart
+    for uuid in here if then_s > ends_s else ():
         found = _barring(state, before, uuid, ends_s, then_s)
         if found is not None:
             left_s, gpu = found.start_s - now.boot_s, state.ledgers[uuid].device.index
