@@ -97,7 +97,7 @@ def day() -> dict[str, Any]:
                 done = home.radrm("submit", "--json", *words)
                 found[f"submit {words[0]}"] = done.returncode
             found["cancel held"] = home.radrm("cancel", "held").returncode
-            found["wait"] = home.radrm("wait", "--all").returncode
+            found["wait"] = home.radrm("wait", "*").returncode
             for job in home.json("status", "--all"):
                 found[f"job {job['name']} {job['id']}"] = lasting(job)
         finally:

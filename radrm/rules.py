@@ -114,7 +114,6 @@ from radrm.core.records import (
     moment as moment,
     plain_moment as plain_moment,
 )
-from radrm.core.reservations import length_s as length_s
 from radrm.core.rules import (
     Again as Again,
     Ask as Ask,
@@ -152,10 +151,11 @@ from radrm.core.words import (
     Unit as Unit,
 )
 from radrm.deadlines.costs import Costs as Costs, Zone as Zone
-from radrm.deadlines.remaining import (
+from radrm.core.remaining import (
     OVERRUN as OVERRUN,
     TIME_LIMIT as TIME_LIMIT,
     Remaining as Remaining,
+    length_s as length_s,
     remaining as remaining,
 )
 from radrm.errors import RadrmError as RadrmError

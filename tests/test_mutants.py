@@ -11,7 +11,7 @@ from tools.mutants import CORE, EQUIVALENT, ROOT, Mutant, sample
 
 
 def taken(seed: str) -> list[Mutant]:
-    return list(sample(seed, 5, "lifecycle/stops"))
+    return list(sample(seed, 5, "lifecycle/asking"))
 
 
 def test_a_mutant_changes_one_line_and_stays_in_its_sample() -> None:

@@ -9,10 +9,11 @@ Events go in, decisions come out. The files, in the order in which they may impo
     decision     the result of one step
     events       what `step` can learn
     transitions  the table of all state changes of a job
+    remaining    when a job ends: expected, at most, and by which source
     settings     the settings of the table `[core]`
     state        what `step` remembers (a folder)
-    reservations  devices that are reserved for users, or for nobody
     constraints  what a placement or proposal must satisfy (a folder)
+    reservations  devices that are reserved for users, or for nobody
     seen         what can be seen of the state, as records and as plain data
     view         what a rule can see of the state
     snapshot     what code outside the core can see of the state, also in another process
@@ -21,6 +22,6 @@ Events go in, decisions come out. The files, in the order in which they may impo
     planning     how the core calls rules (a folder)
     service      which devices are in service, and which jobs stand aside
     adoption     restart: restores stored records, adopts running attempts
-    applying     carries out or rejects a proposal; takes the result of its action
+    applying     carries out or rejects a proposal
     scheduler    `step`, the entry point
 """

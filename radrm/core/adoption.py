@@ -38,7 +38,6 @@ from __future__ import annotations
 from radrm.core.events import Event
 from radrm.core.lifecycle.edits import ask_estimators
 from radrm.core.lifecycle.pending import renew
-from radrm.core.lifecycle.stops import wake_for_kill
 from radrm.core.lifecycle.timing import wake_for_begin, wake_for_limit
 from radrm.core.planning.reserving import put_back_planned
 from radrm.core.records import Kept, Reservation
@@ -140,8 +139,7 @@ class Adoption:
                 state.wake(Timer(ends_s, PAUSE_OVER, job.id))
         for job, attempt in list(state.running()):
             wake_for_limit(state, job, attempt)
-            wake_for_kill(state, attempt)
-            renew(state, job, state.attempts[job.id])
+            renew(state, job, attempt)
         state.queue.set_timers()
         for rule_state in state.rule_states.values():
             if rule_state.wake_boot_s is not None:

@@ -37,15 +37,13 @@ from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
-from radrm.core.lifecycle import edits, misplaced, outer, usage
+from radrm.core.lifecycle import edits, misplaced, outer, pending, usage
 from radrm.core.lifecycle.ending import ended, voided
-from radrm.core.lifecycle.launching import launch_again, launches_work, started
+from radrm.core.lifecycle.launching import launch_again
 from radrm.core.lifecycle.leaving import end_pause
 from radrm.core.lifecycle.memory import grow_memory
 from radrm.core.lifecycle.occupancy import drop_vanished_targets
 from radrm.core.lifecycle.others import is_open, settle
-from radrm.core.lifecycle.pending import put_off
-from radrm.core.lifecycle.stops import at_kill
 from radrm.core.lifecycle.timing import at_begin, at_limit, follow_clock, heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
@@ -167,9 +165,9 @@ class Scheduler:
         if job and attempt and what == timers.TIME_LIMIT:
             at_limit(state, job, attempt)
         elif job and attempt and what == timers.KILL:
-            at_kill(state, job, attempt)
+            pending.at_kill(state, job, attempt)
         elif job and attempt and what == timers.DEADLINE:
-            applying.at_deadline(state, job, attempt)
+            pending.at_deadline(state, job, attempt)
         return False
 
     def _live(self, job_id: int, serial: int) -> tuple[Job | None, Attempt | None]:
@@ -283,13 +281,6 @@ class Scheduler:
         for past in self._adoption.finish():
             self._planners.call(past)
 
-    def _on_started(self, event: ev.AttemptStarted) -> None:
-        job, attempt = self._live(event.job_id, event.serial)
-        if job and attempt and attempt.started is None:
-            launches_work(self.state)
-            self.state.proposals.forget_failures(job.id)
-            started(self.state, job, attempt, event.happened, event.cpu_list)
-
     def _on_voided(self, event: ev.LaunchVoided) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
@@ -320,7 +311,7 @@ class Scheduler:
     def _on_answer(self, event: ev.AttemptEvent) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
-            applying.ANSWERS[type(event)](self.state, job, attempt, event)
+            pending.ANSWERS[type(event)](self.state, job, attempt, event)
 
     def _on_failed(self, event: ev.ActionFailed) -> None:
         action = event.action
@@ -331,8 +322,7 @@ class Scheduler:
         elif isinstance(action, (Launch, DueAction)):
             job, attempt = self._live(action.job_id, action.serial)
             if job and attempt and isinstance(action, DueAction):
-                how = event.reason, event.passing, event.stops
-                applying.action_failed(self.state, job, attempt, action, *how)
+                pending.action_failed(self.state, job, attempt, event)
             elif attempt and attempt.started is None:
                 # A failed launch is an attempt that ended before it started.
                 self._on_ended(
@@ -358,7 +348,7 @@ def _by_state(handle: Callable[[State, Any], None]) -> Callable[[Scheduler, Any]
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: lambda scheduler, event: None,
     ev.Restored: Scheduler._on_restored,
-    ev.ActionsDelayed: lambda scheduler, event: put_off(scheduler.state),
+    ev.ActionsDelayed: lambda scheduler, event: pending.put_off(scheduler.state),
     ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: _by_state(edits.submit),
     ev.CancelRequested: _by_state(edits.cancel),
@@ -377,13 +367,12 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.DevicesSeen: Scheduler._on_devices,
     ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,
-    ev.AttemptStarted: Scheduler._on_started,
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
     ev.ProgressReported: Scheduler._on_progress,
     ev.SilenceReported: Scheduler._on_silence,
     ev.HostUsed: Scheduler._on_host_use,
-    **dict.fromkeys(applying.ANSWERS, Scheduler._on_answer),
+    **dict.fromkeys(pending.ANSWERS, Scheduler._on_answer),
     ev.ActionFailed: Scheduler._on_failed,
     ev.PlanReady: Scheduler._on_plan,
 }

@@ -25,6 +25,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from radrm.core.constraints.claims import barred
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import (
     Attempt,
@@ -38,7 +39,6 @@ from radrm.core.records import (
     Usage,
     UserReservation,
 )
-from radrm.core.reservations import barred
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Resting
 from radrm.core.state.ledger import CohortData, DeviceLedger

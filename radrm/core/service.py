@@ -10,7 +10,7 @@ then an administrator may change the MIG layout, or the driver may start.
 Invariants:
 - A verdict depends only on the job's need and on the devices in service, so jobs of one need
   share it (`core/state/queue/waiting.py`). The devices that are reserved for others, now or before
-  the job would end, are a part of the need (`core/reservations.py`).
+  the job would end, are a part of the need (`constraints/claims.py`).
 - A device is out of service only after `OUT_OF_SERVICE_S`: one failed reading moves no job.
 
 What may interleave: a device may leave or enter service at any reading. `update` compares the
@@ -23,12 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from radrm.core.constraints.claims import RULE, reserved_for_others
 from radrm.core.constraints.feasibility import never_here, suitable, wants_idle
 from radrm.core.constraints.kinds import shortage
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.lifecycle.leaving import fail_waiting
 from radrm.core.records import Job, Refusal, Role
-from radrm.core.reservations import RULE, reserved_for_others
 from radrm.core.state.queue.waiting import Aside
 from radrm.core.state.state import State
 from radrm.core.units import show_mib

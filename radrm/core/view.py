@@ -13,13 +13,13 @@ from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
+from radrm.core.constraints.claims import earliest_free_s, free_from_s, leaving
 from radrm.core.constraints.feasibility import suitable
 from radrm.core.constraints.fit import turns
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
 from radrm.core.constraints.offers import Answers, Holder, Offer, Offers
-from radrm.core.constraints.overlap import earliest_free_s, latest_end_s, leaving
 from radrm.core.constraints.placement import refuse_start
 from radrm.core.records import (
     Attempt,
@@ -34,7 +34,8 @@ from radrm.core.records import (
     Role,
     UserReservation,
 )
-from radrm.core.reservations import current, first_of, free_from_s
+from radrm.core.remaining import latest_end_s
+from radrm.core.reservations import current, first_of
 from radrm.core.seen import DeviceSnapshot, device_snapshot, in_order
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
@@ -210,7 +211,7 @@ class View:
         attempt = self._state.attempts.get(job.id)
         if attempt is None:
             return None
-        end_s = latest_end_s(self._state, self._state.jobs[job.id], attempt)
+        end_s = latest_end_s(self._state.jobs[job.id], attempt, self.now)
         return None if end_s == FOREVER else end_s
 
     def earliest_s(

@@ -31,9 +31,9 @@ from radrm.core.constraints.offers import Answers, OffersOfRole
 from radrm.core.planning.assembly import Placer
 from radrm.core.planning.fallback import Checked
 from radrm.core.records import Attempt, Job, Placement
+from radrm.core.remaining import TIME_LIMIT, latest_end_s, remaining
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Holder, Offer, View
-from radrm.deadlines.remaining import TIME_LIMIT, remaining
 from radrm.interference.model import joint_speed
 from radrm.planners.backfill import Backfill, noted_until, rank_of
 from radrm.planners.forecast import (
@@ -41,9 +41,8 @@ from radrm.planners.forecast import (
     PASSES,
     SLOWEST,
     Stay,
-    end_s,
+    end_of,
     offer_with,
-    only_limit,
     speeds_of,
     stay_of,
 )
@@ -187,21 +186,16 @@ class Ahead:
                 if job.id in found:
                     found[job.id].devices += (uuid,)
                     continue
-                limit_s = view.latest_end_s(job)
+                limit_s = latest_end_s(job, stay.holder.attempt, view.now)
                 kinds[job.id] = offer.device.name
-                found[job.id] = _Run(
-                    stay, (uuid,), 0.0, inf if limit_s is None else limit_s, stay.now_mib
-                )
+                found[job.id] = _Run(stay, (uuid,), 0.0, limit_s, stay.now_mib)
         runs = list(found.values())
         _pace(view, runs, _Scene(runs, False))
         for run in runs:
-            kind, speed = kinds[run.job.id], run.speed
-            usual_s, worst_s = (
-                end_s(view, run.stay, kind, speed, speed, worst) for worst in (False, True)
-            )
-            self.certain = self.certain and worst_s <= usual_s + _ROUNDING_S
-            run.work_s = ((worst_s if self._worst else usual_s) - self.now_s) * speed
-            run.by_limit = only_limit(view, run.stay, kind)
+            end = end_of(view, run.stay, kinds[run.job.id], run.speed, run.speed)
+            self.certain = self.certain and end.latest_s <= end.at_s + _ROUNDING_S
+            run.work_s = ((end.latest_s if self._worst else end.at_s) - self.now_s) * run.speed
+            run.by_limit = end.source == TIME_LIMIT
         return runs
 
     def _stays(self, offer: Offer) -> list[Stay]:
@@ -305,7 +299,7 @@ class Ahead:
         if left is not None and left.source != TIME_LIMIT:
             work_s = left.upper_s if self._worst else left.value_s
             self.certain = self.certain and left.upper_s <= left.value_s + _ROUNDING_S
-        limit_s = inf if job.limit_s is None else self.now_s + job.limit_s
+        limit_s = latest_end_s(job, None, self._now)
         return _Run(stay, devices, work_s, limit_s, 0, by_limit=work_s == inf)
 
     # ------------------------------------------------------------- devices for a job

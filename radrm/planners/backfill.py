@@ -35,7 +35,6 @@ from itertools import islice
 from math import inf
 from typing import Any
 
-from radrm.core.constraints.nodes import books_nothing
 from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Placement, Refusal
@@ -103,7 +102,7 @@ class _Backfilling(Starter):
             if found.placement is None:
                 continue
             slot = slot or self._slot(head)
-            if view.now.wall_s >= slot.until_s:
+            if slot.is_over:
                 return
             if slot.refuse(job, found.placement) is None and slot.note(self._kept):
                 yield self.started(job, found)
@@ -150,8 +149,6 @@ class _Backfilling(Starter):
         if found.placement is None:
             return (waits_behind(head), *found.refusals)
         refusal = slot.refuse(job, found.placement)
-        if view.now.wall_s >= slot.until_s:
-            refusal = slot.passed()
         return (waits_behind(head),) if refusal is None else (waits_behind(head), refusal)
 
 
@@ -165,8 +162,15 @@ class _Slot:
     until_s: float
     forecast: Forecast | None
 
+    @property
+    def is_over(self) -> bool:
+        """True if nobody may pass any more."""
+        return self.view.now.wall_s >= self.until_s
+
     def refuse(self, job: Job, placement: Placement) -> Refusal | None:
         """Return why a job may not pass the head by this start; None if it may."""
+        if self.is_over:
+            return self.passed()
         head, now = self.head, self.view.now
         before_s = inf if self.forecast is None else self.forecast.start_s
         lower = rank_of(job) > rank_of(head)
@@ -174,8 +178,6 @@ class _Slot:
             return _lower(head) if lower else None
         assert self.forecast is not None
         after_s = self.forecast.start_after_s(job, placement)
-        if not books_nothing(head) and not books_nothing(job):
-            after_s = max(after_s, self.forecast.end_of(job, placement))
         until_s = now.boot_s + self.until_s - now.wall_s
         most_s = before_s if lower else max(before_s, until_s)
         if after_s <= most_s + _ROUNDING_S:

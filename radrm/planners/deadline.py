@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from radrm.core import events as ev
 from radrm.core.planning.assembly import Found
@@ -72,6 +72,9 @@ from radrm.planners.order_policy import OrderPolicy, Starter
 
 NOTES = "deadline notes"
 """The key of this planner's own memory in its state, beside the states of policies."""
+
+_Verdict: TypeAlias = Found | tuple[Refusal, ...]
+"""Where a job starts, or why it waits."""
 
 _COSTS = Costs()
 _MOST_WAITED = 3
@@ -192,22 +195,13 @@ class Call(Starter):
 
     def _ranked(self, weighs: bool) -> Iterator[Proposal]:
         """Start jobs, stop one for the first that waits, and reserve for that one."""
-        self.seen.begin(self.view)
         first = True
-        for job in self._candidates():
-            if self.seen.fails(job):
-                if len(self.holds) < _MOST_WAITED:
-                    self._waits(job)
-                first = False
-                continue
-            if not job.state.waiting:
-                continue
-            verdict = self._verdict(job)
+        for job, verdict in self._tried():
             if isinstance(verdict, Found):
                 yield self.started(job, verdict)
                 self._has_started(job)
                 continue
-            if first:
+            if first and verdict is not None:
                 yield from self.start_by_turn(verdict)
             first = False
         if weighs:
@@ -217,15 +211,8 @@ class Call(Starter):
     def reasons(self, wanted: Job) -> Sequence[Refusal]:
         """Return why a job does not start now."""
         before: Job | None = None
-        self.seen.begin(self.view)
-        for job in self._candidates():
-            if job.id != wanted.id and self.seen.fails(job):
-                if len(self.holds) < _MOST_WAITED:
-                    self._waits(job)
-                before = before or job
-                continue
-            verdict = self._verdict(job)
-            if job.id == wanted.id:
+        for job, verdict in self._tried(wanted.id):
+            if job.id == wanted.id and verdict is not None:
                 if isinstance(verdict, Found):
                     return ()
                 first = [] if before is None else [self._served_first(before)]
@@ -239,13 +226,34 @@ class Call(Starter):
         head = undue_head(self.view) if wanted.spec.due_s is None else None
         return (self._served_first(head or before), *refusals)
 
+    def _tried(self, wanted: int | None = None) -> Iterator[tuple[Job, _Verdict | None]]:
+        """Yield each job that is tried, and where it starts or why it waits.
+
+        Who plans carries it out, and who explains reads it, so both always agree. A job is not
+        tried again while no device takes its kind, unless it is `wanted`; if it is the first that
+        waits, it is yielded with None.
+        """
+        first = True
+        self.seen.begin(self.view)
+        for job in self._candidates():
+            if job.id != wanted and self.seen.fails(job):
+                if len(self.holds) < _MOST_WAITED:
+                    self._waits(job)
+                if first:
+                    yield job, None
+                first = False
+            elif job.state.waiting:
+                verdict = self._verdict(job)
+                yield job, verdict
+                first = first and isinstance(verdict, Found)
+
     def _candidates(self) -> Iterator[Job]:
         rule, first = self.rule, list(self.notes.made_way_for(self.view))
         return candidates(self.view, self.ranking, first, rule.depth, rule.max_wait_s)
 
     # ------------------------------------------------------------- does it start?
 
-    def _verdict(self, job: Job) -> Found | tuple[Refusal, ...]:
+    def _verdict(self, job: Job) -> _Verdict:
         """Return where a job starts, or why it waits; then others may have to keep its place."""
         view = self.view
         first = view.first_for_nodes(job)

@@ -2,7 +2,7 @@
 
 `Job.profile` has the run times of all its work by kind and number of GPUs. A kind without one
 counts as like those that have one: else a job that has run on one kind would never run on another.
-Without one that fits any kind here, the run time left (`deadlines.remaining`) counts for the job's
+Without one that fits any kind here, the run time left (`core.remaining`) counts for the job's
 own number of GPUs, on every kind alike; and where nothing is known, a figure of the site.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 from statistics import fmean
 
 from radrm.core.records import Attempt, Instant, Job
-from radrm.deadlines.remaining import remaining, remaining_on
+from radrm.core.remaining import remaining, remaining_on
 
 LEAST_S = 0.001
 """The least run time that an unfinished job has left."""

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A running job is expected to need its remaining time (`radrm/deadlines/remaining.py`) beside its
+A running job is expected to need its remaining time (`radrm/core/remaining.py`) beside its
 present neighbours, for its whole time (`radrm/interference/model.py`); a job on several devices
 counts on each as if all were like it. What it reports is the pace beside those neighbours: a job
 that joins them slows it down from there. Its time limit bounds both.
@@ -23,12 +23,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import NamedTuple
 
+from radrm.core.constraints.nodes import books_nothing
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
+from radrm.core.remaining import PROGRESS, TIME_LIMIT, latest_end_s, remaining
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Holder, Offer, View
 from radrm.core.words import ActionKind, Collocation
-from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, remaining
 from radrm.interference.model import Demand, joint_speed, mixed_speeds, unknown_smact
 
 SLOWEST = 0.05
@@ -76,9 +78,15 @@ class Forecast:
         return self._start_s({uuid: self._ready(uuid, (), leaving) for uuid in devices})
 
     def start_after_s(self, other: Job, placement: Placement) -> float:
-        """Return when the job could start if `other` started now on this placement."""
+        """Return when the job could start if `other` started now on this placement.
+
+        If both book CPUs or host memory, not before `other` has ended.
+        """
         stays = self._stays(other, placement)
-        return self._start_s({uuid: self._ready(uuid, (stay,)) for uuid, stay in stays.items()})
+        at_s = self._start_s({uuid: self._ready(uuid, (stay,)) for uuid, stay in stays.items()})
+        if books_nothing(self._job) or books_nothing(other):
+            return at_s
+        return max(at_s, self.end_of(other, placement))
 
     def end_of(self, other: Job, placement: Placement) -> float:
         """Return when `other` would end if it started now on this placement."""
@@ -182,7 +190,7 @@ def _with_ends(view: View, offer: Offer, joining: Sequence[Stay]) -> list[tuple[
     before += [1.0] * len(joining)
     kind = offer.device.name
     return [
-        (end_s(view, stay, kind, speed, was), stay)
+        (end_of(view, stay, kind, speed, was).at_s, stay)
         for stay, speed, was in zip(stays, at_speed, before, strict=True)
     ]
 
@@ -198,29 +206,24 @@ def speeds_of(view: View, uuid: str, stays: Sequence[Stay]) -> list[float]:
     ]
 
 
-def end_s(
-    view: View, stay: Stay, kind: str, speed: float, before: float, worst: bool = False
-) -> float:
-    """Return the expected end of a job at this speed. `before`: its speed until now.
+class End(NamedTuple):
+    """When a job on a device ends (boot time): expected, at the latest, and the source."""
 
-    `worst`: if it takes as long as it can at most.
-    """
-    job, attempt, now_s = stay.holder.job, stay.holder.attempt, view.now.boot_s
-    ends = [view.latest_end_s(job)]
-    if job.limit_s is not None and ends == [None]:
-        ends.append(now_s + job.limit_s)
-    left = remaining(job, attempt, view.now, kind=kind, gpus=job.spec.gpus, speed=speed)
-    if left is not None and left.source != TIME_LIMIT:
-        slower = before / speed if left.source == PROGRESS else 1.0
-        ends.append(now_s + (left.upper_s if worst else left.value_s) * slower)
-    return min((each_s for each_s in ends if each_s is not None), default=inf)
+    at_s: float
+    latest_s: float
+    source: str | None
 
 
-def only_limit(view: View, stay: Stay, kind: str) -> bool:
-    """Return whether nothing but its time limit says when a job ends."""
-    job, attempt = stay.holder.job, stay.holder.attempt
-    left = remaining(job, attempt, view.now, kind=kind, gpus=job.spec.gpus)
-    return left is not None and left.source == TIME_LIMIT
+def end_of(view: View, stay: Stay, kind: str, speed: float, before: float) -> End:
+    """Return the end of a job at this speed; infinity if unknown. `before`: its speed until now."""
+    job, attempt, now = stay.holder.job, stay.holder.attempt, view.now
+    last_s = latest_end_s(job, attempt, now)
+    left = remaining(job, attempt, now, kind=kind, gpus=job.spec.gpus, speed=speed)
+    if left is None or left.source == TIME_LIMIT:
+        return End(last_s, last_s, None if left is None else TIME_LIMIT)
+    slower = before / speed if left.source == PROGRESS else 1.0
+    at_s, latest_s = now.boot_s + left.value_s * slower, now.boot_s + left.upper_s * slower
+    return End(min(last_s, at_s), min(last_s, latest_s), left.source)
 
 
 def offer_with(view: View, offer: Offer, left: Sequence[Stay], free_mib: int) -> Offer:

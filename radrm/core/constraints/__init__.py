@@ -7,7 +7,7 @@ The files, in the order in which they may import one another:
     gpu_names    whether a type of GPU, as clusters write it, means a GPU of the driver's name
     kinds        the kinds of device that tasks can run on, all roles together
     need         how much memory a job needs on each of its GPUs
-    overlap      when memory is expected to be free, and what is reserved until then
+    claims       who has or will have what of a device, and until when
     nodes        why a job cannot have its CPUs and its host memory
     fit          why a device cannot take a job, alone or beside the jobs there
     placement    all shares of a placement together

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from radrm.core.constraints.claims import barred
 from radrm.core.constraints.gpu_names import nearest
 from radrm.core.constraints.kinds import is_of_type, kind_refusal, shortage
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Device, Job, Role
-from radrm.core.reservations import barred
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation

@@ -44,12 +44,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from radrm.core.constraints.claims import (
+    free_for,
+    idle_for,
+    refuse_overlap,
+    refuse_reserved,
+    who_reserved,
+)
 from radrm.core.constraints.kinds import can_be_mps_client, kind_refusal
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.constraints.nodes import refuse_size
-from radrm.core.constraints.overlap import free_for, idle_for, refuse_overlap, who_reserved
 from radrm.core.records import Job, Placement, Refusal, Role, Share
-from radrm.core.reservations import refuse_reserved
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.queue.line import Key
 from radrm.core.state.readings import Holding

@@ -43,11 +43,10 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from radrm.core.constraints.claims import RULE, free_for, idle_for
 from radrm.core.constraints.fit import is_contested, mode_on, turns
-from radrm.core.constraints.overlap import free_for, idle_for
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.records import Attempt, Device, Job, Refusal, Role
-from radrm.core.reservations import RULE
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from radrm.core.constraints.claims import idle_for, refuse_overlap
 from radrm.core.constraints.fit import (
     can_be_time_sliced,
     mode_on,
@@ -21,7 +22,6 @@ from radrm.core.constraints.nodes import (
     refuse_bookings,
     refuse_caps,
 )
-from radrm.core.constraints.overlap import idle_for, refuse_overlap
 from radrm.core.records import Job, OuterJob, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from radrm.core.constraints.claims import expected_free_mib
 from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
-from radrm.core.constraints.overlap import expected_free_mib
 from radrm.core.proposals import Reserve
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger

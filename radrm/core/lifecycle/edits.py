@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from radrm.core.actions import EstimateJob
+from radrm.core.constraints.claims import longer_than_reserved
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.events import (
     CancelRequested,
@@ -16,15 +17,13 @@ from radrm.core.events import (
     PredictionsReady,
     RequeueRequested,
 )
+from radrm.core.lifecycle.asking import ask, stop
 from radrm.core.lifecycle.leaving import cancel_waiting, fail_waiting, run_again
 from radrm.core.lifecycle.occupancy import drop_target
 from radrm.core.lifecycle.others import cycle, go_on, is_open
 from radrm.core.lifecycle.outcomes import FROM_START, REQUEUE
-from radrm.core.lifecycle.pending import ask
-from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing import end_silence, wake_for_limit, with_begin
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job, PlannerRequest
-from radrm.core.reservations import longer_than_reserved
 from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
 from radrm.core.units import show_seconds

@@ -40,6 +40,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.events import AttemptEnded
+from radrm.core.lifecycle.asking import limit_s
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
 from radrm.core.lifecycle.leaving import (
     begun_anew,
@@ -66,7 +67,6 @@ from radrm.core.lifecycle.outcomes import (
     with_saved,
 )
 from radrm.core.lifecycle.outer import end_without_outer, retries_loss, runs_again
-from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.records import Attempt, Chip, Job, changed
 from radrm.core.rules import Recovery

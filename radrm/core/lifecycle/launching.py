@@ -7,10 +7,10 @@ from dataclasses import replace
 from radrm.core.actions import Launch
 from radrm.core.constraints.fit import with_fraction
 from radrm.core.constraints.placement import check_placement
+from radrm.core.lifecycle.asking import ask, without
 from radrm.core.lifecycle.leaving import pause
 from radrm.core.lifecycle.memory import enforced_caps, told_caps
 from radrm.core.lifecycle.occupancy import drop_target, occupy
-from radrm.core.lifecycle.pending import expect, without
 from radrm.core.lifecycle.timing import wake_for_limit
 from radrm.core.records import Attempt, Instant, Job, Placement, Progress, Refusal, Task, changed
 from radrm.core.state.state import State
@@ -53,7 +53,7 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     drop_target(state, job)  # the attempt gets reservations of its own
     job = state.jobs[job.id]
     job = state.move(job, Trigger.START, attempts=attempt.number, reason=None, pause=None)
-    expect(state, job, attempt, ActionKind.LAUNCH)
+    ask(state, job, attempt, ActionKind.LAUNCH)
     occupy(state, job, state.attempts[job.id], placement)
     told = told_caps(state, job, placement)
     caps = enforced_caps(state, job, placement, told)

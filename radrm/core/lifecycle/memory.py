@@ -48,7 +48,7 @@ from math import inf
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import MEMORY, refuse_size
 from radrm.core.constraints.proposal import check
-from radrm.core.lifecycle.pending import ask
+from radrm.core.lifecycle.asking import ask
 from radrm.core.proposals import SetShares
 from radrm.core.records import Attempt, Caps, Job, Placement, Role
 from radrm.core.state.ledger import DeviceLedger
@@ -86,7 +86,7 @@ def grow_memory(state: State, job: Job, attempt: Attempt) -> None:
         replace(s, memory_mib=wanted) if is_first(job, s.role, s.task) else s for s in shares
     )
     if check(state, SetShares(job_id=job.id, shares=grown)) is None:
-        ask(state, job, attempt, ActionKind.SHARES, grown)
+        ask(state, job, attempt, ActionKind.SHARES, shares=grown)
 
 
 def booked_mib(job: Job, attempt: Attempt) -> int | None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from radrm.core.lifecycle.stops import stop
+from radrm.core.lifecycle.asking import stop
 from radrm.core.lifecycle.timing import warn
 from radrm.core.records import MISPLACED, Attempt, AttemptMemory, Reading
 from radrm.core.state.readings import Track, shows_use

@@ -19,9 +19,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.events import OuterGone
+from radrm.core.lifecycle.asking import stop
 from radrm.core.lifecycle.launching import moment
 from radrm.core.lifecycle.leaving import cancel_waiting
-from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Job
 from radrm.core.state.state import State
 from radrm.core.words import CheckpointKind

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from radrm.core.actions import SendSignal
 from radrm.core.decision import Warned
-from radrm.core.lifecycle.stops import stop
+from radrm.core.lifecycle.asking import stop
 from radrm.core.records import CLOCK_SET_S, Attempt, Instant, Job, JobSpec, JobWarning, Progress
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, BEGIN, TIME_LIMIT, Timer

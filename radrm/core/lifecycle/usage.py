@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from radrm.core.lifecycle.asking import stop
 from radrm.core.lifecycle.launching import start_when_read
 from radrm.core.lifecycle.memory import raise_cap
-from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Reading
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State

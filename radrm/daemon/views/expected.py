@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-What a job has left to run is that of `radrm/deadlines/remaining.py`. A running job has done its
+What a job has left to run is that of `radrm/core/remaining.py`. A running job has done its
 work at its mean speed so far, and does the rest at its speed beside its present neighbours; what it
 reports shows its speed itself.
 
@@ -25,6 +25,7 @@ from math import inf
 
 from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.records import Attempt, Instant, Job, Refusal
+from radrm.core.remaining import PROGRESS, TIME_LIMIT, Remaining, remaining
 from radrm.core.rules import AnyPlanner
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
@@ -32,7 +33,6 @@ from radrm.core.view import View
 from radrm.core.words import Collocation, JobState
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.deadlines.costs import Costs
-from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, Remaining, remaining
 from radrm.estimators.learning.contention import mean_speed, speed_beside
 from radrm.interference.model import joint_speed
 from radrm.planners.ahead import MOST_JOBS, Ahead
@@ -343,7 +343,7 @@ def of_running(snapshot: Snapshot, job: Job, live: Attempt, now: Instant) -> Exp
     left = remaining(job, live, now, kind=_kind(snapshot, live), gpus=len(live.devices), speed=mean)
     if left is None:
         return Expected(unknown=_NO_SOURCE)
-    limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - ran_s)
+    limit_s = left.limit_s
     at_limit = None if limit_s == inf else now.wall_s + limit_s
     unknown = _NO_SOURCE if left.source == TIME_LIMIT else None
     if left.source not in (PROGRESS, TIME_LIMIT):

@@ -12,9 +12,9 @@ from math import inf
 
 from radrm.core.planning.assembly import Found
 from radrm.core.records import Attempt, Job, Refusal
+from radrm.core.remaining import remaining_on
 from radrm.core.units import show_seconds
 from radrm.core.view import View
-from radrm.deadlines.remaining import remaining_on
 from radrm.planners.durations import sizes
 from radrm.planners.forecast import Forecast
 from radrm.planners.lateness.tardiness import Notes, Terms

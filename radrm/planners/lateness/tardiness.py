@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from radrm.core.constraints.nodes import books_nothing
 from radrm.core.constraints.reserve import MOST_AHEAD_S
 from radrm.core.proposals import Reserve
 from radrm.core.records import (
@@ -19,12 +18,12 @@ from radrm.core.records import (
     moment,
     plain_moment,
 )
+from radrm.core.remaining import Remaining, remaining
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import ActionKind
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import prefix
-from radrm.deadlines.remaining import Remaining, remaining
 from radrm.planners.durations import sizes
 from radrm.planners.forecast import Forecast
 
@@ -189,8 +188,6 @@ class Hold:
         after_s = inf
         if found is not None and before_s < inf:
             after_s = found.start_after_s(job, placement)
-            if not books_nothing(self.job) and not books_nothing(job):
-                after_s = max(after_s, found.end_of(job, placement))
         most_s = before_s
         if self.until_s is not None and not lower:
             most_s = max(before_s, self.until_s)

@@ -8,7 +8,7 @@ A live job is one of these:
 GPUs are dedicated. One can be given away if it is in service, no planner has reserved it, and it
 holds none but movable and leaving jobs.
 
-GPUs that not each job may use (`core/reservations.py`) are a kind of their own.
+GPUs that not each job may use (`core/constraints/claims.py`) are a kind of their own.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TypeVar
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
-from radrm.core.lifecycle.pending import limit_s
+from radrm.core.lifecycle.asking import limit_s
 from radrm.core.planning.requests import Requested
 from radrm.core.proposals import (
     Migrate,

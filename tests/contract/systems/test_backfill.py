@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.constraints.overlap import expected_free_mib
+from radrm.core.constraints.claims import expected_free_mib
 from radrm.core.records import Instant, Job, Refusal, Reservation
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import owner_of

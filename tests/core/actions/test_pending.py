@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from radrm.core import actions as act
+from radrm.core.lifecycle.pending import PROTOCOL
 from radrm.core.proposals import (
     Migrate,
     Preempt,
@@ -17,7 +18,7 @@ from radrm.core.proposals import (
     TakeCheckpointNow,
 )
 from radrm.core.records import Checkpoint, Job
-from radrm.core.words import CheckpointKind
+from radrm.core.words import ActionKind, CheckpointKind
 from tests.core.actions.silent import CAPPED, GROWN, HERE, each_restart, silent
 from tests.core.placements import on, propose, start
 from tests.core.saving.server import save
@@ -93,3 +94,7 @@ def test_what_has_been_saved_or_is_overdue_is_not_asked_for_again() -> None:
     save(world, job, 0.5)
     world.restart()
     assert len([a for a in world.actions if isinstance(a, act.TakeCheckpoint)]) == 1
+
+
+def test_every_kind_of_action_has_a_row() -> None:
+    assert set(PROTOCOL) == set(ActionKind)

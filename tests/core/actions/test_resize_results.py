@@ -9,7 +9,7 @@ from radrm.core import events as ev
 from radrm.core.actions import Resize
 from radrm.core.proposals import ResizeTo
 from radrm.core.records import Attempt, Progress
-from radrm.deadlines.remaining import remaining
+from radrm.core.remaining import remaining
 from tests.core.actions.silent import GROWN, silent
 from tests.core.placements import propose
 from tests.world import World

@@ -8,7 +8,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.lifecycle import stops
+from radrm.core.lifecycle import asking
 from radrm.core.proposals import Migrate
 from radrm.core.records import Exit, Instant
 from radrm.core.words import DeviceKind, JobState, Outcome, StopReason
@@ -37,7 +37,7 @@ def stopping(first: StopReason, requeue: bool = False) -> World:
 def stop(world: World, reason: StopReason, why: str | None = None) -> None:
     state = world.scheduler.state
     state.begin(world.now)
-    stops.stop(state, state.jobs[1], state.attempts[1], reason, why)
+    asking.stop(state, state.jobs[1], state.attempts[1], reason, why)
     world._save(state.finish())
 
 

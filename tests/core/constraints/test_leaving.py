@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from radrm.core.constraints.overlap import leaving
+from radrm.core.constraints.claims import leaving
 from radrm.core.proposals import Migrate, Preempt, Proposal
 from radrm.core.words import CheckpointKind
 from tests.core.placements import on

@@ -9,7 +9,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.lifecycle.stops import stop
+from radrm.core.lifecycle.asking import stop
 from radrm.core.proposals import Migrate, Preempt
 from radrm.core.records import Exit, Job, Progress
 from radrm.core.words import ActionKind, CheckpointKind, JobState, Outcome, StopReason

@@ -8,9 +8,9 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.records import Estimate, Job, Progress
+from radrm.core.remaining import PROGRESS_MARGIN
 from radrm.core.words import Quantity
 from radrm.daemon.views.documents import JobDocuments
-from radrm.deadlines.remaining import PROGRESS_MARGIN
 from radrm.host.storage.store import Store
 from tests.documents import whole
 from tests.world import GIB, World, gpus

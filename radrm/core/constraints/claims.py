@@ -1,22 +1,37 @@
-"""When the memory of a device is expected to be free, and what is reserved for others until then.
+"""Dated claims on devices: who has what of a device, or will have it, from when until when.
+
+Theory of operation
+-------------------
+Whatever takes a device, or its memory, is a `Claim` with two ends, in boot-time seconds:
+
+    a live attempt                its memory, until its expected end
+    the target of a migration     its memory, without an end
+    a planner's reservation       memory, between two times (`planning/reserving.py`)
+    the device's availability     all of it, from its end on
+    a reservation for users       all of it, between two dates (`core/reservations.py`)
+
+All that looks ahead reads them here: constraints, planners (`View.earliest_s`, `free_from_s`), and
+the lines of waiting jobs (`barred`).
 
 A live attempt has its memory until it really ends, so nothing starts on the promise of its time
 limit. A planner may count on the limit to reserve for later, but not on a prediction: it may be
-wrong, and beside others a job takes longer.
+wrong, and beside others a job takes longer. Only a later moment is judged by its expected end.
 
 A new attempt takes memory from now until its time limit; without one, nobody knows how long. So a
-job with a short limit can use what is reserved for later. An attempt that is here has its memory
-until it really ends; only a later moment is judged by its expected end.
+job with a short limit can use what planners reserve for later. Against a reservation for other
+users the upper bound of its predicted run time counts, too: it takes the whole device, and a job
+without a limit could never start there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from math import inf
 
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.records import Attempt, Job, Refusal, Reservation, Role
-from radrm.core.reservations import claims_of_others
+from radrm.core.remaining import latest_end_s, length_s
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved import (
     AVAILABILITY,
@@ -28,19 +43,8 @@ from radrm.core.state.reserved import (
     taken_mib,
 )
 from radrm.core.state.state import State, owner_of
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import gpus_named, show_mib, show_seconds
 from radrm.core.words import ActionKind, CheckpointKind, ReservationKind
-
-
-def latest_end_s(state: State, job: Job, attempt: Attempt) -> float:
-    """Return when a live attempt must end, in boot-time seconds.
-
-    It is the time limit, or the KILL of a stop under way; infinity without either. Never past.
-    """
-    ends = [FOREVER] if attempt.stop is None else [attempt.stop.kill_boot_s]
-    if job.limit_s is not None:
-        ends.append((attempt.started or attempt.launched).boot_s + job.limit_s)
-    return max(state.step.now.boot_s, min(ends))
 
 
 def leaving(job: Job, attempt: Attempt) -> frozenset[str]:
@@ -101,7 +105,7 @@ def expected_claims(state: State, ledger: DeviceLedger, job: Job | None) -> list
     """
     but = None if job is None else owner_of(job.id)
     found = ledger.reserved.claims(ledger.device, but, partial(_end_s, state))
-    return [*found, *claims_of_others(state, ledger, job)]
+    return [*found, *claims_of_users(state, ledger, job)]
 
 
 def _end_s(state: State, reservation: Reservation) -> float:
@@ -109,13 +113,13 @@ def _end_s(state: State, reservation: Reservation) -> float:
     attempt = state.attempts.get(job_id)
     if attempt is None or reservation.kind is not ReservationKind.RUNNING:
         return FOREVER  # a migration's target: the job has not started there
-    return latest_end_s(state, state.jobs[job_id], attempt)
+    return latest_end_s(state.jobs[job_id], attempt, state.step.now)
 
 
 def interval_of(state: State, job: Job) -> tuple[float, float]:
     """Return from when until when a new attempt would have its devices, in boot-time seconds."""
-    now_s, limit_s = state.step.now.boot_s, job.limit_s
-    return now_s, FOREVER if limit_s is None else now_s + limit_s
+    now = state.step.now
+    return now.boot_s, latest_end_s(job, None, now)
 
 
 def free_for(state: State, job: Job, ledger: DeviceLedger) -> int | None:
@@ -200,15 +204,113 @@ def who_reserved(state: State, job: Job, ledger: DeviceLedger, mib: int = 0) -> 
 
 
 def _reserved(state: State, ledger: DeviceLedger, claim: Claim) -> str:
-    """Return `reserved for job 12 in 1h30m`, or `reserved for job 12 for 20m00s more`."""
     now_s = state.step.now.boot_s
     if claim.owner == AVAILABILITY:
         return f"its availability ends in {show_seconds(claim.start_s - now_s)}"
     found = next(r for r in ledger.reserved.planned.values() if r.owner == claim.owner)
     job = state.jobs.get(found.job_id) if found.job_id is not None else None
-    whom = f"job {job.label}" if job is not None else found.owner
+    return _when(claim, f"job {job.label}" if job is not None else found.owner, now_s)
+
+
+def _when(claim: Claim, whom: str, now_s: float) -> str:
+    """Return `reserved for job 12 in 1h30m`, or `reserved for job 12 for 20m00s more`."""
     if claim.start_s > now_s:
         return f"reserved for {whom} in {show_seconds(claim.start_s - now_s)}"
-    if claim.end_s == FOREVER:
-        return f"reserved for {whom}"
-    return f"reserved for {whom} for {show_seconds(claim.end_s - now_s)} more"
+    left = f" for {show_seconds(claim.end_s - now_s)} more" if claim.end_s < FOREVER else ""
+    return f"reserved for {whom}{left}"
+
+
+# ------------------------------------------------------------------ reserved for users
+
+RULE = "reserved"
+"""The rule of a refusal because of a reservation for other users."""
+
+
+def claims_of_users(state: State, ledger: DeviceLedger, job: Job | None) -> Iterator[Claim]:
+    """Yield what reservations for other users take of a device, and when, the earliest first.
+
+    `job` None: all reservations for users.
+    """
+    mib, now = ledger.device.capacity_mib, state.step.now
+    for each in state.for_users.on(ledger.device.uuid):
+        if job is None or not each.admits(job.spec):
+            span = (now.boot_s + (wall_s - now.wall_s) for wall_s in (each.start_s, each.end_s))
+            yield Claim(each.label, mib, *span)
+
+
+def _barring(state: State, job: Job, uuid: str, start_s: float, end_s: float) -> Claim | None:
+    """Return the first reservation for others that a job would meet on a device; None for none."""
+    # A moment counts too: a job whose limit is used up still needs the device.
+    end_s = max(end_s, start_s + 1.0)
+    claims = claims_of_users(state, state.ledgers[uuid], job)
+    return next((claim for claim in claims if claim.meets(start_s, end_s)), None)
+
+
+def refuse_reserved(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
+    """Return that a device is reserved for others before the job would end; None if it is not."""
+    uuid, now_s = ledger.device.uuid, state.step.now.boot_s
+    if not state.for_users.on(uuid):
+        return None
+    needs_s = length_s(job)
+    found = _barring(state, job, uuid, now_s, now_s + needs_s)
+    if found is None:
+        return None
+    why, left_s = _when(found, found.owner, now_s), found.start_s - now_s
+    if left_s <= 0:
+        return Refusal(RULE, why, uuid, None, found.end_s - now_s)
+    if needs_s == inf:
+        why += f" (jobs with a --time below {show_seconds(left_s)} can start)"
+        return Refusal(RULE, why, uuid, None, left_s)
+    what = "has a time limit of" if job.limit_s is not None else "is expected to need"
+    why += f" (the job {what} {show_seconds(needs_s)})"
+    return Refusal(RULE, why, uuid, needs_s, left_s)
+
+
+def free_from_s(state: State, job: Job, uuid: str, at_s: float) -> float:
+    """Return the first moment from `at_s` at which no reservation bars the job from the device.
+
+    Boot-time seconds, for a job that would start then; infinity stays.
+    """
+    for claim in claims_of_users(state, state.ledgers[uuid], job):
+        if claim.meets(at_s, at_s + max(1.0, length_s(job))):
+            at_s = claim.end_s
+    return at_s
+
+
+def barred(state: State, job: Job) -> tuple[str, ...]:
+    """Return the devices from which reservations for others bar a job now, by UUID."""
+    if not state.for_users.every or not job.spec.gpus:
+        return ()
+    now_s = state.step.now.boot_s
+    end_s = now_s + length_s(job)
+    return tuple(sorted(u for u in state.ledgers if _barring(state, job, u, now_s, end_s)))
+
+
+def reserved_for_others(state: State, job: Job) -> str:
+    """Return why a job is barred from devices now: `reserved for ada (reservation 3) for 20m00s
+    more: GPU 0, 1`; empty if it is barred from none."""
+    found: dict[str, list[int]] = {}
+    for device in state.listed:
+        why = refuse_reserved(state, job, state.ledgers[device.uuid])
+        if why is not None:
+            found.setdefault(why.message, []).append(device.index)
+    return "; ".join(f"{why}: {gpus_named(indices)}" for why, indices in found.items())
+
+
+def longer_than_reserved(state: State, before: Job, after: Job) -> str | None:
+    """Return why a running job must not get a longer time limit; None if it may.
+
+    A reservation may have been made because of the limit that it had, or the job have started.
+    """
+    attempt, now = state.attempts.get(before.id), state.step.now
+    if attempt is None:
+        return None
+    ends_s, then_s = (latest_end_s(job, attempt, now) for job in (before, after))
+    here = [u for u in attempt.devices if u in state.ledgers]  # not those missing since a restart
+    for uuid in here if then_s > ends_s else ():
+        found = _barring(state, before, uuid, ends_s, then_s)
+        if found is not None:
+            left_s, gpu = found.start_s - now.boot_s, state.ledgers[uuid].device.index
+            when = f"in {show_seconds(left_s)}" if left_s > 0 else "now"
+            return f"GPU {gpu} is reserved for {found.owner} {when}, before the job would end"
+    return None

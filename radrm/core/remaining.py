@@ -1,8 +1,12 @@
-"""The run time that a job has left.
+"""When a job ends: the run time that it has left, its bounds, and their source.
 
 Theory of operation
 -------------------
-The sources, best first:
+Everybody asks here: who shows an end, who waits for one, who plans with it, and who lets a job
+start because it ends in time. Who must be sure takes a bound: the *time limit* (`limit_s`,
+`latest_end_s`), which nobody exceeds, or where a prediction will do, its *upper bound*.
+
+The sources of what is expected, best first:
 
     progress    what the live attempt has reported: the part left, at the speed since its start,
                 or since the first report at its present size
@@ -45,8 +49,9 @@ class Remaining:
     """Seconds that a job has left to run: expected, at most, and the source of both.
 
     `upper_s` is infinity if nothing bounds it. From the time limit alone both are the bound.
-    `exceeded`: the job has run for longer than its source says at most. `limited`: the source says
-    more, but the time limit ends it then.
+    `limit_s`: what the time limit leaves; infinity without one. `exceeded`: the job has run for
+    longer than its source says at most. `limited`: the source says more, but the time limit ends it
+    then.
     """
 
     value_s: float
@@ -54,6 +59,7 @@ class Remaining:
     source: str
     exceeded: bool = False
     limited: bool = False
+    limit_s: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +87,46 @@ def remaining(
     its profile does not count. `speed`: its mean speed (above 0, at most 1) beside its neighbours.
     `unknown_s`: the duration to assume where only the time limit is known, or nothing.
     """
-    ran_s = _ran_s(live, now)
-    limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - ran_s)
+    ran_s, limit_s = _ran_s(live, now), job.limit_s
+    limit_s = inf if limit_s is None else max(0.0, limit_s - ran_s)
     found = None if live is None else _by_progress(job, live, now)
     if found is None:
         whole = _whole(job, kind, gpus, unknown_s)
         found = None if whole is None else _by_whole(whole, job, live, ran_s, speed)
     if found is None:
-        return None if limit_s == inf else Remaining(limit_s, limit_s, TIME_LIMIT)
+        return None if limit_s == inf else Remaining(limit_s, limit_s, TIME_LIMIT, limit_s=limit_s)
     return _within(limit_s, found)
 
 
 def _within(limit_s: float, left: Remaining) -> Remaining:
     """Return the run time left of a job that has `limit_s` left of its time limit."""
     value_s, upper_s = min(left.value_s, limit_s), min(left.upper_s, limit_s)
-    return Remaining(value_s, upper_s, left.source, left.exceeded, limit_s < left.value_s)
+    limited = limit_s < left.value_s
+    return Remaining(value_s, upper_s, left.source, left.exceeded, limited, limit_s)
+
+
+def latest_end_s(job: Job, live: Attempt | None, now: Instant) -> float:
+    """Return when a live attempt, or one that starts now, must end, in boot-time seconds.
+
+    It is the time limit, or the KILL of a stop under way; infinity without either. Never past.
+    """
+    limit_s, stop = job.limit_s, None if live is None else live.stop
+    end_s = inf if stop is None else stop.kill_boot_s
+    if limit_s is not None:
+        began = now if live is None else live.started or live.launched
+        end_s = min(end_s, began.boot_s + limit_s)
+    return end_s if end_s > now.boot_s else now.boot_s
+
+
+def length_s(job: Job) -> float:
+    """Return for how long a new attempt of a job has its devices at most; infinity if unknown.
+
+    That is the job's time limit; without one, the upper bound of its predicted run time.
+    """
+    left = remaining(job, None, job.submitted)
+    if left is None:
+        return inf
+    return left.limit_s if left.limit_s < inf else left.upper_s
 
 
 def remaining_on(
@@ -120,8 +151,8 @@ def remaining_on(
     part = work_left(job, live, now, here)
     if part is None:
         return left
-    limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - _ran_s(live, now))
     left_s = part * whole_s
+    limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - _ran_s(live, now))
     return _within(limit_s, Remaining(left_s, left_s * PROGRESS_MARGIN, PROFILE))
 
 

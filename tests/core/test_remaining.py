@@ -19,16 +19,19 @@ from radrm.core.records import (
     Placement,
     Profiled,
     Progress,
+    Stop,
 )
-from radrm.core.words import Collocation, Quantity
-from radrm.deadlines.remaining import (
+from radrm.core.remaining import (
     OVERRUN,
     Remaining,
+    latest_end_s,
+    length_s,
     profiled_s,
     remaining,
     remaining_on,
     work_left,
 )
+from radrm.core.words import Collocation, Quantity, StopReason
 
 BEGIN = Instant(1000.0, 1_700_000_000.0, "a")
 V100, T4 = ("V100", 1), ("T4", 2)
@@ -246,3 +249,37 @@ def test_a_later_report_of_the_loss_alone_makes_the_job_no_slower() -> None:
     told = Progress(at(150), work_done=0.1, loss=0.5, step_at=at(100))
     found = remaining(replace(job, progress=told), LIVE, at(150))
     assert found == Remaining(850.0, 1075.0, "progress")
+
+
+@pytest.mark.parametrize(
+    ("job", "most_s"),
+    [
+        (job_of(), inf),
+        (job_of(600, 900), 900),
+        (job_of(600, 900, saved=0.5), 450),  # half of its work is saved
+        (job_of(600, 900, limit_s=1200), 1200),  # it may last so long, whatever is predicted
+        (job_of(600, 900, limit_s=300, used_s=100), 200),
+        (job_of(profile=PROFILE), inf),
+    ],
+)
+def test_how_long_a_new_attempt_has_its_devices_at_most(job: Job, most_s: float) -> None:
+    assert length_s(job) == most_s
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "kill_s", "after_s", "end_s"),
+    [
+        (None, None, 50, inf),
+        (600, None, 50, 600),
+        (600, None, 700, 700),  # never past
+        (None, 80, 50, 80),
+        (600, 80, 50, 80),
+        (600, 900, 50, 600),
+    ],
+)
+def test_the_latest_end_is_the_limit_or_the_kill_of_a_stop(
+    limit_s: float | None, kill_s: float | None, after_s: float, end_s: float
+) -> None:
+    stop = None if kill_s is None else Stop(StopReason.PREEMPTED, BEGIN, BEGIN.boot_s + kill_s)
+    live = replace(LIVE, stop=stop)
+    assert latest_end_s(job_of(limit_s=limit_s), live, at(after_s)) == BEGIN.boot_s + end_s
