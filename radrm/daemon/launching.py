@@ -153,6 +153,7 @@ def plan_launch(
         silent_s=options.silent_limit_s,
         cpu_list=cpus_near(action.placement.shares, devices, options, site) if ours else None,
         binds_tasks=job.spec.resizing is Resizing.LIVE,
+        waits_for_all=options.background == "wait",
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
         ends_clients=access.ends_clients if access is not None else None,
         step=None if job.outer is None else Identity(*job.outer.step),
