@@ -67,13 +67,13 @@ def _shown(words: Sequence[str]) -> str:
 # What a script leaves running.
 
 
-_WAITS = frozenset({"wait", "fg", "kill", "pkill", "killall"})
-"""After one of these, nothing that was begun before is left against the user's will."""
+_WAITS = frozenset({"wait", "fg", "jobs", "kill", "pgrep", "pkill", "killall", "ps"})
+"""Who uses one of these looks after what was begun before."""
 _SHORT = frozenset(
     {
         *("cat", "cd", "conda", "cp", "date", "deactivate", "declare", "disown", "echo", "exit"),
-        *("export", "hostname", "jobs", "let", "local", "ls", "mkdir", "module", "mv", "popd"),
-        *("printf", "ps", "pushd", "pwd", "read", "readonly", "return", "rm", "set", "shift"),
+        *("export", "hostname", "let", "local", "ls", "mkdir", "module", "mv", "popd"),
+        *("printf", "pushd", "pwd", "read", "readonly", "return", "rm", "set", "shift"),
         *("shopt", "source", "squeue", "test", "touch", "trap", "true", "false", "ulimit"),
         *("umask", "unset", "nvidia-smi", ":", ".", "[", "[[", "$!", "for", "case", "select"),
         *("fi", "done", "esac", "}", "else", "continue", "break"),
@@ -89,7 +89,8 @@ _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
     """Return the last command that runs on when a script ends; None if it waits for all.
 
-    A program in the foreground is taken to run longer than what was begun before it.
+    A program in the foreground is taken to run longer than what was begun before it, unless the
+    same runs in the background, too.
     """
     left: tuple[str, ...] | None = None
     before: tuple[str, ...] = ()
@@ -104,7 +105,7 @@ def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
             left = before if not words or name in _CLOSING else words
         elif _detaches(words):
             left = words
-        elif words and not _is_short(words):
+        elif words and not _is_short(words) and (left is None or words[:2] != left[:2]):
             left = None
         if words and name not in _CLOSING:
             before = words
@@ -114,7 +115,7 @@ def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
 def _is_short(words: Sequence[str]) -> bool:
     name = shell.base(words[0])
     if name != "sleep":
-        return name in _SHORT
+        return name in _SHORT or name.isdigit()
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]*)?)([smhd]?)", words[1] if len(words) > 1 else "")
     return found is not None and float(found[1]) * _UNITS_S[found[2]] <= _SHORT_SLEEP_S
 

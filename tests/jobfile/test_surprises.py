@@ -36,6 +36,11 @@ LEFT = [
     "tmux new-session -d -s a 'python train.py'",
     "screen -dmS a python train.py",
     "docker run --gpus all -d image python train.py",
+    f"{T} &\n{T} &\n{T}",  # believed to wait for all
+    f"nohup {T} > May19.log 2>&1 &\n29045",
+    'nohup bash -c "A=0 python a.py" > a 2>&1 &\necho "running in the background!"',
+    f"{T} --gpu 0 & sleep 1s\n{T} --gpu 1 & sleep 1s",
+    f"({T} &) &",
     "python - <<EOF &\nprint(1)\nEOF",
 ]
 NOT_LEFT = [
@@ -45,6 +50,10 @@ NOT_LEFT = [
     f"{T} & {T} & wait -n; wait",
     f"nvidia-smi -l 5 > gpu.log &\n{T}",
     f"{T} &\nsleep infinity",
+    f"{T} &\nfor job in `jobs -p`; do wait $job; done",
+    f"{T} &\nwhile :; do n=$(jobs | grep Running | wc -l); [ $n = 0 ] && break; sleep 5; done",
+    "exec > >(while IFS= read -r line; do echo $line; done) 2>&1\necho a",
+    f"trap 'exec >&- 2>&-; wait' EXIT\n{T} &",
     f"{T} &\nsleep 48h",
     f"{T} &\nwhile kill -0 $!; do sleep 10; done",
     f"trap 'kill 0' EXIT\n{T} &",

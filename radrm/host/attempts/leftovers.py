@@ -86,10 +86,19 @@ def _inside(pid: int, found: Mapping[int, Stat], shells: set[int]) -> bool:
 
 
 def _command(pid: int) -> str:
-    """Return the command of a process on one line; "" for one that has ended."""
+    """Return the command of a process on one line, as `python -u train.py`; "" once it has ended.
+
+    Other users read it, too, so not the arguments, which may be secret.
+    """
     words = start_of(f"/proc/{pid}/cmdline", 4096).decode("utf-8", "replace").split("\0")
-    words[0] = words[0].rpartition("/")[2]
-    text = " ".join(" ".join(words).split())
+    shown = [words[0].rpartition("/")[2]]
+    for word in words[1:]:
+        if word.startswith("--") or (word.startswith("-") and "c" in word):
+            break
+        shown.append(word)
+        if not word.startswith("-"):
+            break
+    text = " ".join(" ".join(shown).split())
     text = "".join(each if each.isprintable() else "?" for each in text)
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 3]}..."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from tests.host.attempts.runner.attempt import Attempt
+from tests.host.processes.programs import PYTHON
 from tests.waiting import wait_until
 
+PROGRAM = os.path.basename(sys.executable)
 SLOW = "while read line; do sleep 0.02; echo $line; done"
 SAVER = (
     "import signal, sys, time\n"
@@ -52,9 +55,7 @@ def test_work_is_named_and_asked_to_end_and_then_its_pipe_is_read(attempt: Attem
     end = ended(attempt, f"exec > >({SLOW} >mine)\n{work}")
     assert end["code"] == 0
     name, _, rest = end["left"].partition(" (pid ")
-    assert (
-        name == f"{os.path.basename(sys.executable)} -I -S saver.py" and rest.rstrip(")").isdigit()
-    )
+    assert name == f"{PROGRAM} -I -S saver.py" and rest.rstrip(")").isdigit()
     assert attempt.text("mine") == "works\nsaved\n"
     (line,) = attempt.text("err").splitlines()
     assert end["left"] in line and "--background=wait" in line
@@ -64,6 +65,20 @@ def test_the_last_line_of_a_failed_job_stays_its_last(attempt: Attempt) -> None:
     end = ended(attempt, "nohup sleep 1000 >/dev/null 2>&1 &\necho broken >&2; sleep 0.01; exit 3")
     assert end["code"] == 3 and end["left"].startswith("sleep 1000 (pid ")
     assert attempt.text("err") == "broken\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("sh", "-c", "sleep 100; :", "secret"), "sleep 100"),
+        ((*PYTHON, "import time; time.sleep(100)", "secret"), f"{PROGRAM} -I -S"),
+        (("tail", "-f", "/dev/null", "--pid=1"), "tail -f /dev/null"),
+        (("tail", "--follow=descriptor", "/dev/null"), "tail"),
+    ],
+)
+def test_a_name_has_no_arguments(attempt: Attempt, command: tuple[str, ...], name: str) -> None:
+    end = ended(attempt, f"{shlex.join(command)} & sleep 0.1")
+    assert end["left"].rpartition(" (pid ")[0] == name
 
 
 def test_many_are_counted(attempt: Attempt) -> None:
