@@ -39,6 +39,7 @@ from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.inherited import SET, SET_FOR_TASK, SUBMITTED_WITH, list_of, named_in
 from radrm.jobfile.options import Options
+from radrm.jobfile.relations import PARAM_VARIABLE
 from radrm.jobfile.slurm import MARK
 
 # These describe the submitter's shell, not the job.
@@ -231,7 +232,9 @@ def job_environment(
         own |= _slurm_variables(action, job)
     chosen = dict(options.env)
     environment |= own | chosen
-    environment[SET] = list_of({k: v for k, v in (added | own).items() if k not in chosen})
+    parameters = {k: v for k, v in chosen.items() if k.startswith(PARAM_VARIABLE)}
+    rest = {k: v for k, v in (added | own).items() if k not in chosen}
+    environment[SET] = list_of(rest | parameters)
     # At the end, so that no other program or module is found there first.
     path = environment.get("PATH") or os.defpath
     environment["PATH"] = _with_last(path, _folder_of_programs())

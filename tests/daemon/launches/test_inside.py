@@ -13,6 +13,10 @@ INNER = f"""#!/bin/bash
 #RAD --name=inner --gpus=1 --collocation=exclusive
 for name in {" ".join(NAMES)} MINE; do echo $name=${{!name-unset}}; done
 """
+SWEPT = """#!/bin/bash
+#RAD --name=swept --gpus=0 --param=lr=1 --env=MINE=2
+radrm submit --name=beside --gpus=0 -- bash -c 'echo ${RADRM_PARAM_lr-unset} $MINE'
+"""
 OUTER = """#!/bin/bash
 #SBATCH --gres=gpu:1 --cpus-per-task=1 --array=7-7 --job-name=outer
 radrm submit inner.rad
@@ -33,3 +37,9 @@ def test_it_does_not_inherit_what_radrm_has_set(guest: DaemonHome) -> None:
         job = guest.wait_end(name)
         lines = guest.output(job["id"]).split()
         assert dict(line.split("=") for line in lines) == its
+
+
+def test_nor_the_values_of_a_sweep(guest: DaemonHome) -> None:
+    guest.radrm("submit", str(guest.file("swept.rad", SWEPT)))
+    assert guest.wait_end("swept")["state"] == "COMPLETED"
+    assert guest.output(guest.wait_end("beside")["id"]) == "unset 2\n"
