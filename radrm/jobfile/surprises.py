@@ -44,6 +44,11 @@ def surprises(job_file: JobFile) -> list[str]:
             f"the script ends while `{_shown(left)}` runs in the background, and radrm ends that "
             f"then; {keep}"
         )
+    elif never_ends(found):
+        notes.append(
+            "`tail -f` at the end of the script never ends, so the job runs until its time limit; "
+            "write `wait` in its place"
+        )
     if is_copy and any(map(asks_for_own_place, found)):
         notes.append(
             "the job runs a copy of the script, so $0 and BASH_SOURCE are not in its folder; write "
@@ -110,6 +115,15 @@ def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
         if words and name not in _CLOSING:
             before = words
     return left
+
+
+def never_ends(steps: Sequence[Step]) -> bool:
+    """Return whether a script that has work in the background ends by following a file."""
+    last = next((words for each in reversed(steps) if (words := each.program)), ())
+    follows = any(re.fullmatch(r"-[0-9qv]*[fF]|--follow(=.*)?", word) for word in last[1:])
+    waits = any(word.startswith("--pid") for word in last)
+    beside = any(each.end == "&" for each in steps)
+    return beside and bool(last) and shell.base(last[0]) == "tail" and follows and not waits
 
 
 def _is_short(words: Sequence[str]) -> bool:

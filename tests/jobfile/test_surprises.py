@@ -89,6 +89,20 @@ def test_what_is_waited_for_is_not(script: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (f"{T} > log &\ntail -f log", True),
+        (f"{T} > log &\ntail -n+1 -F log\n", True),
+        (f"{T} > log &\ntail -f --pid=$! log", False),
+        (f"{T} > log &\ntail -f log & wait", False),
+        ("tail -f log", False),
+    ],
+)
+def test_a_script_that_follows_its_log_never_ends(script: str, told: bool) -> None:
+    assert ["never ends" in note for note in notes(script)] == [True] * told
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         (("bash", "-c", f"{T} &"), True),
