@@ -12,7 +12,6 @@ The files, in the order in which they may import one another:
     text          the text of a submitted file, and what is only data in it
     command_line  the arguments of `radrm submit` and `radrm edit`
     option_help   the table of options as help and documentation
-    shell         the commands of a shell script, its quoted texts and here-documents
     sizes         ranges and roles: the tasks of a job, and whether `radrun` starts them
     languages     files that are no job files, but programs
     radfile       job files

@@ -73,6 +73,8 @@ def _by_its_text(data: bytes, start: bytes) -> str | None:
     if _NOTEBOOK.match(data):
         return "jupyter execute"
     for line in start.decode("utf-8", "replace").split("\n", _MOST_LINES)[:_MOST_LINES]:
+        if line.startswith("#!"):
+            return None  # not the first line, and another note says so
         if line.strip() and not line.startswith("#"):
             return next((runs for begins, runs in _BEGINS if begins.match(line)), None)
     return None
