@@ -17,7 +17,7 @@ _CLEAR_MIB, _CLEAR_S = 1024, 3600
 
 
 _MAY_SURPRISE = re.compile(
-    r"&|\$\{?0|BASH_SOURCE|%x|__file__|\b(?:tmux|screen|setsid|docker|podman)\b"
+    r"(?<![<>&|])&(?![&>])|\$\{?0|BASH_SOURCE|%x|__file__|\b(?:tmux|screen|setsid|docker|podman)\b"
 )
 """Without one of these, a text says nothing of `surprises`."""
 _CONTAINER = re.compile(r"(?m)^[^#\n]*\b(docker|podman) (?:container )?run\b")

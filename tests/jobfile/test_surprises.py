@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from radrm.jobfile.confirmation import notes_on
 from radrm.jobfile.radfile import read_job_file, wrap_command
 from radrm.jobfile.surprises import surprises
 
@@ -161,3 +162,9 @@ def test_a_python_script() -> None:
 def test_hostile_texts_are_read_for_a_bounded_time() -> None:
     for text in ("f() {\n", "((", "a &\n", "f() { f; }\nf\n", "$((", "x<<E &\n"):
         notes(text * 3_000)
+
+
+@pytest.mark.parametrize("script", [*LEFT, 'cd "$(dirname "$0")"\npython a.py'])
+def test_the_notes_of_a_submission_have_them(script: str) -> None:
+    job_file = read_job_file(f"#!/bin/bash\n{script}\n".encode(), "run.sh", {})
+    assert set(surprises(job_file)) <= set(notes_on(job_file))
