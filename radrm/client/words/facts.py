@@ -76,7 +76,7 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
     if reason or error:
         yield "why", ": ".join(filter(None, (reason, error)))
     if job.get("left"):
-        yield "ended too", left(job)
+        yield "left", left(job)
     if job["position"] is not None:
         yield "position", f"{job['position']} in the {job['queue'] or 'main'} queue"
     for other in job.get("after") or []:
