@@ -8,11 +8,11 @@ Theory of operation. Three kinds of processes may be left:
     work      all others: what the script has left in the background (`python train.py &`)
 
 So the runner gives all of them `MOMENT_S`. What is then left of the work is named in the exit
-record, and gets TERM, and KILL. The log says so, too, unless the job has failed: then its last line
-is the reason of that. After that the readers have `DRAIN_S`, because
-only now their input can end. What is left after that is named and ended, too. If the daemon stops
-the job meanwhile, the rest goes as in every stop. The daemon may end and start again: until the
-exit record is there, the attempt runs.
+record, and gets TERM, and KILL. After that the readers have `DRAIN_S`, because only now their input
+can end. What is left after that is named and ended, too. At the end the log says so, unless the job
+has failed: then its last line is the reason of that. If the daemon stops the job meanwhile, the
+rest goes as in every stop. The daemon may end and start again: until the exit record is there, the
+attempt runs.
 
 The runner imports this before the job ends, without anything that the job would wait for.
 """

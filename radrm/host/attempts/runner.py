@@ -162,7 +162,9 @@ class Runner:
             crossed("job's tree ended")
             end = self._how_it_ended(errors)
             end["exceeded_mib"] = self._limits.exceeded_mib()
-            end["left"] = ", ".join(self._left) or None
+            end["left"] = ", ".join(filter(None, self._left)) or None
+            if end["left"] and end.get("code") == 0:  # else its last words are why it failed
+                self._leftovers.tell(self._launch, end["left"])
             end |= saved.read_saved(self._launch) | exits.read_exits(self._launch)
         for group in filter(None, (self._cgroup, *self._limits.groups)):
             cgroups.remove(group)
@@ -272,11 +274,11 @@ class Runner:
         self._ends_itself = not self._killing and self._stop is None
         self._let_end(self._leftovers.MOMENT_S)
         if self._runs_on() and (work := self._leftovers.work_in(self._find())):
-            self._tell(self._leftovers.named(work))
+            self._left.append(self._leftovers.named(work))
             self._end_work()
         self._let_end(self._leftovers.DRAIN_S)
         if self._runs_on():
-            self._tell(self._leftovers.named(self._find()))
+            self._left.append(self._leftovers.named(self._find()))
 
     def _runs_on(self) -> bool:
         """Whether something of the job is left that was not asked to end."""
@@ -288,12 +290,6 @@ class Runner:
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0 and self._runs_on():
             self._obey(self._wait(left_s))
-
-    def _tell(self, names: str) -> None:
-        if names:
-            self._left.append(names)
-            if self._status == 0:
-                self._leftovers.tell(self._launch, names)
 
     def _end_work(self) -> None:
         """TERM, a grace, then KILL for what is left, but for the readers of pipes."""
@@ -345,7 +341,8 @@ class Runner:
         if not found and engines.declared(self._launch) is None:
             return
         if self._ends_itself:
-            self._tell(self._leftovers.listed([f"container {each.id[:12]}" for each in found]))
+            names = [f"container {each.id[:12]}" for each in found]
+            self._left.append(self._leftovers.listed(names))
         known: set[str] = set()
         while True:
             members = {pid for each in found for pid in each.members}
