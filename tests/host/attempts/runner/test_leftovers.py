@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+from pwd import getpwnam
 from typing import Any
 
 import pytest
@@ -112,3 +113,24 @@ def _lives(pid: int) -> bool:
             return ") Z " not in stat.read()
     except FileNotFoundError:
         return False
+
+
+def nobody() -> dict[str, Any]:
+    entry = getpwnam("nobody")
+    return {"uid": entry.pw_uid, "gid": entry.pw_gid, "user": "nobody"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_another_users_work_is_named_in_a_log_of_theirs(open_attempt: Attempt) -> None:
+    """Nothing is opened with more rights than theirs: a link in place of the log gets no line."""
+    end = ended(open_attempt, "sleep 1000 &", **nobody())
+    assert end["left"].startswith("sleep 1000 (pid ") and end["left"] in open_attempt.text("err")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_link_in_place_of_the_log_gets_no_line(open_attempt: Attempt) -> None:
+    secret = open_attempt.cwd.parent / "secret"
+    secret.touch()
+    secret.chmod(0o666)
+    end = ended(open_attempt, f"rm err; ln -s {secret} err; sleep 1000 &", **nobody())
+    assert end["left"] is not None and secret.read_text() == ""
