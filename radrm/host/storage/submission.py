@@ -83,7 +83,7 @@ def envelope_of(
         environment=environment,
         submitted_s=wall_s(),
         summary=_summary(job_file),
-        sources=_sources(job_file, cwd),
+        sources=_sources(job_file, cwd, environment),
         table=job_file.table,
         arguments=job_file.arguments,
     )
@@ -137,9 +137,9 @@ def read_text(path: str, option: str, wait: bool) -> str:
         raise BadFile(f"{option} {path}: {where}; save the file as UTF-8") from None
 
 
-def _sources(job_file: JobFile, cwd: str) -> str | None:
+def _sources(job_file: JobFile, cwd: str, environment: Mapping[str, str]) -> str | None:
     words = job_file.argv or (job_file.script or "")[:MAX_SCRIPT].split()
-    return sources_of(words, os.path.join(cwd, job_file.options.chdir or ""))
+    return sources_of(words, os.path.join(cwd, job_file.options.chdir or ""), environment)
 
 
 def _summary(job_file: JobFile) -> str | None:
