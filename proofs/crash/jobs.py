@@ -27,6 +27,7 @@ code=$3
 case $1 in
     end) sleep "$2" ;;
     tree) setsid sleep 1000 & sleep "$2" ;;
+    waits) setsid sleep "$2" & ;;
     oom) sleep "$2"; if [ "$times" = 1 ]; then
         echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB." >&2; code=1
     fi ;;
@@ -105,6 +106,7 @@ _OPTIONS: Mapping[str, RawOptions] = {
     "light": _LIGHT,
     "gpu": _GPU,
     "tree": _LIGHT,
+    "waits": {**_LIGHT, "background": "wait"},
     "array": {**_LIGHT, "array": "0-3"},
     "after": _LIGHT,
     "again": {**_LIGHT, "requeue": True},
@@ -125,7 +127,7 @@ _OPTIONS: Mapping[str, RawOptions] = {
     "spoiled": {**_SAVES, "gpus": "1-4", "gpu-memory": "2G"},
 }
 _DOES = {"tree": "tree", "oom": "oom", "retry": "retry", "limit": "stay", "stay": "stay"}
-_DOES |= {"stubborn": "stubborn", "progress": "progress"}
+_DOES |= {"stubborn": "stubborn", "progress": "progress", "waits": "waits"}
 _RUNS = {
     "sim": "radrm-simjob --gpu-memory 3G --smact 0.2 --seconds 12 --ramp 2",
     "saves": "radrm-simjob --gpu-memory 3G --smact 0.2 --seconds 60 --ramp 2 --saves",

@@ -84,6 +84,8 @@ class JobOptions(TypedDict, total=False):
     """How CUDA_VISIBLE_DEVICES names the job's GPUs."""
     cpu_bind: Literal["socket", "numa", "none"] | None
     """Run on the CPUs of the GPUs' sockets or NUMA nodes (none: on all)."""
+    background: Literal["end", "wait"] | None
+    """What becomes of processes that its script leaves running."""
     notify: str | Sequence[str] | None
     """Mail address, URL or program to tell of its end."""
     retries: float | str | None

@@ -285,6 +285,7 @@ class AttemptEnded(AttemptEvent):
     `hint`: what its output says that its user can change. `passes`: why a failure lies with the
     GPU's MPS server or driver, and can be over soon; None: it does not, as far as is known.
     `fault`: that was a fault of the server, which one of its clients caused; nobody knows which.
+    `left`: what still ran when the main process had ended, and was ended; None: nothing.
     """
 
     exits: tuple[Exit, ...] = ()
@@ -299,6 +300,7 @@ class AttemptEnded(AttemptEvent):
     hint: str | None = None
     passes: str | None = None
     fault: bool = False
+    left: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

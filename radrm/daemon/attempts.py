@@ -200,6 +200,7 @@ class Attempts:
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
                 passes=passes,
                 fault=fault,
+                left=found.left,
             )
             events += _last_report(job, attempt, found.saved.reported, now)
         elif not found.began and job.outer is not None:

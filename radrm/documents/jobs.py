@@ -218,6 +218,8 @@ class Job(Document):
     """Its index there."""
     params: dict[str, str] | None = None
     """The values of this element of a sweep, by parameter."""
+    left: str | None = None
+    """What still ran when the main process of its last attempt had ended, and was ended."""
     verdict: tuple[str, ...] = ()
     """Of an ended job, what the next one like it should ask for."""
     after: tuple[Dependency, ...] = ()

@@ -10,6 +10,7 @@ almost nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -30,6 +31,9 @@ _MOST_PATHS = 100
 """Different paths of the logs of one sweep that are looked at."""
 _WAY_OUT = ", or add --after=JOB if a job makes it"
 """Of a refusal: what is missing now may be there when the job starts."""
+_IMPORTED = re.compile(r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w{0,60})")
+_MOST_IMPORTS = 200
+_BY_ID = re.compile(r"%[jA]")
 _UNFILLED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,31})\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SPLIT = re.compile(r"(?:-S|--split-string[= ])\s*(.*)")
@@ -52,13 +56,13 @@ def look_over(
     """
     asked = job_file.options
     cwd = os.path.join(folder, asked.chdir or "")
-    notes = _of_sweep(job_file, cwd)
+    notes = [*_of_sweep(job_file, cwd), *_of_modules(job_file, where)]
     later = _later(asked)
     try:
         _check_folder(asked, cwd, where)
         runs_in = _folder_of_copy(asked, folder, cwd)
         _check_program(job_file, runs_in or cwd, {**environment, **dict(asked.env)}, where)
-        notes += _of_logs(asked, cwd, where, lambda path: _paths(job_file, path))
+        notes += _of_logs(asked, cwd, where, lambda path: _paths(job_file, _known(path, job_file)))
     except UsageError as error:
         if later is None:
             raise
@@ -134,7 +138,13 @@ def _of_logs(
                 f"{where}: --{option}={path} is a folder; name a file in it, as "
                 f"--{option}={os.path.join(path, '%j.out')}"
             )
-        folders = (os.path.join(cwd, own, "") for own in paths(os.path.dirname(path)))
+        above = paths(os.path.dirname(path))
+        if any(_BY_ID.search(own.replace("%%", "")) for own in above):
+            step = "make one folder, and put the id into the name of the file"
+            cause = "is named by the job's id, so nobody can make it"
+            notes.setdefault(f"{above[0]}, {cause}; {step}", option)
+            continue
+        folders = (os.path.join(cwd, own, "") for own in above)
         known = dict.fromkeys(os.path.dirname(_plain(folder)) for folder in folders)
         missing = [folder for folder in known if not os.path.isdir(folder)]
         if missing:
@@ -160,6 +170,41 @@ def _paths(job_file: JobFile, path: str) -> Sequence[str]:
 def _plain(path: str) -> str:
     """Return a path up to its first pattern, of which only the job knows the value."""
     return path.replace("%%", "\0").partition("%")[0].replace("\0", "%")
+
+
+def _known(path: str, job_file: JobFile) -> str:
+    """Return a path of logs with the values of its patterns that are known now."""
+    if "%x" not in path and "%u" not in path:
+        return path
+    import pwd  # few paths name users
+
+    name = job_file.name  # of a sweep, it may have values
+    values = {} if "{" in name else {"%x": name.replace("%", "%%")}
+    with contextlib.suppress(KeyError):
+        values["%u"] = pwd.getpwuid(os.getuid()).pw_name
+    return re.sub(r"%.", lambda found: values.get(found[0], found[0]), path)
+
+
+# ------------------------------------------------------------------ a Python script
+
+
+def _of_modules(job_file: JobFile, file: str) -> list[str]:
+    """Return a note on a module that a Python script imports from its own folder: not that of the
+    copy that the job runs."""
+    if "python" not in (job_file.interpreter or ""):
+        return []
+    folder = os.path.dirname(file)
+    for name in dict.fromkeys(_IMPORTED.findall(job_file.script or "")[:_MOST_IMPORTS]):
+        if any(os.path.isfile(os.path.join(folder, each)) for each in _module_files(name)):
+            return [
+                f"the job runs a copy of the script, so it does not find the module {name} beside "
+                f"it; write: radrm submit -- python {file}"
+            ]
+    return []
+
+
+def _module_files(name: str) -> tuple[str, str]:
+    return f"{name}.py", os.path.join(name, "__init__.py")
 
 
 # ------------------------------------------------------------------ sweeps

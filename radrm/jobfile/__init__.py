@@ -13,8 +13,11 @@ The files, in the order in which they may import one another:
     command_line  the arguments of `radrm submit` and `radrm edit`
     option_help   the table of options as help and documentation
     sizes         ranges and roles: the tasks of a job, and whether `radrun` starts them
+    languages     files that are no job files, but programs
     radfile       job files
     sweeps        one element of an array for each combination of values
+    surprises     what a script says that its user will not expect of a job
     confirmation  sizes and times of a submission, as they were understood
     slurm/        options of sbatch, read and translated
+    inherited     what a job inherits of the one in which it was submitted
 """

@@ -16,6 +16,10 @@ _CLEAR_MIB, _CLEAR_S = 1024, 3600
 """From these on a number without a unit is hardly meant in a larger one."""
 
 
+_MAY_SURPRISE = re.compile(
+    r"(?<![<>&|])&(?![&>])|\$\{?0|BASH_SOURCE|%x|__file__|\b(?:tmux|screen|setsid|docker|podman)\b"
+)
+"""Without one of these, a text says nothing of `surprises`."""
 _CONTAINER = re.compile(r"(?m)^[^#\n]*\b(docker|podman) (?:container )?run\b")
 _LONGEST_LOOK = 64 * 1024
 """Characters of a script that are searched for a container."""
@@ -61,7 +65,12 @@ def unit_notes(raw: RawOptions) -> list[str]:
 
 def notes_on(job_file: JobFile) -> list[str]:
     """All notes for the submitter of a job."""
-    return [*job_file.notes, *unit_notes(job_file.raw), *_container_notes(job_file)]
+    notes = [*job_file.notes, *unit_notes(job_file.raw), *_container_notes(job_file)]
+    if _MAY_SURPRISE.search(job_file.script or " ".join(job_file.argv)):
+        from radrm.jobfile.surprises import surprises  # many submissions have none
+
+        notes += surprises(job_file)
+    return notes
 
 
 def _container_notes(job_file: JobFile) -> list[str]:

@@ -338,6 +338,13 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     ),
     "Its end, and failures": (
         Option(
+            "background",
+            "end|wait",
+            v.choice("end", "wait"),
+            "what becomes of processes that its script leaves running",
+            marks=(START,),
+        ),
+        Option(
             "notify",
             "TARGET[:EVENT,...]",
             v.notify,
@@ -483,6 +490,7 @@ class Options(Record):
     device_ids: str | None = None
     cpu_bind: str | None = None
     interactive: bool | None = None
+    background: str | None = None
     notify: tuple[str, ...] = ()
     retries: int | None = None
     retry_on: tuple[tuple[int, int], ...] | None = None

@@ -12,6 +12,7 @@ import re
 
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.errors import BadFile, UsageError
+from radrm.jobfile.languages import refuse_program
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.parsing import dated, edited, merged, parse_words, typed_whole
 from radrm.jobfile.record import Record
@@ -186,6 +187,7 @@ def read_job_file(
     base = filename.rpartition("/")[2]
     stem = base.rpartition(".")[0] or base
     where = _printable(base) or "job file"
+    refuse_program(data, filename)
     text = read_text(data, where)
     lines, commands = text.lines, text.commands
     if not commands:

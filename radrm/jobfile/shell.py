@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import re
 
+from radrm.jobfile.record import Record
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     Piece = tuple[str, str, int, int]
 
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+KEYWORDS = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{", "time"})
+"""Words before a command."""
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
 _MOST_MISSING = 50
 _MOST_PIECES = 100_000
 """Pieces of a script that are read, in 0.1 s: what is looked for stands before more of them."""
@@ -35,6 +41,10 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_ENDS = re.compile(
+    r"(?P<word>\(\((?:[^()\n]|\([^()\n]*\)){0,500}\)\)|&>>?)|&&|\|\||\|&|;;&?|;&|[;&|()`\n]"
+)
+"""What ends a command; `word`: what only looks like it, a sum or a redirection."""
 _OF_WORDS = ("ansi", "single", "double", "escaped", "plain")
 _DOCUMENT = "document"
 
@@ -54,6 +64,68 @@ def commands(text: str) -> Iterator[list[str]]:
             yield words
             words = []
     yield words if word is None else [*words, word]
+
+
+class Step(Record):
+    """A simple command and what ends it: `&`, `&&`, `|`, `;`, `(`, `)`, a line end, or nothing."""
+
+    words: tuple[str, ...]
+    end: str
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """The words from its program on, without keywords and assignments before that."""
+        words = self.words
+        while words and (words[0] in KEYWORDS or ASSIGNMENT.match(words[0])):
+            words = words[1:]
+        return words
+
+
+def steps(text: str) -> Iterator[Step]:
+    """Yield the simple commands, and how each ends. Some have no words, as between `)` and `;`.
+
+    An `&` of `2>&1` and `&>` ends none, nor does what stands in `$((...))`.
+    """
+    words: list[str] = []
+    word: str | None = None
+    behind = 0
+    for kind, piece, start, end in _pieces(text):
+        if start < behind:
+            continue
+        cut = _ENDS.match(text, start) if kind == "cut" else None
+        redirects = piece == "&" and text[max(0, start - 1) : start] in ("<", ">")
+        if cut is not None and (redirects or cut["word"]):
+            behind = end if redirects else cut.end()
+            word = (word or "") + text[start:behind]
+            continue
+        if kind in _OF_WORDS:
+            word = (word or "") + piece
+            continue
+        if kind in ("blank", "cut", "here") and word is not None:
+            words.append(word)
+            word = None
+        if cut is not None:
+            behind = cut.end()
+            yield Step(tuple(words), cut[0])
+            words = []
+    yield Step(tuple(words if word is None else [*words, word]), "")
+
+
+def text_for_shell(words: Sequence[str]) -> str | None:
+    """Return the text that a command gives to a shell, as `bash -c 'python train.py'`; or None."""
+    if not words or base(words[0]) not in SHELLS:
+        return None
+    for place, word in enumerate(words[1:-1], 1):
+        if not word.startswith("-"):
+            return None
+        if not word.startswith("--") and "c" in word:
+            return words[place + 1]
+    return None
+
+
+def base(word: str) -> str:
+    """Return the name of a program without its folder."""
+    return word.rpartition("/")[2]
 
 
 def spans_of_data(text: str) -> list[tuple[int, int]]:

@@ -6,9 +6,7 @@ size: the launcher `radrun`, or saved work with which another attempt goes on.
 
 from __future__ import annotations
 
-import re
-
-from radrm.jobfile.shell import commands
+from radrm.jobfile import shell
 from radrm.jobfile.values import MAX_TASKS
 
 # ------------------------------------------------------------------
@@ -22,11 +20,9 @@ from radrm.jobfile.values import MAX_TASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 _RADRUN = "radrun"
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
-_KEYWORDS = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{", "time"})
 _RUN_ANOTHER = frozenset(
     {
         *("builtin", "chrt", "command", "conda", "env", "exec", "ionice", "mamba", "micromamba"),
@@ -35,7 +31,6 @@ _RUN_ANOTHER = frozenset(
     }
 )
 """Programs of which a later word may be the program that they run."""
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
 def runs_radrun(script: str | None, interpreter: Sequence[str], argv: Sequence[str]) -> bool:
@@ -45,42 +40,27 @@ def runs_radrun(script: str | None, interpreter: Sequence[str], argv: Sequence[s
     """
     if script is None:
         return _is_radrun(argv)
-    names = {_base(word) for words in interpreter for word in words.split()}
-    return bool(names & _SHELLS) and any(map(_is_radrun, _commands(script)))
+    names = {shell.base(word) for words in interpreter for word in words.split()}
+    return bool(names & shell.SHELLS) and _in_text(script)
 
 
 def _is_radrun(words: Sequence[str]) -> bool:
-    rest = iter(words)
-    for word in rest:
-        name = _base(word)
+    for place, word in enumerate(words):
+        name = shell.base(word)
         if name == _RADRUN:
             return True
-        if name in _SHELLS:
-            return _in_shell(list(rest))
+        if name in shell.SHELLS:
+            return _in_text(shell.text_for_shell(words[place:]) or "")
         if name in _RUN_ANOTHER:
-            return _RADRUN in map(_base, rest)
-        if name not in _KEYWORDS and not _ASSIGNMENT.match(word):
+            return _RADRUN in map(shell.base, words[place + 1 :])
+        if name not in shell.KEYWORDS and not shell.ASSIGNMENT.match(word):
             return False
     return False
 
 
-def _in_shell(words: Sequence[str]) -> bool:
-    """Return whether a shell with these arguments runs `radrun`: `bash -c 'radrun train.py'`."""
-    for place, word in enumerate(words[:-1]):
-        if not word.startswith("-"):
-            return False
-        if not word.startswith("--") and "c" in word:
-            return any(map(_is_radrun, _commands(words[place + 1])))
-    return False
-
-
-def _base(word: str) -> str:
-    return word.rpartition("/")[2]
-
-
-def _commands(text: str) -> Iterable[list[str]]:
-    """Return the simple commands of a shell script that may run `radrun`."""
-    return commands(text) if _RADRUN in text else ()
+def _in_text(text: str) -> bool:
+    """Return whether a command of a text for a shell is `radrun`."""
+    return _RADRUN in text and any(map(_is_radrun, shell.commands(text)))
 
 
 TYPE_CHECKING = False

@@ -186,6 +186,7 @@ def test_variables_that_a_program_file_names_count(
             monkeypatch.setenv("MODELS", unseen)
             seen.add(sources_of(["python", "train.py"], str(tmp_path)))
     assert len(seen) == 2
+    assert sources_of(["python", "train.py"], str(tmp_path), {"MODEL": "bert"}) in seen
     (tmp_path / "net.yaml").write_text("layers: 2")
     before = sources_of(["python", "a.py", "--config=net.yaml"], str(tmp_path))
     (tmp_path / "net.yaml").write_text("layers: 9")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from pwd import getpwuid
 
 import pytest
 
@@ -142,9 +144,39 @@ def test_the_interpreter_of_a_script(folder: Path, first: str, words: str) -> No
 def test_a_folder_of_logs_may_be_made_later(folder: Path) -> None:
     (note,) = notes_of(folder, "true", output="logs/%j.out", error="logs/%j.err", chdir="sub")
     assert f"the folder of --output, {folder}/sub/logs, does not exist" in note
-    assert notes_of(folder, "true", output="%x/{x}/%j.out") == (), "only the job knows its value"
+    assert notes_of(folder, "true", output="%t/{x}/%j.out") == (), "only the job knows its value"
     (note,) = notes_of(folder, "true", output="plain/x")
     assert f"the folder of --output, {folder}/plain, is not a folder" in note
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("runs/%j/out.log", "runs/%j, is named by the job's id"),
+        ("sub/%A/%a.log", "sub/%A, is named by the job's id"),
+        ("%x/%j.out", "/mine, does not exist"),
+        ("sub/%x-%u/out", f"/sub/mine-{getpwuid(os.getuid()).pw_name}, does not exist"),
+        ("sub/%%j/out", "/sub/%j, does not exist"),
+        ("logs/%a.out", "/logs, does not exist"),
+        ("sub/%a/out", None),  # they may all be there
+        ("sub/%x.out", None),
+    ],
+)
+def test_a_folder_of_logs_that_is_missing_is_told(
+    folder: Path, path: str, words: str | None
+) -> None:
+    notes = notes_of_script(folder, f"#RAD --name=mine --error={path}\ntrue\n")
+    assert [words in note for note in notes if words is not None] == [True] * (words is not None)
+
+
+def test_modules_beside_a_python_script_are_not_found_by_its_copy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    first = f"#!{sys.executable}\n"
+    assert notes_of_script(folder, f"{first}import os, sys\nimport torch\n") == ()
+    (note,) = notes_of_script(folder, f"{first}import os\nfrom train import main\n")
+    assert "module train" in note and "radrm submit -- python job.rad" in note
 
 
 def test_the_folders_of_logs_of_a_sweep_are_those_of_its_values(folder: Path) -> None:

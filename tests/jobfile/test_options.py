@@ -29,6 +29,7 @@ NAMES = [
     *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
     *("optimizer", "precision", "notify", "comment", "cpus", "memory", "role", "device-ids"),
     *("cpu-bind", "due", "begin", "silent-limit", "expect-idle", "retry-on", "weight"),
+    "background",
 ]
 
 GOOD = [
@@ -121,6 +122,7 @@ GOOD = [
     ("due", "tomorrow 9:00", None),
     ("due", "none", None),
     ("begin", "1970-01-02T00:00:00Z", 86_400.0),
+    ("background", "wait", "wait"),
     ("retry-on", "75-80,1,KILL,2", ((1, 2), (75, 80), (137, 137))),
     ("retry-on", "9,5-8,7", ((5, 9),)),
     ("retry-on", "SIGTERM", ((143, 143),)),
@@ -237,6 +239,7 @@ BAD = [
     ("signal", "USR1@0"),
     ("due", "tomorrow"),
     ("begin", "later"),
+    ("background", "keep"),
     ("retry-on", "0"),
     ("silent-limit", "9"),
     ("silent-limit", "0"),

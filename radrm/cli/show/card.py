@@ -8,7 +8,7 @@ from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_joules, show_smact
 from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label, next_steps
-from radrm.client.words.facts import estimated, facts, lasted, memory_cap, sm_share
+from radrm.client.words.facts import estimated, facts, lasted, left, memory_cap, sm_share
 from radrm.client.words.jobs import where
 from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
 from radrm.core.units import show_mib, show_seconds
@@ -207,6 +207,8 @@ def explanation(answer: Document) -> list[Part]:
         parts += [Styled(), attempts_table(job, answer["attempts"])]
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
+    if job.get("left"):
+        parts.append(_indented(left(job)))
     if job.get("cpu_list") and job["state"] in LIVE:
         parts.append(_indented(f"it runs on the CPUs near its GPUs: {job['cpu_list']}"))
     if job.get("not_enforced"):

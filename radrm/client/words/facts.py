@@ -78,6 +78,8 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
     reason = "" if job.get("warnings") else why(job, now=now)
     if reason or error:
         yield "why", ": ".join(filter(None, (reason, error)))
+    if job.get("left"):
+        yield "left", left(job)
     if job["position"] is not None:
         yield "position", f"{job['position']} in the {job['queue'] or 'main'} queue"
     for other in job.get("after") or []:
@@ -88,6 +90,12 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
     yield "ticket", plain(job["ticket"])
     if job.get("comment"):
         yield "comment", plain(job["comment"])
+
+
+def left(job: Document) -> str:
+    """What still ran when the job's main process had ended, and how to keep it."""
+    what = f"{plain(job['left'])} still ran when the script ended, and was ended"
+    return f"{what}; to keep it, write `wait` at the end of the script, or use --background=wait"
 
 
 def _asked(job: Document) -> Iterator[Fact]:

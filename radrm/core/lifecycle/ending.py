@@ -180,6 +180,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             fraction=event.oom.fraction if event.oom and outcome is Outcome.OOM else None,
             reported=reported(attempt, job.progress),
             pending=(),
+            left=event.left,
             tasks=tuple(
                 changed(task, exit=event.exits[i] if i < len(event.exits) else None)
                 for i, task in enumerate(attempt.tasks)

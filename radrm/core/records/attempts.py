@@ -291,6 +291,9 @@ class Attempt:
     caps_refused: str | None = None
     """Why the driver does not enforce its caps; None if it does, or if it was not asked."""
 
+    left: str | None = None
+    """What still ran when its main process had ended, and was ended; None: nothing."""
+
     def told(self, progress: Progress) -> Attempt:
         """Return the record after a report: the first one of all and of its size count."""
         sized, reported = self.sized, self.reported or (progress,)

@@ -203,6 +203,7 @@ class JobDocuments:
             not_enforced=self._not_enforced(job),
             cpu_share=cpu_share(live) if live else None,
             cpu_list=attempt.cpu_list if attempt else None,
+            left=attempt.left if attempt else None,
             remarks=tuple(self._scheduler.view.remarks(job.id)) if live else (),
             estimate_mib=int(estimate.value) if estimate else None,
             estimate_upper_mib=int(max(estimate.upper, estimate.value)) if estimate else None,

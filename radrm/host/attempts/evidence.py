@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.records import Exit, Instant, Progress
-from radrm.errors import StoreError
+from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import saved
+from radrm.host.attempts import leftovers, saved
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.affinity import MOST_CPUS, listed
@@ -32,6 +32,8 @@ _READING_S = 10.0
 _ONE_READING_S = 4.0
 """Of these, for one job: a folder that does not answer must not keep others from being read."""
 _READ_AT_ONCE = 8
+LONGEST_LEFT = 3 * leftovers.LONGEST_TEXT
+"""The work, the readers and the containers."""
 _CLAIM_PATIENCE_S = 5.0
 """A claim is written microseconds after it is made, unless its runner is held up."""
 
@@ -116,6 +118,8 @@ class Ended:
     tasks: tuple[TaskExit, ...] = ()
     """Of those that a launcher has told of."""
     outer: OuterEnd | None = None
+    left: str | None = None
+    """What still ran when its main process had ended, and was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +175,7 @@ class Evidence:
             exceeded if type(exceeded) is int and exceeded > 0 else None,
             saved_in(record, self._clock),
             _tasks_in(record),
+            left=_left_in(record),
         )
 
     def lost(self, event: str) -> Lost:
@@ -273,6 +278,12 @@ def saved_in(record: Mapping[str, Any], clock: Clock) -> Saved:
         return None if at is None else Progress(at, step, total, loss, work_done, epoch)
 
     return Saved(progress_in("saved"), moment(record.get("newest_s")), progress_in("reported"))
+
+
+def _left_in(record: Mapping[str, Any]) -> str | None:
+    """What was left, in an exit record; a step's record is its user's to write."""
+    found = record.get("left")
+    return plain(found[:LONGEST_LEFT]) or None if isinstance(found, str) else None
 
 
 def _tasks_in(record: Mapping[str, Any]) -> tuple[TaskExit, ...]:

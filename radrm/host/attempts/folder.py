@@ -140,7 +140,8 @@ exist or cannot be run. Who reads the others checks them: `limits` (`processes/l
 `progress` (what `log_watcher.py` reads), `silent_s` (the real seconds of `--silent-limit`),
 `grouped` (no process of the job may run outside its group), `not_limited` (why a limit is not set),
 `cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were set), `exceeded_mib`
-(the host memory limit at which the kernel killed processes) and `tasks` (`elastic/exits.py`)."""
+(the host memory limit at which the kernel killed processes), `waits_for_all`, `left` (what still
+ran when the main process had ended, for users) and `tasks` (`elastic/exits.py`)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""

@@ -36,7 +36,7 @@ class LaunchPlan:
     of it runs on all. `prepare`, where there is one, gets the path of the attempt's control group
     of version 2, before the runner starts. It may raise OSError, and then nothing is launched; no
     process of the job runs outside that group. It may return a *gate*: a pipe from which the runner
-    reads a byte before the job begins.
+    reads a byte before the job begins. `waits_for_all`: it lasts until its last process has ended.
     Strings may hold surrogate escapes, as paths and environments of Unix do.
     """
 
@@ -67,6 +67,7 @@ class LaunchPlan:
     snapshot: bool = False
     cpu_list: Sequence[int] | None = None
     binds_tasks: bool = False
+    waits_for_all: bool = False
     prepare: Callable[[str], int | None] | None = None
     ends_clients: Sequence[str] | None = None
     """The start of a command that removes the work of MPS clients (`client_work`); None: the job is
@@ -128,6 +129,7 @@ def launch_record(
         "silent_s": None if plan.silent_s is None else real_s(plan.silent_s),
         "cpu_list": None if plan.cpu_list is None else list(plan.cpu_list),
         "binds_tasks": plan.binds_tasks,
+        "waits_for_all": plan.waits_for_all,
         "ends_clients": None if plan.ends_clients is None else list(plan.ends_clients),
     }
 

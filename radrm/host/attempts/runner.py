@@ -7,8 +7,9 @@ That command runs it without a control group; `start_runner` runs it in one.
 Theory of operation. The runner takes the attempt's lock, then its claim; if another process has
 the claim, it ends without a trace. It forks the job, whose process waits; writes start.json;
 and lets the job begin. So no job runs that no record names, and a runner that is killed in
-between leaves a child whose pipe ends and that exits. It passes signals on, waits until the
-last process of the job is gone, writes how the job ended, and ends. A full disk must not lose
+between leaves a child whose pipe ends and that exits. It passes signals on, and waits for the
+main process, or with `--background=wait` for all. It ends what that has left (`leftovers`), writes
+how the job ended, and ends. A full disk must not lose
 the exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs
 the standard library alone, and holds nothing of the daemon's but its standard output: a byte
 there says that start.json is written.
@@ -38,9 +39,9 @@ from radrm.host.attempts import job_process, saved, tails
 from radrm.host.attempts.elastic import exits
 from radrm.host.crossings import crossed
 from radrm.host.processes import affinity, cgroups, client_work
-from radrm.host.processes.identity import Identity, identify
+from radrm.host.processes.identity import Identity, identify, send_signal
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.stop import Stop
+from radrm.host.processes.stop import LOOK_S, Stop
 from radrm.host.processes.tree import (
     attempt_processes,
     attempt_stats,
@@ -131,6 +132,10 @@ class Runner:
         self._status: int | None = None
         self._killing = False
         self._stop: Stop | None = None
+        self._ends_itself = False
+        """Whether its main process has ended without a stop."""
+        self._left: list[str] = []
+        """What was still running when the main process had ended."""
 
     def run(self) -> Fields:
         """Run the job to its end; what the exit record shall say of it is returned."""
@@ -150,11 +155,16 @@ class Runner:
         else:
             self._supervise()
             crossed("job ended")
+            self._let_go()
+            crossed("job drained")
             self._end_watcher()
             self._end_leftovers()
             crossed("job's tree ended")
             end = self._how_it_ended(errors)
             end["exceeded_mib"] = self._limits.exceeded_mib()
+            end["left"] = ", ".join(filter(None, self._left)) or None
+            if end["left"] and end.get("code") == 0:  # else its last words are why it failed
+                self._leftovers.tell(self._launch, end["left"])
             end |= saved.read_saved(self._launch) | exits.read_exits(self._launch)
         for group in filter(None, (self._cgroup, *self._limits.groups)):
             cgroups.remove(group)
@@ -249,13 +259,56 @@ class Runner:
     # ---------------------------------------------------------------- waiting
 
     def _supervise(self) -> None:
-        """Until the main process has ended."""
+        """Until the main process has ended, or all of the job where that is asked for."""
         # Not before, for the job need not wait; not later, for an upgrade may remove the code.
-        from radrm.host.attempts import containers, engines
+        from radrm.host.attempts import containers, engines, leftovers
 
         self._engines, self._machine = engines, containers.Containers()
-        while self._children_left() and self._status is None:
+        self._leftovers = leftovers
+        for_all = self._launch.get("waits_for_all") is True
+        while self._children_left() and (self._status is None or (for_all and self._find())):
             self._obey(self._wait(self._stop.look() if self._stop is not None else None))
+
+    def _let_go(self) -> None:
+        """Let what the main process has left say its last words, and end it (`leftovers`)."""
+        self._ends_itself = not self._killing and self._stop is None
+        self._let_end(self._leftovers.MOMENT_S)
+        if self._runs_on() and (work := self._leftovers.work_in(self._find())):
+            self._left.append(self._leftovers.named(work))
+            self._end_work()
+        self._let_end(self._leftovers.DRAIN_S)
+        if self._runs_on():
+            self._left.append(self._leftovers.named(self._find()))
+
+    def _runs_on(self) -> bool:
+        """Whether something of the job is left that was not asked to end."""
+        asked = self._killing or self._stop is not None
+        return not asked and self._children_left() and bool(self._find())
+
+    def _let_end(self, seconds: float) -> None:
+        """Wait until nothing of the job is left, for at most so long."""
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0 and self._runs_on():
+            self._obey(self._wait(left_s))
+
+    def _end_work(self) -> None:
+        """TERM, a grace, then KILL for what is left, but for the readers of pipes."""
+
+        def find() -> dict[int, Stat]:
+            work: dict[int, Stat] = self._leftovers.work_in(self._find())
+            return work
+
+        client_work.remove(self._launch, find, kill=False)
+        grace_s = self._launch["kill_grace_s"]
+        stop = Stop(find, grace_s, grace_s)
+        while not self._killing and (work := find()):
+            look_s = stop.look()
+            if stop.left_s <= 0:
+                for pid, each in work.items():
+                    send_signal(pid, each.start_ticks, signal.SIGKILL)
+                break
+            look_s = min(LOOK_S, stop.left_s) if look_s is None else look_s
+            self._killing = self._wait(look_s) == signal.SIGUSR2
 
     def _end_leftovers(self) -> None:
         """TERM, a grace, then KILL for what the main process has left behind.
@@ -287,6 +340,9 @@ class Runner:
         found = machine.of_attempt(token)
         if not found and engines.declared(self._launch) is None:
             return
+        if self._ends_itself:
+            names = [f"container {each.id[:12]}" for each in found]
+            self._left.append(self._leftovers.listed(names))
         known: set[str] = set()
         while True:
             members = {pid for each in found for pid in each.members}

@@ -13,7 +13,7 @@ import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 MAX_FILES = 8
 MAX_FILE = 1 << 20
@@ -23,13 +23,17 @@ _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9_]*|_[A-Za-z0-9_]+")
 _AROUND = "\"'();&|=<>"
 
 
-def sources_of(words: Iterable[str], folder: str) -> str | None:
+def sources_of(
+    words: Iterable[str], folder: str, environment: Mapping[str, str] = os.environ
+) -> str | None:
     """`name size checksum` of the first few files that the words name; None for none.
 
     What a file reads of the environment belongs to it: the checksum is also one of those
     variables whose names stand in it.
     """
-    found = [f"{name} {_checksum(data, size)}" for name, data, size in _files(words, folder)]
+    found = [
+        f"{name} {_checksum(data, size, environment)}" for name, data, size in _files(words, folder)
+    ]
     return "\n".join(found) or None
 
 
@@ -54,9 +58,9 @@ def _files(words: Iterable[str], folder: str) -> Iterator[tuple[str, bytes, int]
                     return
 
 
-def _checksum(data: bytes, size: int) -> str:
-    named = {os.fsdecode(name) for name in set(_NAME.findall(data))} & os.environ.keys()
-    said = "\0".join(f"{name}={os.environ[name]}" for name in sorted(named))
+def _checksum(data: bytes, size: int, environment: Mapping[str, str]) -> str:
+    named = {os.fsdecode(name) for name in set(_NAME.findall(data))} & environment.keys()
+    said = "\0".join(f"{name}={environment[name]}" for name in sorted(named))
     return f"{size} {zlib.crc32(os.fsencode(said), zlib.crc32(data)):08x}"
 
 

@@ -16,7 +16,7 @@ from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.processes.identity import Identity, identify
 from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of, write_start
-from tests.host.processes.programs import PYTHON, SLEEP
+from tests.host.processes.programs import PYTHON, SLEEP, gone
 from tests.waiting import wait_until
 
 
@@ -35,6 +35,29 @@ def test_adopting_one_that_runs(host: Host) -> None:
     (host.cwd / "go").touch()
     ended = next_of(second)
     assert isinstance(ended, Ended) and ended.exit == Exit(code=9)
+
+
+LEFT = "sh -c 'touch ready; until test -e go; do sleep 0.01; done' & exit 4"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_adopting_one_whose_main_process_has_ended(host: Host, waits: bool) -> None:
+    """It runs while it waits for the rest, or drains a pipe (here the command's own)."""
+    plan = host.plan("bash", "-c", LEFT if waits else f"exec 3> >({LEFT})", waits_for_all=waits)
+    first = host.daemon()
+    first.launch(plan)
+    host.ready()
+    started = next_of(first)
+    assert isinstance(started, Started)
+    wait_until(lambda: gone(started.pid))
+    second = host.daemon()
+    found = second.adopt(SERIAL, 3)
+    assert isinstance(found, Running) and found.started is not None
+    assert second.poll(SERIAL) is None
+    (host.cwd / "go").touch()
+    ended = next_of(second)
+    assert isinstance(ended, Ended) and ended.left is None
+    assert ended.exit == Exit(code=4 if waits else 0)
 
 
 @pytest.mark.parametrize("order", [Launcher.terminate, Launcher.kill])

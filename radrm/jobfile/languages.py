@@ -1,0 +1,80 @@
+"""Files that are no job files, but programs: refused, with the line that runs them.
+
+A text without `#!` is run by a shell, so a Python program would fail in it line by line. The ending
+of its name says what it is, or else its first words where no shell script could begin with them.
+All else without `#!` is a shell script.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from radrm.errors import BadFile, plain
+
+_RUN_BY = {
+    "py": "python",
+    "ipynb": "jupyter execute",
+    "r": "Rscript",
+    "jl": "julia",
+    "pl": "perl",
+    "rb": "ruby",
+    "js": "node",
+    "mjs": "node",
+    "lua": "lua",
+}
+_NAMES = {
+    "python": "a Python program",
+    "jupyter execute": "a notebook",
+    "Rscript": "an R program",
+    "julia": "a Julia program",
+}
+_BEGINS = (
+    (re.compile(r"import [\w.]+(?: as \w+)?(?:, *[\w.]+(?: as \w+)?)*\s*(?:#.*)?$"), "python"),
+    (re.compile(r"from [\w.]+ import \S"), "python"),
+    (re.compile(r"(?:async )?def \w+\(.*:\s*$|class \w+(?:\(.*\))?:\s*$|print\(.*\)"), "python"),
+    (re.compile(r"[rRbBuU]?(?:\"\"\"|''')"), "python"),
+    (re.compile(r"(?:library|require|suppressPackageStartupMessages)\(\S"), "Rscript"),
+    (re.compile(r"using [A-Z]\w*(?:[,:] *\w+)*\s*$"), "julia"),
+)
+_NOTEBOOK = re.compile(rb'\A\s*\{.*"nbformat"', re.DOTALL)
+_ELF = b"\x7fELF"
+_MOST_LOOKED_AT = 1 << 16
+_MOST_LINES = 500
+
+
+def refuse_program(data: bytes, filename: str) -> None:
+    """Raise `BadFile` for a file that is a program of another language than a shell's."""
+    name = "FILE" if filename in ("-", "job") or filename.startswith("/proc/") else filename
+    where = plain(name.rpartition("/")[2]) or "job file"
+    if data.startswith(_ELF):
+        program = name if "/" in name else f"./{name}"
+        raise BadFile(f"{where}: a program, not a job file; write: {_line([program])}")
+    start = data[:_MOST_LOOKED_AT].lstrip(b"\xef\xbb\xbf")
+    if start.startswith(b"#!"):
+        return
+    runs = _RUN_BY.get(name.rpartition(".")[2].lower()) if "." in name else None
+    runs = runs or _by_its_text(data, start)
+    if runs is None:
+        return
+    what = _NAMES.get(runs, f"a program for {runs}")
+    step = f"write: {_line([*runs.split(), name])}"
+    if "jupyter" not in runs:
+        step += f"; or begin it with #!/usr/bin/env {runs}"
+    raise BadFile(f"{where}: {what}, which no shell can run; {step}")
+
+
+def _line(words: list[str]) -> str:
+    return plain(f"radrm submit -- {shlex.join(words)}")
+
+
+def _by_its_text(data: bytes, start: bytes) -> str | None:
+    """Return what runs a text, by its first line that is no comment; None for a shell."""
+    if _NOTEBOOK.match(data):
+        return "jupyter execute"
+    for line in start.decode("utf-8", "replace").split("\n", _MOST_LINES)[:_MOST_LINES]:
+        if line.startswith("#!"):
+            return None  # not the first line, and another note says so
+        if line.strip() and not line.startswith("#"):
+            return next((runs for begins, runs in _BEGINS if begins.match(line)), None)
+    return None

@@ -1,0 +1,243 @@
+"""What a script says that its user will not expect of a job: notes at its submission.
+
+Only what the text shows, so a note may be missing; and a note is said only where something is
+lost. The text was read into commands (`shell`).
+
+    left in the background   a job ends with its script
+    its own folder           a job runs a copy of its script, so `$0` is not the submitted file
+"""
+
+from __future__ import annotations
+
+import re
+
+from radrm.jobfile import shell
+from radrm.jobfile.shell import Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from radrm.jobfile.radfile import JobFile
+
+
+_MOST_COMMANDS = 20_000
+_LONGEST_SHOWN = 60
+
+
+def surprises(job_file: JobFile) -> list[str]:
+    """Return a note on each surprise in the script of a job, or in the text for its shell."""
+    text, is_copy = job_file.script, job_file.script is not None
+    if text is None:
+        text = shell.text_for_shell(job_file.argv)
+    elif not _names(job_file) & shell.SHELLS:
+        return _of_python(job_file)
+    if text is None:
+        return []
+    found = [each for each, _ in zip(shell.steps(text), range(_MOST_COMMANDS), strict=False)]
+    notes = []
+    if job_file.options.background != "wait" and (left := left_running(found)) is not None:
+        keep = "write `wait` at its end, or add --background=wait"
+        if _is_container(left):
+            keep = "let it run in the foreground"
+        notes.append(
+            f"the script ends while `{_shown(left)}` runs in the background, and radrm ends that "
+            f"then; {keep}"
+        )
+    elif never_ends(found):
+        notes.append(
+            "`tail -f` at the end of the script never ends, so the job runs until its time limit; "
+            "write `wait` in its place"
+        )
+    if is_copy and any(map(asks_for_own_place, found)):
+        notes.append(
+            "the job runs a copy of the script, so $0 and BASH_SOURCE are not in its folder; write "
+            '"${RADRM_SCRIPT:-$0}" in their place'
+        )
+    return notes
+
+
+def _names(job_file: JobFile) -> set[str]:
+    """Return the names in the line of a script's interpreter, as `env` and `bash`."""
+    return {shell.base(word) for word in (job_file.interpreter or "").split()}
+
+
+def _shown(words: Sequence[str]) -> str:
+    text = " ".join(" ".join(words).split())
+    text = "".join(each if each.isprintable() else "?" for each in text)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+# ------------------------------------------------------------------
+# What a script leaves running.
+
+
+_WAITS = frozenset({"wait", "fg", "jobs", "kill", "pgrep", "pkill", "killall", "ps"})
+"""Who uses one of these looks after what was begun before."""
+_SHORT = frozenset(
+    {
+        *("cat", "cd", "conda", "cp", "date", "deactivate", "declare", "disown", "echo", "exit"),
+        *("export", "hostname", "let", "local", "ls", "mkdir", "module", "mv", "popd"),
+        *("printf", "pushd", "pwd", "read", "readonly", "return", "rm", "set", "shift"),
+        *("shopt", "source", "squeue", "test", "touch", "trap", "true", "false", "ulimit"),
+        *("umask", "unset", "nvidia-smi", ":", ".", "[", "[[", "$!", "for", "case", "select"),
+        *("fi", "done", "esac", "}", "else", "continue", "break"),
+    }
+)
+"""Commands that take no time, so what was begun before them is still running."""
+_CLOSING = frozenset({"fi", "done", "esac", "}"})
+_SHORT_SLEEP_S = 600.0
+"""Nobody keeps a training alive by a sleep as short as this."""
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
+    """Return the last command that runs on when a script ends; None if it waits for all.
+
+    A program in the foreground is taken to run longer than what was begun before it, unless the
+    same runs in the background, too.
+    """
+    left: tuple[str, ...] | None = None
+    before: tuple[str, ...] = ()
+    for command in _called(commands):
+        words = command.program
+        name = shell.base(words[0]) if words else ""
+        if name == "trap" and any(re.search(r"\b(kill|wait)\b", word) for word in words):
+            return None
+        if name in _WAITS:
+            left = None
+        elif command.end == "&" and (words or before):
+            left = before if not words or name in _CLOSING else words
+        elif _detaches(words):
+            left = words
+        elif words and not _is_short(words) and (left is None or words[:2] != left[:2]):
+            left = None
+        if words and name not in _CLOSING:
+            before = words
+    return left
+
+
+def never_ends(steps: Sequence[Step]) -> bool:
+    """Return whether a script that has work in the background ends by following a file."""
+    last = next((words for each in reversed(steps) if (words := each.program)), ())
+    follows = any(re.fullmatch(r"-[0-9qv]*[fF]|--follow(=.*)?", word) for word in last[1:])
+    waits = any(word.startswith("--pid") for word in last)
+    beside = any(each.end == "&" for each in steps)
+    return beside and bool(last) and shell.base(last[0]) == "tail" and follows and not waits
+
+
+def _is_short(words: Sequence[str]) -> bool:
+    name = shell.base(words[0])
+    if name != "sleep":
+        return name in _SHORT or name.isdigit()
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]*)?)([smhd]?)", words[1] if len(words) > 1 else "")
+    return found is not None and float(found[1]) * _UNITS_S[found[2]] <= _SHORT_SLEEP_S
+
+
+def _detaches(words: Sequence[str]) -> bool:
+    """Return whether a command goes into the background by itself."""
+    name = shell.base(words[0]) if words else ""
+    options = [word for word in words[1:8] if word.startswith("-")]
+    if name == "setsid":
+        return any(word in ("-f", "--fork") for word in options)
+    if name == "screen":
+        return any(re.fullmatch(r"-[A-Za-z]*d[A-Za-z]*m[A-Za-z]*|-m", word) for word in options)
+    if name == "tmux":
+        return any(word in ("new", "new-session") for word in words) and "-d" in options
+    return _is_container(words)
+
+
+def _is_container(words: Sequence[str]) -> bool:
+    name = shell.base(words[0]) if words else ""
+    if name not in ("docker", "podman") or "run" not in words[:4]:
+        return False
+    return any(re.fullmatch(r"--detach|-[it]*d[it]*", word) for word in words)
+
+
+def _called(commands: Iterable[Step]) -> Iterator[Step]:
+    """Return the commands in the order in which they run: those of functions where these are
+    called. A function inside another one is not followed."""
+    bodies: dict[str, list[Step]] = {}
+    found = [each for command in commands for each in _spelled_out(command)]
+    at = count = 0
+    while at < len(found) and count < _MOST_COMMANDS:
+        begin = _body_at(found, at)
+        if begin is not None:
+            end = _end_of_body(found, begin)
+            bodies[found[at].words[0]] = found[begin:end]
+            at = end + 1
+            continue
+        words = found[at].program
+        body = bodies.get(words[0]) if words and found[at].end != "&" else None
+        for each in found[at : at + 1] if body is None else body:
+            yield each
+            count += 1
+        at += 1
+
+
+def _spelled_out(command: Step) -> list[Step]:
+    """Return `function NAME {` as `NAME() {`."""
+    words = command.words
+    if words[:1] != ("function",) or len(words) < 2:
+        return [command]
+    head = Step(words[1:2], "(")
+    if command.end == "(" and len(words) == 2:
+        return [head]
+    return [head, Step((), ")"), Step(words[2:], command.end)]
+
+
+def _body_at(commands: Sequence[Step], at: int) -> int | None:
+    """Return where the body of the function begins that is defined here; None without one."""
+    head, after = commands[at], commands[at + 1 : at + 2]
+    if len(head.words) != 1 or head.end != "(" or not after or after[0] != Step((), ")"):
+        return None
+    begin = at + 2
+    while begin < len(commands) and commands[begin] == Step((), "\n"):
+        begin += 1
+    opens = begin < len(commands) and commands[begin].words[:1] == ("{",)
+    return begin if opens else None
+
+
+def _end_of_body(commands: Sequence[Step], begin: int) -> int:
+    """Return where the `}` of a body is that begins here."""
+    depth = 0
+    for at in range(begin, len(commands)):
+        words = commands[at].words
+        leading = words[: len(words) - len(commands[at].program)]
+        depth += leading.count("{")
+        if commands[at].program[:1] == ("}",):
+            depth -= 1
+            if depth <= 0:
+                return at
+    return len(commands)
+
+
+# ------------------------------------------------------------------
+# A script that looks for its own folder.
+
+
+_OWN = r"(?:\$\{?0\b|\bBASH_SOURCE\b)"
+_OWN_PLACE = re.compile(
+    rf"\b(?:dirname|realpath|readlink|cd|source)\b.*{_OWN}"
+    r"|\$\{(?:0|BASH_SOURCE(?:\[[0@]\])?)(?:%|:[aAhP])|\$\{\(%\):-%x\}"
+)
+
+
+def asks_for_own_place(command: Step) -> bool:
+    """Return whether a command wants the folder of its script, as `dirname "$0"` does."""
+    text = " ".join(command.words)
+    found = "0" in text or "BASH_SOURCE" in text or "%x" in text
+    return found and "RADRM_SCRIPT" not in text and _OWN_PLACE.search(text) is not None
+
+
+def _of_python(job_file: JobFile) -> list[str]:
+    """A note on a Python script that looks for its own folder, where its modules may lie."""
+    if not any(re.fullmatch(r"python[0-9.]*", name) for name in _names(job_file)):
+        return []
+    lines: Iterable[str] = (job_file.script or "").split("\n")
+    if not any("__file__" in line.partition("#")[0] for line in lines):
+        return []
+    return [
+        "the job runs a copy of the script, so __file__ is not in its folder; submit the command "
+        "in its place: radrm submit -- python FILE"
+    ]

@@ -1,0 +1,170 @@
+"""What a script says that its user will not expect of a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from radrm.jobfile.confirmation import notes_on
+from radrm.jobfile.radfile import read_job_file, wrap_command
+from radrm.jobfile.surprises import surprises
+
+T = "python train.py"
+
+
+def notes(script: str, first: str = "#!/bin/bash") -> list[str]:
+    return surprises(read_job_file(f"{first}\n{script}\n".encode(), "run.sh", {}))
+
+
+LEFT = [
+    f"{T} &",
+    f"nohup {T} > out.log 2>&1 &",
+    f"nohup {T} &>out.log &\necho $! > pid\nsleep 1\nexit 0",
+    f"setsid {T} & disown",
+    f"setsid -f {T}",
+    f"for seed in 1 2 3; do\n  nohup {T} --seed $seed &\n  pids+=($!)\ndone\necho started",
+    f"({T}; python b.py) &",
+    f"{{ {T}; }} &",
+    f"while read x; do {T} $x & done < list",
+    f"wait\n{T} &",
+    f"{T} & # wait",
+    f"cat <<END\nwait\nEND\n{T} &",
+    f'echo "wait"; {T} &',
+    f"run() {{\n  {T} $1 &\n}}\nrun 1\nrun 2",
+    f"function run {{ {T} & }}\nrun",
+    f"unused() {{ wait; }}\n{T} &",
+    f"run() {{ {T}; }}\nrun &",
+    f"CUDA_VISIBLE_DEVICES=0 {T} 2>&1 | tee log &",
+    "tmux new-session -d -s a 'python train.py'",
+    "screen -dmS a python train.py",
+    "docker run --gpus all -d image python train.py",
+    f"{T} &\n{T} &\n{T}",  # believed to wait for all
+    f"nohup {T} > May19.log 2>&1 &\n29045",
+    'nohup bash -c "A=0 python a.py" > a 2>&1 &\necho "running in the background!"',
+    f"{T} --gpu 0 & sleep 1s\n{T} --gpu 1 & sleep 1s",
+    f"({T} &) &",
+    "python - <<EOF &\nprint(1)\nEOF",
+]
+NOT_LEFT = [
+    T,
+    f"{T} &\nwait",
+    f"{T} & pid=$!\nwait $pid",
+    f"{T} & {T} & wait -n; wait",
+    f"nvidia-smi -l 5 > gpu.log &\n{T}",
+    f"{T} &\nsleep infinity",
+    f"{T} &\nfor job in `jobs -p`; do wait $job; done",
+    f"{T} &\nwhile :; do n=$(jobs | grep Running | wc -l); [ $n = 0 ] && break; sleep 5; done",
+    "exec > >(while IFS= read -r line; do echo $line; done) 2>&1\necho a",
+    f"trap 'exec >&- 2>&-; wait' EXIT\n{T} &",
+    f"{T} &\nsleep 48h",
+    f"{T} &\nwhile kill -0 $!; do sleep 10; done",
+    f"trap 'kill 0' EXIT\n{T} &",
+    f"{T} 2>&1",
+    f"{T} &> log",
+    f"{T} >& log",
+    f"{T} && echo done",
+    f"{T} |& tee log",
+    f"unused() {{ {T} & }}\npython b.py",
+    f"unused() {{\n  {T} &\n}}",
+    f"run() {{\n  {T} &\n}}\nrun 1; run 2; wait",
+    f"# {T} &\ntrue",
+    f"echo '{T} &'",
+    f'echo "{T} &"',
+    f"cat > run.sh <<'EOF'\n{T} &\nEOF",
+    "echo $(( 6 & 3 ))",
+    "if (( flags & 1 )); then echo odd; fi",
+    'url="http://a/?a=1&b=2"',
+    "docker run --rm -it image python train.py",
+    f"#RAD --background=wait\n{T} &",
+]
+
+
+@pytest.mark.parametrize("script", LEFT)
+def test_what_is_left_in_the_background_is_told(script: str) -> None:
+    (note,) = notes(script)
+    assert "background" in note
+
+
+@pytest.mark.parametrize("script", NOT_LEFT)
+def test_what_is_waited_for_is_not(script: str) -> None:
+    assert notes(script) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (f"{T} > log &\ntail -f log", True),
+        (f"{T} > log &\ntail -n+1 -F log\n", True),
+        (f"{T} > log &\ntail -f --pid=$! log", False),
+        (f"{T} > log &\ntail -f log & wait", False),
+        ("tail -f log", False),
+    ],
+)
+def test_a_script_that_follows_its_log_never_ends(script: str, told: bool) -> None:
+    assert ["never ends" in note for note in notes(script)] == [True] * told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("bash", "-c", f"{T} &"), True),
+        (("/bin/sh", "-ec", f"{T} & wait"), False),
+        (("bash", "run.sh", "&"), False),
+        (("echo", f"{T} &"), False),
+    ],
+)
+def test_the_text_for_a_shell_is_read_too(words: tuple[str, ...], told: bool) -> None:
+    assert bool(surprises(wrap_command(words, {}))) == told
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'cd "$(dirname "$0")"',
+        "cd $(dirname $0)/..",
+        'cd "${0%/*}"',
+        'SCRIPT_DIR=$( cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd )',
+        'DIR="$(dirname "$(readlink -f "$0")")"',
+        "HERE=`dirname $0`",
+        "ROOT=$(realpath $0)",
+        "ROOT=${BASH_SOURCE%/*}/..",
+        'source "$(dirname "${BASH_SOURCE[0]}")/env.sh"',
+        "cd ${0:a:h}",
+    ],
+)
+def test_a_script_that_looks_for_its_folder_is_told_of_its_copy(line: str) -> None:
+    (note,) = notes(f"{line}\npython train.py")
+    assert "RADRM_SCRIPT" in note
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'echo "usage: $0 FILE"',
+        "awk '{print $0}' log",
+        "name=$(basename $0 .sh)",
+        'if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then main; fi',
+        "# cd $(dirname $0)\ntrue",
+        'cd "$(dirname "${RADRM_SCRIPT:-$0}")"',
+        "cd $SLURM_SUBMIT_DIR",
+        "echo ${0##*/}",
+    ],
+)
+def test_other_uses_of_its_name_are_not(line: str) -> None:
+    assert notes(line) == []
+
+
+def test_a_python_script() -> None:
+    first = "#!/usr/bin/env python3"
+    assert len(notes("import os\nos.chdir(os.path.dirname(__file__))", first)) == 1
+    assert notes("import os  # not __file__\nprint('&')", first) == []
+
+
+def test_hostile_texts_are_read_for_a_bounded_time() -> None:
+    for text in ("f() {\n", "((", "a &\n", "f() { f; }\nf\n", "$((", "x<<E &\n"):
+        notes(text * 3_000)
+
+
+@pytest.mark.parametrize("script", [*LEFT, 'cd "$(dirname "$0")"\npython a.py'])
+def test_the_notes_of_a_submission_have_them(script: str) -> None:
+    job_file = read_job_file(f"#!/bin/bash\n{script}\n".encode(), "run.sh", {})
+    assert set(surprises(job_file)) <= set(notes_on(job_file))
