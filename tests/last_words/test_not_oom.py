@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.records import Exit, OutOfMemory
+from radrm.core.records import Exit
 from radrm.hints import hint
 from radrm.last_words import LAST_LINES, TAIL_BYTES
 from radrm.oom import classify
@@ -207,6 +207,13 @@ def test_no_output_raises(exit: Exit, tail: str) -> None:
         "NVML_SUCCESS == r INTERNAL ASSERT FAILED at ",
         "Free memory on device ",
         "buffer of size 1",
+        "cuda failed to allocate memory ",
+        "cuda not enough a b ",
+        "if cuda a b c ",
+        "cudaMalloc returned ",
+        "retrying batch",
+        "I 1 INFO ",
+        "CUDA error: out of memory\nCUDA out of memory: allocating 2 GiB\n",
         "ERROR 01-01 00:00:00 [",
         "ERROR 01-01 00:00:00 [a] Traceback (most recent call last)\n",
         " ",
@@ -216,7 +223,5 @@ def test_no_output_raises(exit: Exit, tail: str) -> None:
 def test_hostile_output_comes_to_an_end(unit: str) -> None:
     """A pattern that tries every way of matching these would outlast the test run."""
     assert hint(FAILED, "x" + unit * TAIL_BYTES) is None
-    assert classify(FAILED, "x" + unit * TAIL_BYTES) in (
-        None,
-        OutOfMemory("CUDA error: out of memory"),
-    )
+    found = classify(FAILED, "x" + unit * TAIL_BYTES)
+    assert found is None or found.signature.startswith("CUDA ")
