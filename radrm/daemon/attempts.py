@@ -26,11 +26,12 @@ from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps import Failures, Stops
 from radrm.daemon.parts import Parts
 from radrm.errors import StoreError
-from radrm.hints import hint
+from radrm.hints import hidden, hint
 from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, Started, Void
 from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
 from radrm.oom import classify
+from radrm.passing import BESIDE
 
 log = logging.getLogger("radrm")
 
@@ -199,6 +200,7 @@ class Attempts:
                 saved=found.saved.progress,
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
                 passes=passes,
+                beside=passes in BESIDE,
                 fault=fault,
             )
             events += _last_report(job, attempt, found.saved.reported, now)
@@ -219,7 +221,8 @@ class Attempts:
 
     def _hint(self, attempt: Attempt, found: Ended) -> str | None:
         """Return what its user can change, if its last words tell."""
-        return next(filter(None, (hint(found.exit, t) for t in found.tails)), None)
+        told = next(filter(None, (hint(found.exit, t) for t in found.tails)), None)
+        return told or hidden(found.exit, found.tails, found.redirected)
 
 
 _OUTER_ENDS = {

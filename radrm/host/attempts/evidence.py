@@ -21,7 +21,7 @@ from typing import Any
 from radrm.core.records import Exit, Instant, Progress
 from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import saved
+from radrm.host.attempts import redirected, saved
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.affinity import MOST_CPUS, listed
@@ -100,7 +100,7 @@ class Ended:
 
     `never_started` says why the command could not be run; `exit` is then that of a shell which
     cannot run it, if that is the reason. `tails` are the ends of its logs (standard error first),
-    of an attempt that failed.
+    of an attempt that failed, or whose script may have lost that its program did.
     """
 
     at: Instant
@@ -116,6 +116,8 @@ class Ended:
     tasks: tuple[TaskExit, ...] = ()
     """Of those that a launcher has told of."""
     outer: OuterEnd | None = None
+    redirected: tuple[tuple[str, str], ...] = ()
+    """Path and end of files to which its script sent output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,7 @@ class Evidence:
             exceeded if type(exceeded) is int and exceeded > 0 else None,
             saved_in(record, self._clock),
             _tasks_in(record),
+            redirected=_redirected_in(record),
         )
 
     def lost(self, event: str) -> Lost:
@@ -285,6 +288,15 @@ def _tasks_in(record: Mapping[str, Any]) -> tuple[TaskExit, ...]:
         )
     except (TypeError, ValueError, OverflowError):
         return ()
+
+
+def _redirected_in(record: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return path and end of the files in an exit record to which its script sent output."""
+    try:
+        pairs = tuple((path, end) for path, end in record.get(redirected.FIELD) or ())
+    except (TypeError, ValueError):
+        return ()
+    return tuple(pair for pair in pairs if all(isinstance(text, str) for text in pair))
 
 
 def read_saved(attempts_by_serial: Mapping[int, Evidence]) -> dict[int, Saved]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from radrm.host.attempts.folder import Fields
 
 TAIL_BYTES = 64 * 1024
+_OF_MEMORY = ("memory", "alloc", "batch size")
 _PATIENCE_S = 5.0
 """A log may lie on a file system that does not answer; the end is recorded all the same."""
 
@@ -36,6 +37,13 @@ def read_tails(launch: Fields, begins: dict[str, int]) -> Fields:
         if data is not None:
             found[f"{which}_tail"] = data.decode("utf-8", "replace")
     return found
+
+
+def may_tell(text: str | None) -> str | None:
+    """Return a tail of an attempt that ended with exit code 0, if it may end in out-of-memory: a
+    script may have lost the code of its program."""
+    told = text is not None and any(word in text.lower() for word in _OF_MEMORY)
+    return text if told else None
 
 
 def read_as_user(launch: Fields, send: Callable[[int], None], most: int) -> bytes | None:
