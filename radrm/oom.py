@@ -252,6 +252,13 @@ def _with_request(found: OutOfMemory, lines: list[str]) -> OutOfMemory:
     return found
 
 
+def classify_shared(exit: Exit, tail: str) -> OutOfMemory | None:
+    """Return the evidence in an output to which other jobs wrote, too: its last line alone, which
+    must be the job's own."""
+    lines = lines_of(tail)
+    return classify(exit, lines[-1]) if lines else None
+
+
 def ended_by_itself(exit: Exit) -> bool:
     """Return whether its last words can explain the exit: no signal, or a crash.
 

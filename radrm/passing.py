@@ -51,12 +51,12 @@ _SIGNATURES = tuple(
     for number, meaning, driver, runtime in _ERRORS
 )
 _BESIDE = (
-    # `vllm/v1/worker/gpu_worker.py`, and `vllm/worker/worker.py` before.
+    # vLLM, `determine_available_memory`.
     (
         re.compile(r"Error in memory profiling\. Initial free memory"),
         "the free memory of its GPU changed while vLLM measured it",
     ),
-    # `sglang/srt/model_executor/model_runner.py`.
+    # SGLang, `init_torch_distributed`.
     (
         re.compile(r"memory capacity is unbalanced\. Some GPUs may be occupied by other processes"),
         "other processes use memory of its GPUs",

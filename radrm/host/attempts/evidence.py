@@ -118,6 +118,8 @@ class Ended:
     outer: OuterEnd | None = None
     redirected: tuple[tuple[str, str], ...] = ()
     """Path and end of files to which its script sent output."""
+    after: tuple[int, ...] = ()
+    """How many characters of each tail follow the attempt's own last write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,9 @@ class Evidence:
         if record["never_started"] is not None and record.get("shell_code") in (126, 127):
             code = record["shell_code"]
         how = Exit(code=code, signal=record["signal"])
-        tails = tuple(filter(None, (record["stderr_tail"], record["stdout_tail"])))
+        names = [name for name in ("stderr", "stdout") if record[f"{name}_tail"]]
+        tails = tuple(record[f"{name}_tail"] for name in names)
+        after = tuple(record.get(f"{name}_after") for name in names)
         return Ended(
             self._instant(record),
             how,
@@ -174,6 +178,7 @@ class Evidence:
             saved_in(record, self._clock),
             _tasks_in(record),
             redirected=_redirected_in(record),
+            after=tuple(count if type(count) is int and count > 0 else 0 for count in after),
         )
 
     def lost(self, event: str) -> Lost:

@@ -167,7 +167,7 @@ class Runner:
         """Fork the job and let it begin; the pipe that tells what kept it from that."""
         script = self._write_script() if self._launch["script"] is not None else None
         go, begin = os.pipe()
-        errors, tell = os.pipe()
+        errors, tell = job_process.error_sockets()
         grouped = self._membership is not None and self._membership.inside()
         if self._membership is not None:
             self._require_group(grouped)
@@ -382,18 +382,14 @@ class Runner:
     # ---------------------------------------------------------------- the end
 
     def _how_it_ended(self, errors: int) -> Fields:
-        os.set_blocking(errors, False)
-        try:
-            output = os.read(errors, 4096)
-        except BlockingIOError:
-            output = b""
+        output, logs = job_process.receive_output(errors)
         begins, wrong = job_process.parse_output(output)
         assert self._status is not None
         code = os.waitstatus_to_exitcode(self._status)
         if wrong:
             return {"never_started": wrong, "shell_code": code}
         end: Fields = {"signal": -code} if code < 0 else {"code": code}
-        end |= tails.read_tails(self._launch, begins)
+        end |= tails.read_tails(self._launch, begins, logs)
         if end.get("code") == 0:
             end |= {key: tails.may_tell(end[key]) for key in ("stderr_tail", "stdout_tail")}
         return end | redirected.read_redirected(self._launch, self._began_s)
