@@ -70,7 +70,7 @@ _WENT_ON = re.compile(
     r"|\b(?:continuing|proceeding|carrying on) (?:with|without|on)\b"
     r"|\bswitching to\b|\bmoving (?:it )?to (?:the )?cpu\b|\bunloading all\b"
     r"|\brecover(?:ed|ing)? from (?:\w{1,9} )?(?:oom|out)|\bignoring\b|\bsurvived\b"
-    r"|(?<!Exception )\bignored\b(?! in)|\bwill be (?:decreased|reduced|halved)",
+    r"|(?<!Exception )(?<!errors )\bignored\b(?! in)|\bwill be (?:decreased|reduced|halved)",
     re.IGNORECASE,
 )
 _QUIET = re.compile(
@@ -95,6 +95,12 @@ _ERROR = re.compile(
     r"(?i:\b(?:\w{0,40}error|fatal|failed|failure|couldn't|could not|cannot|\w{0,40}exception)\b)"
 )
 _OF_MEMORY = re.compile(r"(?i:memor|alloc|buffer|cuda|gpu|\boom\b|load\w{0,3} model|context)")
+
+_COUNT = re.compile(
+    r"(?i:\b(attempt|trial|step|epoch|iter(?:ation)?|request|batch|run|job|sample)s?[ #:=]{1,3}"
+    r"(\d{1,9})\b)"
+)
+_COUNTS_BEFORE = 5
 
 _LINE_ENDS = re.compile(r"[\r\n]+")
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,30}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)|[\0\ufeff]")
@@ -211,6 +217,17 @@ def _tracebacks(lines: list[str]) -> list[_Traceback]:
     return found
 
 
+def _went_further(lines: list[str], at: int) -> bool:
+    """Return whether a count of steps, trials or the like is higher after a line than before it."""
+    before: dict[str, int] = {}
+    for line in lines[max(0, at - _COUNTS_BEFORE) : at + 1]:
+        before |= {found[1].lower(): int(found[2]) for found in _COUNT.finditer(line)}
+    if not before:
+        return False
+    later = (found for line in lines[at + 1 :] for found in _COUNT.finditer(line))
+    return any(int(found[2]) > before.get(found[1].lower(), 10**9) for found in later)
+
+
 def _in_exception(message: list[str], find: Callable[[str], _Found | None]) -> _Found | None:
     """Return what an exception or the lines after it say; `message` begins with it."""
     own = find(message[0])
@@ -225,12 +242,13 @@ def _in_last_lines(lines: list[str], find: Callable[[str], _Found | None]) -> _F
     """Return what the last lines say, unless a later line shows that the program went on."""
     printed = 0
     told = other_end = False
-    for line in reversed(lines):
+    for at in reversed(range(len(lines))):
+        line = lines[at]
         if _WENT_ON.search(line):
             return None
         found = find(line)
         if found is not None and not _NATIVE_LOG.match(line) and not _MILD.search(line):
-            return None if told else found
+            return None if told or _went_further(lines, at) else found
         # An error of another kind, and before it a word of a program that works: it went on.
         other_end = other_end or bool(_ERROR.search(line) and not _OF_MEMORY.search(line))
         told = told or bool(other_end and _TOLD_INFO.match(line))

@@ -64,9 +64,9 @@ _FAMILIES = _table(
     ),
     (
         "GPU",
-        r"(?i:(?<![/\w.-])gpu(?!\d\d|[\w-]{0,30}/|-\w)|\bvram\b|\bdevice (?:heap )?memory"
-        r"|\bon device\b|\bdevice (?:ordinal )?\d|\baccelerator\b|\bhbm\b|\bnpu\b|\bmps backend\b"
-        r"|arrayfire|\bhami\b)",
+        r"(?i:(?<![/\w.-])gpu(?!\d\d|[\w-]{0,30}/|-\w)|\bvram\b|\bon device\b"
+        r"|\bdevice (?:heap )?(?:memory|vector|buffer|array)|\bdevice (?:ordinal )?\d"
+        r"|\baccelerator\b|\bhbm\b|\bnpu\b|\bmps backend\b|arrayfire|\bhami\b)",
     ),
 )
 """Interfaces and libraries of GPUs, and the words for a GPU and its memory. Folders and hosts have
@@ -82,20 +82,21 @@ _WORDS = _table(
     ("out of memory", r"(?i:\b(?:gpu|cuda|device) (?:\d{1,3} )?OOM\b)|\bOOM when allocating"),
     (
         "out of memory",
-        r"(?i:\b(?:not?|insufficient) (?:enough )?(?:[\w-]{1,20} ){0,3}(?:memory|vram)\b)",
+        r"(?i:\b(?:not? enough|insufficient) (?:[\w-]{1,20} ){0,3}(?:memory|vram)\b)",
     ),
     (
         "allocation failed",
-        rf"(?i:\bfail(?:ed|ure|s)? (?:to|in) (?:cuda )?\w{{0,2}}alloc\w{{0,5}}\b.{{0,80}}){_SIZE}",
+        r"(?i:\bfail(?:ed|ure|s)? (?:to|in) (?:cuda )?\w{0,2}alloc\w{0,5}\b:?[^:;]{0,80})" + _SIZE,
     ),
     (
         "allocation failed",
-        rf"(?i:\b(?:could not|couldn't|cannot|can't|unable to) allocate\b.{{0,80}}){_SIZE}",
+        rf"(?i:\b(?:could not|couldn't|cannot|can't|unable to) allocate\b:?[^:;]{{0,80}}){_SIZE}",
     ),
     ("allocation failed", r"(?i:\bmemory\b.{0,60}\bcould not be allocated)"),
     ("allocation failed", r"(?i:memory\w{0,2} (?:object )?allocation (?:failed|failure|error))"),
     ("allocation failed", r"(?i:\bmemory allocation of (?:size )?\d{1,20}.{0,9} failed)"),
-    ("out of memory", r"(?i:\bmemory (?:is )?not enough\b)"),
+    ("allocation failed", r"(?i:\b(?:cuda|gpu|device) allocation (?:failed|failure))"),
+    ("out of memory", r"(?i:\bmemory (?:is )?(?:not enough|exhausted)\b)"),
     (
         "allocation failed",
         r"(?i:\balloc fail\b)|\bfailed to \w{0,9}[mM]alloc\w{0,9}\b.{0,40}\bbytes",
@@ -130,6 +131,7 @@ _FAILURES = (*_WORDS, *_NAMES, *_NUMBERS)
 
 _TEXTS = _table(
     ("Accelerate: no batch size", r"RuntimeError: No executable batch size found, reached zero"),
+    ("OpenCL", r"\bMemory Object Allocation Failure\b"),
     ("CUDA Fortran", r"ALLOCATE: \d{1,20} bytes requested; status = 2\b"),
     ("Thrust", r"thrust::(?:system::)?(?:detail::)?bad_alloc"),
     ("CUDA out of memory", r"Check failed: \[?\w{1,20} == cudaSuccess\]? out of memory"),
@@ -169,21 +171,23 @@ _NO_STATEMENT = re.compile(
 )
 _SUPPOSED = re.compile(
     r"(?i:\b(?:if|whenever|in case|avoid(?:s|ing)?|prevent(?:s|ing|ed)?|may|might|would|unless"
-    r"|against|risk of|chance of|instead of|due to|cause[sd]?|simulat\w{1,5}|test(?:s|ing|ed)?"
-    r"|expect\w{0,4}|never|without|no|for|about|handle[sd]?|recover\w{0,4} from|survived?|on)"
+    r"|against|risk of|chance of|instead of|simulat\w{1,5}|test(?:s|ing|ed)?"
+    r"|expect\w{0,4}|never|without|no|about|handle[sd]?|recover\w{0,4} from|survived?)"
     r"\s(?:[\w'\"(-]{1,20}[ /]){0,6}['\"]?)$"
 )
 """What stands before words that suppose a failure, in the same sentence."""
 _SUPPOSED_AFTER = re.compile(
-    r"\s?\?|(?i:(?:Error)?[ _-](?:errors|issues|problems|exceptions|situations|handl\w{1,4}"
-    r"|retr\w{1,4}|counts?|counter|polic\w{1,3}|killer|protection|guard|recovery|detection"
+    r"\s?(?:\?|->|=>)|(?i:(?:Error)?[ _-](?:errors|issues|problems|exceptions|situations"
+    r"|handl\w{1,4}|retr\w{1,4}|counts?|counter|polic\w{1,3}|killer|protection|guard|recovery|detection"
     r"|tests?|checks?|does|is handled|was handled|can|may|will|should)\b)"
     r"|(?i:(?:Error)?['\"]?\s?[:=] ?['\"]?(?:0|no|false|none|off|on|disabled|enabled|true|ok|skip"
     r"|retry|ignore)\b)|(?i:\s?\((?:lower|reduce|decrease|increase|try|use|see|set)\b)"
     # What the program does about it. "Reduce the batch size" is advice.
     r"|(?i:.{0,100}[,;:(>-]\s{0,3}(?:so )?(?:skip(?:ping|ped)?|retry(?:ing)?|retried"
-    r"|continu(?:ing|ed)|ignor(?:ing|ed)|reduc(?:ing|ed)|halv(?:ing|ed)|lower(?:ing|ed)|handled|recovered|pruned|caught)\b)"
+    r"|continu(?:ing|ed)|ignor(?:ing|ed)|reduc(?:ing|ed)|halv(?:ing|ed)|lower(?:ing|ed)|handled"
+    r"|recovered|pruned|caught|using|switching|falling|moving|trying|clearing)\b)"
 )
+_SKIPPED = re.compile(r"(?i:\bskipp(?:ed|ing)\b)")
 _SENTENCE = re.compile(r"[.;:!?>]\s")
 _ALONE = re.compile(r"\s{0,20}(?:[\w.]{0,100}\.|[\w.]{1,100}\([^)]{0,100}\):? ?)?\w{0,40}")
 """A name that stands alone, or after its module or the function that returned it."""
@@ -215,8 +219,15 @@ _SAME_FAILURE = 4
 """Lines that one failure may take, as a library and its callers report it."""
 
 _BARE = re.compile(
-    r"(?i:[\W_]{0,20}(?:error|reason|message|what\(\))?[\W_]{0,20}out of memory\W{0,20})$"
+    r"(?i:[\W_]{0,20}"
+    r"(?:(?:error|reason|message|description|what\(\))(?: (?:text|string|message))?)?"
+    r"[\W_]{0,20}out of memory\W{0,20})$"
 )
+_REPORT = re.compile(
+    r"(?i:\b(?:cuda|hip)\w{0,20}\b.{0,80}\b(?:error|fail)|\bcu[A-Z]\w{1,20} failed|\.cuh?\b)"
+)
+_REPORT_LINES = 5
+"""A report of an error in several lines, of which the last has the reason."""
 
 
 def classify(exit: Exit, tail: str) -> OutOfMemory | None:
@@ -228,9 +239,11 @@ def classify(exit: Exit, tail: str) -> OutOfMemory | None:
     if exit.ok or not ended_by_itself(exit):
         return None
     lines = lines_of(tail)
-    for at in range(1, len(lines)):
-        if _BARE.match(lines[at]):  # "CUDA error at x.cu:12:", and the reason in the next line
-            lines[at] = f"{lines[at - 1][-200:]} {lines[at].strip()}"
+    for at, line in enumerate(lines):
+        if _BARE.match(line):
+            before = reversed(lines[max(0, at - _REPORT_LINES) : at])
+            report = next(filter(_REPORT.search, before), "")
+            lines[at] = f"{report[-200:]} {line.strip()}"
     found = search(lines, _signature)
     if found is None:
         return None
@@ -293,7 +306,7 @@ def _states(line: str, found: re.Match[str], by_name: bool) -> bool:
     if _SUPPOSED_AFTER.match(after):
         return False
     sentence = _SENTENCE.split(before)[-1]
-    if _SUPPOSED.search(sentence):
+    if _SUPPOSED.search(sentence) or _SKIPPED.search(before):
         return False
     alone = _ALONE.fullmatch(before) and not after.strip(" '\")]}.,;:")
     return not by_name or bool(alone) or bool(_ERROR_WORD.search(before + after))

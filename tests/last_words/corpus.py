@@ -1,8 +1,8 @@
 """Ends of failed programs, as they print them: of GPU memory, and of everything else.
 
-The rules of `oom.py` were made with `OUT_OF_MEMORY` and `OTHER`. `HELD_OUT` and `HELD_OUT_OTHER`
-were written after them; what a first try found is in `test_corpus.py`. A text is what stands at the
-end of the output; `{...}` of the programs are filled in. Most of the words are from public reports.
+The rules of `oom.py` were made with `OUT_OF_MEMORY` and `OTHER`. The others were written after
+them, `LATER` with texts that were likely to be missed; what a first try found is in
+`test_corpus.py`. A text is what stands at the end of the output. Most are from public reports.
 """
 
 # ruff: noqa: E501 (messages stand as programs print them)
@@ -656,4 +656,272 @@ ray.exceptions.RayTaskError: Workers (tasks / actors) killed due to memory press
     "ORCA": "ORCA finished by error termination: out of memory, please increase %maxcore\n",
     "Vulkan, other": "vk::Queue::submit: ErrorDeviceLost\n",
     "an X server": "_XSERVTransmkdir: ERROR: out of memory for display gpu-vnc:1\n",
+}
+
+
+LATER = {
+    "cuMatrix": "cuMatrix::cuMatrix device memory allocation failed\n",
+    "cuDSS": "cuDSS: device memory allocation failed\n",
+    "a sample, with its array": " The device memory allocation failed for A \n",
+    "vectorAdd of CUDA's samples": "Failed to allocate device vector A (error code out of memory)!\n",
+    "lc0": "Not enough GPU memory to capture CUDA graphs\n",
+    "qsim": "not enough GPU memory\n",
+    "a check before": "ERROR: Not enough GPU memory! Need 30123.4MB, have 8123.4MB free\n",
+    "KV cache": traceback(
+        "ValueError: Not enough GPU memory available to allocate the KV cache. Please decrease 'gpu_mem_headroom'."
+    ),
+    "TF lstm": traceback(
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: Ran out of GPU memory when allocating 1073741824 bytes for SparseTensorDenseMatMul"
+    ),
+    "NLLB": "Local NLLB translation ran out of GPU memory. Try CPU mode or close other GPU applications.\n",
+    "wrapped": traceback(
+        "RuntimeError: Ran out of GPU memory at patch_size=256, batch_size=8. Halve --batch-size first; "
+    ),
+    "preprocess": "Failed to allocate device memory (error code out of memory)!\n",
+    "SuperGlueTRT": "SuperGlueTRT: Failed to allocate device memory for keypoints_0\n",
+    "a Vulkan engine": traceback("RuntimeError: vkAllocateMemory: out of device memory"),
+    "LWJGL": 'Exception in thread "main" VulkanException: Failed to allocate device memory for buffer: VK_ERROR_OUT_OF_DEVICE_MEMORY\n',
+    "Rust upload": "thread 'main' panicked at src/main.rs:9:5:\nupload pool ran out of device memory\n",
+    "exhausted": "GPU memory exhausted. Close GPU-heavy applications; for extraction OOM, lower --resolution and --chunks.\n",
+    "super graph": "Failed to allocate device memory for d_super_graph_u: out of memory\n",
+    "ESMFold": traceback("RuntimeError: ESMFold ran out of GPU memory on 1024 residues"),
+    "GPUMD": "CUDA Error:\n    File:       utilities/gpu_vector.cu\n    Line:       120\n    Error code: 2\n    Error text: out of memory\n",
+    "ColabFold": traceback(
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 12.5GiB (13421772800B) on device ordinal 0"
+    ),
+    "torch compile": traceback(
+        "torch._inductor.exc.InductorError: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    ),
+    "deepspeed zero": traceback(
+        "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call."
+    ),
+    "DALI": traceback(
+        "RuntimeError: Critical error in pipeline:\nError when executing GPU operator decoders__Image encountered:\nCan't allocate 1073741824 bytes on device 0. CUDA allocation failed"
+    ),
+    "DALI, nvml": traceback(
+        "dali: [/opt/dali/dali/core/mm/malloc_resource.h:113] CUDA allocation failed"
+    ),
+    "NVSHMEM": "src/mem/mem.cpp:432: non-zero status: 2 cuMemCreate failed \nout of memory\n",
+    "Rapids cuDF JSON": traceback(
+        "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/opt/rmm/pool_memory_resource.hpp:193: Maximum pool size exceeded (failed to allocate 1.000000 GiB): std::bad_alloc"
+    ),
+    "Bazel's TF serving": "F0000 00:00:1700000000.000001 1 cuda_executor.cc:1017] could not allocate CUDA stream: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n",
+    "user raises": traceback(
+        "MyTrainerError: step 12 failed: CUDA out of memory. Tried to allocate 1.20 GiB"
+    ),
+    "logger.error": "2024-01-01 10:00:00,123 - trainer - ERROR - Training failed due to CUDA out of memory. Tried to allocate 512.00 MiB\n",
+    "loguru": "2024-01-01 10:00:00.123 | ERROR    | train:main:12 - CUDA out of memory. Tried to allocate 512.00 MiB\n",
+    "OpenCL LightGBM": traceback("lightgbm.basic.LightGBMError: Memory Object Allocation Failure"),
+    "Ray Train": traceback(
+        'ray.exceptions.RayTaskError(OutOfMemoryError): ray::TrainWorker.execute() (pid=1, ip=10.0.0.1)\n  File "train.py", line 3, in f\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB'
+    ),
+}
+_LATER_EXCEPTIONS = """\
+RuntimeError: Failed to allocate device handle: no such device
+RuntimeError: failed to allocate memory for texture on CPU: not enough memory
+RuntimeError: [GPU 0] failed to allocate port 29500: buffer of connections is full
+RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`
+RuntimeError: GET was unable to find an engine to execute this computation
+RuntimeError: NCCL error: unhandled system error, failed to allocate 9637888 bytes in /dev/shm
+RuntimeError: CUDA error: the resource allocation failed to launch kernel (launch out of resources)
+RuntimeError: ffmpeg was not built with CUDA support
+ValueError: device_map 'auto' offloads layers to disk, needs offload_folder
+ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.
+ValueError: per_device_batch_size 3 must divide 16 GPUs
+ValueError: No GPU memory limit given
+ValueError: --gpu-memory: not a size: out
+KeyError: 'gpu_out_of_memory'
+AssertionError: 2 != 1 : out of memory handler was called twice
+huggingface_hub.errors.HfHubHTTPError: 507 Server Error: Insufficient Storage
+OSError: Unable to allocate 16 GB on /dev/sdb1
+OSError: [Errno 12] Cannot allocate memory: '/dev/nvidia-uvm'
+PermissionError: [Errno 13] Permission denied: '/dev/nvidia0'
+MemoryError: Unable to allocate 16.0 GiB for an array with shape (65536, 65536) in gpu_prep.py
+MemoryError: bad allocation
+RuntimeError: vector::_M_default_append
+RuntimeError: Deserialize failed: buffer too small (CUDA engine 8.6)
+RuntimeError: nvrtc: error: failed to open libnvrtc-builtins.so.12.1
+RuntimeError: NVML: Not Found
+SystemError: <built-in function imread> returned NULL without setting an exception
+dask.distributed: Worker exceeded 95% memory budget. Restarting: gpu-worker-1
+concurrent.futures.TimeoutError: allocation of a GPU worker timed out
+slurm.SlurmError: Unable to allocate resources: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits) gpu
+torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError: gpu01
+RuntimeError: CUDA failure 999: unknown error ; GPU=0 ; hostname=gpu1 ; expr=cudaSetDevice(info_.device_id);
+RuntimeError: CUDA failure 101: invalid device ordinal ; GPU=0
+RuntimeError: Check failed: e == cudaSuccess (4 vs. 0) : driver shutting down
+RuntimeError: CUDA error 2000: weird""".splitlines()
+LATER_OTHER = {line: traceback(line) for line in _LATER_EXCEPTIONS} | {
+    text[:30]: text
+    for text in (
+        "Slurm: step out of memory\nslurmstepd: error: StepId=1.0 exceeded memory limit (67108864 > 33554432), being killed\n",
+        "warn: Low GPU memory, batches will be small\nerror: label file missing\n",
+        "[retry] attempt 1: CUDA out of memory\n[retry] attempt 2: KeyError 'x'\nfailed after 2 attempts: KeyError 'x'\n",
+        "Not enough GPU memory to do segmentation completely on device, using CUDA managed memory instead.\nerror: cannot read volume.nii\n",
+        "RuntimeWarning: nnUNet ran out of GPU memory; retrying on CPU.\nerror: no such file\n",
+        "OOM at step 12! Skipping batch.\nstep 13 loss 0.2\nerror: bad label\n",
+        "[12:00:01] CUDA OOM, clearing cache\n[12:00:02] INFO step 13 done\n[12:00:09] ERROR cannot write checkpoint: disk full\n",
+        "Skipping test: Not enough GPU memory\n1 skipped\n2 failed: test_loss\n",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=gpu.slice\nMemory cgroup out of memory: Killed process 4711\n",
+        "free memory on GPU 0: 1.2 GiB\nfatal: not a git repository\n",
+        "docker: Error response from daemon: could not select device driver with capabilities: [[gpu]].\n",
+        "xla: Compiling module jit_train_step; allocating 12 GiB of scratch memory\nSegmentation fault\n",
+        "FAQ: CUDA out of memory -> lower batch_size\nUsage: train [OPTIONS]\nError: Missing option '--data'.\n",
+        "pip: ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device (torch+cu121)\n",
+        "bash: ./gpu_run: Cannot allocate memory\n",
+        "mpirun noticed that process rank 0 with PID 1 on node gpu01 exited on signal 9 (Killed).\n",
+        "[h264_nvenc @ 0x55] OpenEncodeSessionEx failed: out of memory (10): No capable devices found\n",
+    )
+}
+
+
+ORDINARY = {
+    "a": traceback(
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 1 has a total capacity of 79.15 GiB of which 1.94 GiB is free. Including non-PyTorch memory, this process has 77.19 GiB memory in use."
+    ),
+    "b": traceback(
+        "RuntimeError: CUDA out of memory. Tried to allocate 734.00 MiB (GPU 0; 7.79 GiB total capacity; 5.20 GiB already allocated; 604.56 MiB free; 5.70 GiB reserved in total by PyTorch)"
+    ),
+    "c": "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 3.95 GiB total capacity; 0 bytes already allocated; 3.25 MiB free; 0 bytes reserved in total by PyTorch)\nException raised from malloc at ../c10/cuda/CUDACachingAllocator.cpp:536 (most recent call first):\nframe #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x42 (0x7f in libc10.so)\nAborted (core dumped)\n",
+    "d": traceback(
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[32,1024,1024] and type half on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:Einsum]"
+    ),
+    "e": traceback(
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:\n\nDetected at node 'gradient_tape/model/conv2d/Conv2D/Conv2DBackpropFilter' defined at (most recent call last):\n    File \"train.py\", line 10, in <module>\n      model.fit(x)\nNode: 'gradient_tape/model/conv2d'\n2 root error(s) found.\n  (0) RESOURCE_EXHAUSTED:  OOM when allocating tensor with shape[32,64,224,224] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n\t [[{{node gradient_tape}}]]\nHint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom to RunOptions for current allocation info. This isn't available when running in Eager mode.\n\n  (1) CANCELLED:  Function was cancelled before it was started\n0 successful operations.\n0 derived errors ignored. [Op:__inference_train_function_1234]"
+    ),
+    "f": traceback(
+        "tensorflow.python.framework.errors_impl.InternalError: Failed to create session: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    ),
+    "g": "2022-01-01 10:00:00.000001: F tensorflow/core/common_runtime/gpu/gpu_device.cc:1234] Check failed: cuda out of memory\n",
+    "h": traceback(
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 8589934592 bytes."
+    ),
+    "i": traceback("jaxlib.xla_extension.XlaRuntimeError: INTERNAL: CUDNN_STATUS_ALLOC_FAILED"),
+    "j": traceback(
+        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to load in-memory CUBIN (compiled for a different GPU?).: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    ),
+    "k": traceback(
+        "RuntimeError: cuSOLVER error: cusolverDnCreate failed: CUSOLVER_STATUS_ALLOC_FAILED"
+    ),
+    "l": traceback("cupy_backends.cuda.libs.cublas.CUBLASError: CUBLAS_STATUS_ALLOC_FAILED"),
+    "m": traceback("cupy_backends.cuda.libs.cusparse.CuSparseError: CUSPARSE_STATUS_ALLOC_FAILED"),
+    "n": traceback(
+        "cupy_backends.cuda.libs.cudnn.CuDNNError: CUDNN_STATUS_ALLOC_FAILED: b'CUDNN_STATUS_ALLOC_FAILED'"
+    ),
+    "o": "error: CUDA out of memory\n",
+    "p": "Fatal: cudaMalloc(&buf, n) failed: out of memory (2)\n",
+    "q": "[ERROR] hipMalloc failed: hipErrorOutOfMemory\n",
+    "r": "HIP error 2: out of memory at kernel.hip:120\n",
+    "s": "hipErrorMemoryAllocation: out of memory\n",
+    "t": traceback(
+        "RuntimeError: [LightGBM] [Fatal] CUDA error: out of memory at cuda_tree_learner.cpp:120"
+    ),
+    "u": "[LightGBM] [Fatal] [CUDA] out of memory /tmp/LightGBM/src/cuda/cuda_utils.h 101\n",
+    "v": traceback(
+        "xgboost.core.XGBoostError: [10:00:00] ../src/common/device_helpers.cuh:132: NCCL failure: unhandled cuda error, cudaErrorMemoryAllocation: out of memory"
+    ),
+    "w": traceback(
+        "_catboost.CatBoostError: catboost/libs/train_lib/train_model.cpp:1234: CUDA error 2: out of memory"
+    ),
+    "x": "ggml_cuda_compute_forward: MUL_MAT failed\nCUDA error: out of memory\n  current device: 0, in function alloc at ggml/src/ggml-cuda/ggml-cuda.cu:400\n  cuMemCreate(&handle, reserve_size, &prop, 0)\nggml/src/ggml-cuda/ggml-cuda.cu:70: CUDA error\n",
+    "y": "llama_init_from_model: failed to initialize the context: failed to allocate compute pp buffers\nggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 2147483648\nsrv    load_model: failed to load model, '/models/x.gguf'\nmain: exiting due to model loading error\n",
+    "z": traceback("RuntimeError: Insufficient GPU memory for this model: needs 24 GB"),
+    "aa": traceback(
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    ),
+    "ab": traceback(
+        "openmm.OpenMMException: Error creating CUDA context: CUDA_ERROR_OUT_OF_MEMORY (2) at /src/CudaContext.cpp:120"
+    ),
+    "ac": "Cuda error in file 'src/foo.cu' in line 343 : out of memory.\n",
+    "ad": "CUDA error: out of memory (err=2)\nAborted\n",
+    "ae": 'Traceback (most recent call last):\n  File "a.py", line 1\nMemoryError: cuMemAlloc_v2 failed: out of memory\n-------------------------------------------------------------------\nPyCUDA ERROR: The context stack was not empty upon module cleanup.\n-------------------------------------------------------------------\nAborted (core dumped)\n',
+    "af": "ERROR: LoadError: CUDA error: out of memory (code 2, ERROR_OUT_OF_MEMORY)\nStacktrace:\n [1] throw_api_error(res::CUDA.cudaError_enum)\n   @ CUDA ~/.julia/packages/CUDA/src/error.jl:91\nin expression starting at train.jl:1\n",
+    "ag": traceback(
+        "RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
+    )
+    + "Last error:\nCuda failure 'out of memory'\n",
+    "ah": "[rank1]: "
+    + traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB").replace(
+        "\n", "\n[rank1]: "
+    )
+    + "\nW1129 03:40:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 2 closing signal SIGTERM\nE1129 03:40:01.000000 1 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 2) of binary: /opt/bin/python\n"
+    + traceback(
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED"
+    ),
+    "ai": traceback(
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+    ).replace(
+        "Traceback",
+        traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 896.00 MiB")
+        + "Traceback",
+        1,
+    ),
+    "aj": "Exception in thread Thread-1:\n"
+    + traceback("RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB"),
+}
+_ORDINARY_EXCEPTIONS = """\
+RuntimeError: CUDA error: device-side assert triggered CUDA kernel errors might be asynchronously reported
+ValueError: Target size (torch.Size([32])) must be the same as input size (torch.Size([32, 1]))
+ValueError: Found array with 0 sample(s)
+ValueError: Tokenizer class LlamaTokenizer does not exist
+ValueError: Cannot load file containing pickled data when allow_pickle=False
+OSError: Can't load tokenizer for 'bert-base'
+OSError: We couldn't connect to 'https://huggingface.co' to load this file
+RuntimeError: Sizes of tensors must match except in dimension 1
+RuntimeError: expected scalar type Half but found Float
+RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn
+RuntimeError: CUDA error: named symbol not found
+RuntimeError: Default process group has not been initialized
+RuntimeError: Timed out initializing process group in store based barrier on rank: 0
+RuntimeError: Stop_waiting response is expected
+RuntimeError: Address already in use
+torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization
+lightning_fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!
+deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.1 does not match
+AssertionError: Default process group is not initialized
+AssertionError: libcuda.so cannot found!
+NotImplementedError: Cannot copy out of meta tensor; no data!
+json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
+_pickle.UnpicklingError: invalid load key, 'v'.
+zipfile.BadZipFile: File is not a zip file
+EOFError: Ran out of input
+FloatingPointError: Minimum loss scale reached (0.0001).
+OverflowError: cannot serialize a bytes object larger than 4 GiB
+safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge
+RuntimeError: unable to write to file </torch_1>: No space left on device (28)
+numpy.linalg.LinAlgError: SVD did not converge
+pandas.errors.ParserError: Error tokenizing data. C error: out of memory
+xgboost.core.XGBoostError: [10:00:00] gpu_id is deprecated
+tensorflow.python.framework.errors_impl.UnimplementedError: DNN library is not found.
+tensorflow.python.framework.errors_impl.FailedPreconditionError: Could not find variable
+jaxlib.xla_extension.XlaRuntimeError: UNKNOWN: CUDNN_STATUS_EXECUTION_FAILED
+jax._src.xla_bridge.NoDeviceError: no GPU
+pycuda._driver.LaunchError: cuCtxSynchronize failed: an illegal memory access was encountered
+numba.core.errors.TypingError: Failed in cuda mode pipeline
+MemoryError: Unable to allocate 3.00 TiB for an array with shape (1, 2) and data type float32
+ray.exceptions.RaySystemError: System error: Broken pipe""".splitlines()
+ORDINARY_OTHER = {line: traceback(line) for line in _ORDINARY_EXCEPTIONS} | {
+    text[:30]: text
+    for text in (
+        "CUDA error: unspecified launch failure\n current device: 0\n",
+        "Killed\n",
+        "python: can't open file 'train.py': [Errno 2] No such file or directory\n",
+        "bash: conda: command not found\n",
+        "/var/spool/job: line 3: module: command not found\n",
+        "srun: error: gpu01: task 0: Segmentation fault (core dumped)\n",
+        "slurmstepd: error: *** STEP 1.0 ON gpu01 CANCELLED AT 2024-01-01T00:00:00 DUE TO TIME LIMIT ***\n",
+        "wandb: ERROR Network error (ConnectionError), entering retry loop.\n",
+        "E: Unable to locate package nvidia-cuda-toolkit\n",
+        "fatal: unable to access 'https://github.com/': Could not resolve host\n",
+        "rsync error: error in file IO (code 11) at receiver.c(374): No space left on device\n",
+        "tar: gpu_data.tar: Cannot open: No such file or directory\n",
+        "curl: (28) Operation timed out\n",
+        "unzip: cannot find or open data.zip\n",
+        "*** stack smashing detected ***: terminated\n",
+        "free(): invalid pointer\nAborted\n",
+        "corrupted double-linked list\n",
+        "java.lang.OutOfMemoryError: GC overhead limit exceeded\n",
+        "singularity: FATAL: container creation failed: mount error: no loop devices available\n",
+        "docker: Error response from daemon: OOM killer disabled but limit set\n",
+    )
 }

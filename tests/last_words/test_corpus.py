@@ -1,7 +1,8 @@
 """How many ends of programs are told apart: true ones of at least 40 programs, and others.
 
-On a first try, with rules made from `OUT_OF_MEMORY` and `OTHER` alone, 54 of the 58 texts of
-`HELD_OUT` were found, and 3 of the 70 of `HELD_OUT_OTHER` were false alarms.
+First tries, before the rules learned from a part: `HELD_OUT` 54 of 58 found, 3 false alarms of 70;
+`LATER`, which was made to be hard, 28 of 34, and 6 of 50; `ORDINARY`, the last, 35 of 36, and none
+of 60.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from radrm.oom import classify
 from tests.last_words import corpus
 from tests.last_words.logs import FAILED
 
-TRUE = {**corpus.OUT_OF_MEMORY, **corpus.HELD_OUT}
-OTHER = {**corpus.OTHER, **corpus.HELD_OUT_OTHER}
+TRUE = {**corpus.OUT_OF_MEMORY, **corpus.HELD_OUT, **corpus.LATER, **corpus.ORDINARY}
+OTHER = {
+    **corpus.OTHER,
+    **corpus.HELD_OUT_OTHER,
+    **corpus.LATER_OTHER,
+    **corpus.ORDINARY_OTHER,
+}
 BEFORE = "epoch 1 loss 0.3\n" * 30
 
 
 def test_the_corpus_is_large_enough() -> None:
-    assert len(TRUE) >= 150 and len(OTHER) >= 280
+    assert len(TRUE) >= 220 and len(OTHER) >= 380
 
 
 @pytest.mark.parametrize("exit", [FAILED, Exit(signal=6)], ids=str)
