@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from radrm.core.records import Exit
 from radrm.last_words import lines_of, search
-from radrm.oom import classify, ended_by_itself
+from radrm.oom import ended_by_itself, seems_lost
 
 # Python's `int()`, which vLLM and DeepSpeed's launcher call for each GPU of CUDA_VISIBLE_DEVICES.
 _UUID_AS_NUMBER = re.compile(r"invalid literal for int\(\) with base 10: ['\"](GPU|MIG)-[0-9a-f]")
@@ -50,12 +50,12 @@ def hidden(exit: Exit, tails: Sequence[str], redirected: Sequence[tuple[str, str
     """
     if exit.signal is not None or exit.code is None:
         return None
-    if exit.ok and any(_says_so(tail) for tail in tails):
+    if exit.ok and any(map(seems_lost, tails)):
         return (
             "exit code 0, but its output ended with an error: out of GPU memory. Its script lost "
             "the exit code; with `set -eo pipefail`, radrm reruns it"
         )
-    where = next((path for path, end in redirected if _says_so(end)), None)
+    where = next((path for path, end in redirected if seems_lost(end)), None)
     if where is not None:
         code = "exit code 0, but " if exit.ok else ""
         return (
@@ -65,10 +65,6 @@ def hidden(exit: Exit, tails: Sequence[str], redirected: Sequence[tuple[str, str
     if not exit.ok and redirected and not any(map(str.strip, tails)):
         return f"its script redirects its output to {redirected[-1][0]}"
     return None
-
-
-def _says_so(end: str) -> bool:
-    return classify(Exit(code=1), end) is not None
 
 
 def _uuid_as_number(line: str) -> str | None:

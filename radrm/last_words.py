@@ -119,7 +119,8 @@ _HALF_LINE = 4096
 _MOST_PREFIX = 100
 _DIGITS = str.maketrans("123456789", "000000000")
 
-_HEADER = "Traceback (most recent call last)"
+HEADER = "Traceback (most recent call last)"
+"""What begins a traceback of Python."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(?:\([\w.]{1,100}\))?(?:: |:?$)")
 # "During handling of ..." is not here: there the program caught the error and failed later.
 _DIRECT_CAUSE = "The above exception was the direct cause"
@@ -139,6 +140,10 @@ _MESSENGER = re.compile(
     r"|RuntimeError: Engine (?:core initialization|process) failed"
     r"|Exception: WorkerProc initialization failed"
     r"|[\w.]*ValidationError: \d{1,4} validation errors? for ModelConfig"
+)
+_PLAIN_ERROR = re.compile(
+    r"(?:Key|Index|Value|Type|Attribute|Name|Import|ModuleNotFound|FileNotFound|FileExists|OS"
+    r"|Permission|ConnectionRefused|Timeout|Assertion|ZeroDivision|NotImplemented|UnicodeDecode)Error\b"
 )
 # Exceptions with long messages, which name the cause only after many lines.
 _LONG_MESSAGE = re.compile(r"[\w.]*(?:ResourceExhaustedError|DistBackendError)\b")
@@ -169,7 +174,7 @@ def lines_of(tail: str) -> list[str]:
         for prefix in (_SOURCE, _LOGGED_ERROR):
             if found := prefix.match(line):
                 line = line[found.end() :]
-        at = line.find(_HEADER, 0, _MOST_PREFIX + len(_HEADER))
+        at = line.find(HEADER, 0, _MOST_PREFIX + len(HEADER))
         if at >= 0:
             stamp = line[:at].translate(_DIGITS)
         if stamp and line[: len(stamp)].translate(_DIGITS) == stamp:
@@ -204,9 +209,20 @@ def search(lines: list[str], find: Callable[[str], _Found | None]) -> _Found | N
     return _in_last_lines(lines[:before], find)
 
 
+def ends_otherwise(lines: list[str]) -> bool:
+    """Return whether the output ends with an exception of a kind that says what it is: a wrong key,
+    a missing file, a port in use. Then another log does not say why the program ended."""
+    tracebacks = _tracebacks(lines)
+    if not tracebacks:
+        return False
+    last = tracebacks[-1]
+    plain = _PLAIN_ERROR.match(lines[last.raised]) and not (last.aside or last.wrapper)
+    return bool(plain) and _printed(lines[last.raised + 1 :]) <= AFTERMATH_LINES
+
+
 def _tracebacks(lines: list[str]) -> list[_Traceback]:
     """Return Python's tracebacks in order, except those that end before their exception."""
-    starts = [i for i, line in enumerate(lines) if _HEADER in line]
+    starts = [i for i, line in enumerate(lines) if HEADER in line]
     found = []
     for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
         raised = next((i for i in range(start + 1, end) if _EXCEPTION.match(lines[i])), None)

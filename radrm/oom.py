@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from radrm.core.records import Exit, OutOfMemory
-from radrm.last_words import HOST_MEMORY, lines_of, search
+from radrm.last_words import HEADER, HOST_MEMORY, ends_otherwise, lines_of, search
 
 # An abort, fault, trap or illegal instruction can follow an uncaught error. Other signals come
 # from outside; the host's own OOM killer uses SIGKILL.
@@ -215,6 +216,9 @@ _REQUEST = re.compile(
 )
 _MIB_PER = {"b": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
 _MAX_REQUEST_MIB = 2**30
+_ECHOED = 10
+"""Lines that a script may print after the traceback of its program."""
+_MOST_FRAMES = 200
 _SAME_FAILURE = 4
 """Lines that one failure may take, as a library and its callers report it."""
 
@@ -263,6 +267,31 @@ def _with_request(found: OutOfMemory, lines: list[str]) -> OutOfMemory:
         if earlier.requested_mib is not None:
             return replace(found, requested_mib=earlier.requested_mib)
     return found
+
+
+def judge(exit: Exit, tails: Sequence[str]) -> OutOfMemory | None:
+    """Return the evidence in an attempt's logs, standard error first."""
+    for tail in tails:
+        found = classify(exit, tail)
+        if found is not None:
+            return found
+        if ends_otherwise(lines_of(tail)):
+            return None
+    return None
+
+
+def seems_lost(tail: str) -> bool:
+    """Return whether a program's output ends with out-of-memory, though its exit code is 0.
+
+    It may have caught it and done its work. So only a line or two may follow, as of a script's
+    `echo`; more after a traceback.
+    """
+    if classify(Exit(code=1), tail) is None:
+        return False
+    lines = lines_of(tail)
+    at = next(i for i in reversed(range(len(lines))) if _signature(lines[i]))
+    uncaught = any(HEADER in line for line in lines[max(0, at - _MOST_FRAMES) : at])
+    return len(lines) - 1 - at <= (_ECHOED if uncaught else 1)
 
 
 def classify_shared(exit: Exit, tail: str) -> OutOfMemory | None:

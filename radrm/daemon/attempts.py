@@ -32,7 +32,7 @@ from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, 
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
-from radrm.oom import classify, classify_shared
+from radrm.oom import classify_shared, judge
 from radrm.passing import BESIDE
 
 log = logging.getLogger("radrm")
@@ -230,7 +230,7 @@ class Attempts:
         self, job: Job, attempt: Attempt, found: Ended
     ) -> tuple[OutOfMemory | None, str | None]:
         """Return the evidence that GPU memory ran out; or why what its log says is none."""
-        oom = next(filter(None, (classify(found.exit, t) for t in found.tails)), None)
+        oom = judge(found.exit, found.tails)
         shared = self._writers.shared(job, attempt, self._scheduler.snapshot.running, oom)
         if found.tails:
             self._writers.note(attempt, self._clock.now())

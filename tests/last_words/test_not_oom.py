@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from radrm.core.records import Exit
 from radrm.hints import hint
 from radrm.last_words import LAST_LINES, TAIL_BYTES
-from radrm.oom import classify
+from radrm.oom import classify, judge
 from tests.last_words.logs import (
     EPOCHS,
     FAILED,
@@ -151,6 +151,22 @@ def test_something_else(text: str, exit: Exit) -> None:
 )
 def test_exits_that_are_no_evidence(exit: Exit) -> None:
     assert classify(exit, traceback(TORCH)) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (traceback("OSError: [Errno 98] Address already in use"), False),
+        (traceback("KeyError: 'x'"), False),
+        (traceback("RuntimeError: training failed"), True),
+        (TORCHRUN, True),
+        ("", True),
+        ("bye\n", True),
+    ],
+)
+def test_another_end_in_standard_error(error: str, found: bool) -> None:
+    """Standard output alone ends with it: the program may have caught it there."""
+    assert (judge(FAILED, (error, f"{TORCH}\n")) is not None) == found
 
 
 @pytest.mark.parametrize("kept", [True, False])
