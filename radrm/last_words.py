@@ -54,7 +54,8 @@ _NATIVE_LOG = re.compile(
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9} \[[VIWE]:onnxruntime)"
 )
 _MILD = re.compile(
-    r"\b(?:DEBUG|INFO|WARNING|(?<!NCCL )WARN)\b|Warning: |^(?i:debug|info|warn(?:ing)?)\b"
+    r"\b(?:DEBUG|INFO|WARNING|(?<!NCCL )WARN)\b|(?i:warning: )|^(?i:debug|info|warn(?:ing)?)\b"
+    r"|[-|] ?(?i:debug|info|warn(?:ing)?) {0,8}[-|:]"
     r"|\[(?i:debug|info|warn(?:ing)?)\]|\blevel=(?:debug|info|warn)"
 )
 _WENT_ON = re.compile(
@@ -70,7 +71,11 @@ _WENT_ON = re.compile(
     r"|\b(?:continuing|proceeding|carrying on) (?:with|without|on)\b"
     r"|\bswitching to\b|\bmoving (?:it )?to (?:the )?cpu\b|\bunloading all\b"
     r"|\brecover(?:ed|ing)? from (?:\w{1,9} )?(?:oom|out)|\bignoring\b|\bsurvived\b"
-    r"|(?<!Exception )(?<!errors )\bignored\b(?! in)|\bwill be (?:decreased|reduced|halved)",
+    r"|(?<!Exception )(?<!errors )\bignored\b(?! in)|\bwill be (?:decreased|reduced|halved)"
+    r"|\busing (?:the )?cpu\b|\band continuing\b"
+    # Or it came as far as to serve.
+    r"|\baddress already in use\b|\b(?:couldn't|could not|failed to|cannot) bind\b"
+    r"|\bport \d{1,5} is (?:already )?in use\b",
     re.IGNORECASE,
 )
 _QUIET = re.compile(
@@ -89,7 +94,7 @@ _BAR = re.compile(r"\d{1,3}%\||\d[\d.]{0,9} ?(?:it/s|s/it)\b|\d{1,9}/\d{1,9} \["
 _TOLD_INFO = re.compile(
     r".{0,100}\b(?i:ok|works|worked|succeeded)[.!]?$"
     r"|(?:.{0,60}\bINFO\b|.{0,40}\[info\]|info: |I\d{4} |[\d.:]{1,20} I )"
-    r"(?!.{0,200}(?i:shut|exit|clean|stop|finish|terminat|clos|free|releas|end))"
+    r"(?!.{0,200}(?i:\b(?:shut|exit|clean|stop|finish|terminat|clos|free[di]|releas|end(?:ed|ing)?\b)))"
 )
 _ERROR = re.compile(
     r"(?i:\b(?:\w{0,40}error|fatal|failed|failure|couldn't|could not|cannot|\w{0,40}exception)\b)"

@@ -58,6 +58,13 @@ NOT_OOM = {
     "exception occurred:\n\n" + traceback("ValueError: cannot divide a batch of 1"),
     "a library goes on and exits": OOM + EPOCHS + "no data\n",
     "a library tells and goes on": f"WARNING: {TORCH}\nhalving the batch size\nerror: no data\n",
+    "a server goes on, and its port is in use": "cudaMalloc failed: out of memory\n"
+    "Error: listen tcp 127.0.0.1:11434: bind: address already in use\n",
+    "a server goes on, and says so": "cudaMalloc failed: out of memory\n"
+    'time=2026 level=INFO msg="offloaded 20/33 layers of the backend"\nError: no such manifest\n',
+    "a program uses the CPU": "CUDA error: out of memory\nUsing the CPU\nerror: no data\n",
+    "a log tells it mildly": "2026-01-01 10:00:00 - train - info - CUDA out of memory\n"
+    "train.py:3: warning: CUDA out of memory\n| WARN | CUDA out of memory\nerror: no data\n",
     "a library tells in passing": f"{TORCH}; skipping batch\nerror: no data\n",
     "long ago": TORCH + "\n" + EPOCHS,
     "allocators try again": (
