@@ -26,13 +26,24 @@ TAIL_BYTES = 64 * 1024
 LAST_LINES = 20
 """Without a traceback, the number of lines at the end that are searched."""
 AFTERMATH_LINES = 100
-"""The most lines that launchers, loggers and other ranks print after the fatal traceback."""
+"""The most lines that launchers, loggers and other ranks print after the fatal traceback. Neither
+counts what `_QUIET` has: the message's own lines, and the long endings of launchers and loggers."""
 
 HOST_MEMORY = re.compile(
-    r"DefaultCPUAllocator|device:CPU:\d{1,4} by|by allocator (?:mkl_?)?cpu|SIGKILL"
-    r"|killed by signal: Killed|[Cc]annot allocate memory"
+    r"(?i:cpu_?allocator|\bcpu memory\b|\bnot enough memory: you tried|\bby allocator (?:mkl_?)?cpu"
+    r"|cannot allocate memory\b(?! on GPU)|errno 12\b|\benomem\b"
+    r"|oom[-_ ]?kill|killed process|\bcgroup"
+    # Memory of the host that a GPU's driver hands out.
+    r"|\bpinned|page-?locked|cuda_?host|hostalloc|mallochost|allochost|hostmalloc|hostregister"
+    r"|\bhost memory|out_of_host|outofhost|host_mem"
+    # Shared memory: the host's (/dev/shm), PostgreSQL's, or that of a kernel on the GPU.
+    r"|shared memory|/dev/shm|\bshm\b|no space left|\bquota\b"
+    r"|java\.lang|java heap|javascript heap|gc overhead|\bobject store\b|low on memory"
+    r"|\bsystem (?:memory|ram)\b|\bmain memory\b|virtual memory|\bswap\b|(?<!gpu )\bram\b)"
+    r"|device:CPU:\d{1,4} by|SIGKILL|killed by signal: Killed|ArrayMemoryError"
+    r"|for an array with shape|MemoryError: Unable to allocate"
 )
-"""The host's memory ran out, not a GPU's."""
+"""Another memory ran out, not a GPU's."""
 
 _Found = TypeVar("_Found")
 
@@ -42,25 +53,79 @@ _NATIVE_LOG = re.compile(
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: [IWE] |[IWE]\d{4} \d\d:\d\d:"
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9} \[[VIWE]:onnxruntime)"
 )
-_MILD = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b", re.IGNORECASE)
+_MILD = re.compile(
+    r"\b(?:DEBUG|INFO|WARNING|(?<!NCCL )WARN)\b|(?i:warning: )|^(?i:debug|info|warn(?:ing)?)\b"
+    r"|[-|] ?(?i:debug|info|warn(?:ing)?) {0,8}[-|:]"
+    r"|\[(?i:debug|info|warn(?:ing)?)\]|\blevel=(?:debug|info|warn)"
+)
 _WENT_ON = re.compile(
-    r"\b(?:retry|retrying|reducing|halving|lowering|decreasing|trying|skipping|skipped|continuing)"
-    r"\b.{0,60}\bbatch|\bretrying with\b|\bfalling back to\b",
+    # It makes its work smaller. "Try reducing ..." is advice.
+    r"(?<!try )(?<!consider )(?<!\bby )(?<!suggest )(?<!recommend )(?<!please )"
+    r"\b(?:retrying|reduc(?:ing|ed)|halv(?:ing|ed)|lower(?:ing|ed)|decreas(?:ing|ed)|shrinking"
+    r"|trying|skip(?:ping|ped|s)?|continuing|switching|dropping|splitting|using(?: default)?)"
+    r"\b.{0,60}\b(?:\w{0,6}batch|batch_?size|chunk\w{0,3}|til(?:e|es|ed|ing)|sequence|sample"
+    r"|resolution)"
+    # Or does it another way.
+    r"|\bretrying (?:with|without|on|using)\b|\btrying again\b|\bwill retry\b"
+    r"|\bretrying\.{0,3}$|\bfall(?:ing|s)? back (?:to|on)\b|(?<!set )\bfallback to\b"
+    r"|\b(?:continuing|proceeding|carrying on) (?:with|without|on)\b"
+    r"|\bswitching to\b|\bmoving (?:it )?to (?:the )?cpu\b|\bunloading all\b"
+    r"|\brecover(?:ed|ing)? from (?:\w{1,9} )?(?:oom|out)|\bignoring\b|\bsurvived\b"
+    r"|(?<!Exception )(?<!errors )\bignored\b(?! in)|\bwill be (?:decreased|reduced|halved)"
+    r"|\busing (?:the )?cpu\b|\band continuing\b"
+    # Or it came as far as to serve.
+    r"|\baddress already in use\b|\b(?:couldn't|could not|failed to|cannot) bind\b"
+    r"|\bport \d{1,5} is (?:already )?in use\b",
     re.IGNORECASE,
 )
+_QUIET = re.compile(
+    # Of XLA's message: a buffer has seven lines.
+    r"\t|\s{0,40}(?:parameter|constant|maybe_live_out|preallocated temp|total)\b.{0,20}"
+    r"(?:allocation|fragmentation)"
+    # Loggers of runs print a line for each metric.
+    r"|wandb:|COMET \w|\[?neptune|(?i:clearml)\b"
+    # Of launchers: a paragraph for each rank.
+    r"|srun:|slurmstepd:|\s{2}(?:time|host|rank|exitcode|error_file|traceback) {1,9}:"
+    r"|\s{0,4}[-=*_#~]{4,}|\s{0,20}\^"
+)
+"""What begins a line that does not count as printed since."""
+_BAR = re.compile(r"\d{1,3}%\||\d[\d.]{0,9} ?(?:it/s|s/it)\b|\d{1,9}/\d{1,9} \[")
+"""A bar of progress, which is drawn again and again."""
+_TOLD_INFO = re.compile(
+    r".{0,100}\b(?i:ok|works|worked|succeeded)[.!]?$"
+    r"|(?:.{0,60}\bINFO\b|.{0,40}\[info\]|info: |I\d{4} |[\d.:]{1,20} I )"
+    r"(?!.{0,200}(?i:\b(?:shut|exit|clean|stop|finish|terminat|clos|free[di]|releas|end(?:ed|ing)?\b)))"
+)
+_ERROR = re.compile(
+    r"(?i:\b(?:\w{0,40}error|fatal|failed|failure|couldn't|could not|cannot|\w{0,40}exception)\b)"
+)
+_OF_MEMORY = re.compile(r"(?i:memor|alloc|buffer|cuda|gpu|\boom\b|load\w{0,3} model|context)")
+
+_COUNT = re.compile(
+    r"(?i:\b(attempt|trial|step|epoch|iter(?:ation)?|request|batch|run|job|sample)s?[ #:=]{1,3}"
+    r"(\d{1,9})\b)"
+)
+_COUNTS_BEFORE = 5
 
 _LINE_ENDS = re.compile(r"[\r\n]+")
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")
+_COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,30}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)|[\0\ufeff]")
 # The prefix that torch, mpirun, Ray, vLLM or srun puts before each line of a process.
 _SOURCE = re.compile(
-    r"(?:\[[\w,:]{1,40}\](?:<std(?:err|out)>)?: ?"
+    r"(?:\[[\w,:]{1,40}\](?:<std(?:err|out)>)?: ?|\[[\w.-]{1,60}:\d{1,9}\] (?=\[|\*)"
     r"|\(\w{1,60} (?:rank=\d{1,6} )?pid=\d{1,9}[^)\n]{0,60}\) ?|\d{1,4}: )"
 )
 # vLLM logs a traceback as one line of its log for each of its lines.
 _LOGGED_ERROR = re.compile(r"ERROR \d\d-\d\d \d\d:\d\d:\d\d \[[^\]\n]{1,100}\] ?")
-_FRAME = re.compile(r"\s*(?:frame #\d+: |#\d+ |@ +0x)|\s+(?:File \"|\[\d{1,4}\] |@ )")
+_FRAME = re.compile(
+    r"\s*(?:frame #\d+: |#\d+ |@ +0x|\[ ?\d{1,4}\] (?:/|0x|\.))|\s+(?:File \"|\[\d{1,4}\] |@ )"
+)
+_HALF_LINE = 4096
+"""Characters at each end of a long line that are read: as a traceback in a line of JSON."""
+_MOST_PREFIX = 100
+_DIGITS = str.maketrans("123456789", "000000000")
 
-_HEADER = "Traceback (most recent call last)"
+HEADER = "Traceback (most recent call last)"
+"""What begins a traceback of Python."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(?:\([\w.]{1,100}\))?(?:: |:?$)")
 # "During handling of ..." is not here: there the program caught the error and failed later.
 _DIRECT_CAUSE = "The above exception was the direct cause"
@@ -80,6 +145,10 @@ _MESSENGER = re.compile(
     r"|RuntimeError: Engine (?:core initialization|process) failed"
     r"|Exception: WorkerProc initialization failed"
     r"|[\w.]*ValidationError: \d{1,4} validation errors? for ModelConfig"
+)
+_PLAIN_ERROR = re.compile(
+    r"(?:Key|Index|Value|Type|Attribute|Name|Import|ModuleNotFound|FileNotFound|FileExists|OS"
+    r"|Permission|ConnectionRefused|Timeout|Assertion|ZeroDivision|NotImplemented|UnicodeDecode)Error\b"
 )
 # Exceptions with long messages, which name the cause only after many lines.
 _LONG_MESSAGE = re.compile(r"[\w.]*(?:ResourceExhaustedError|DistBackendError)\b")
@@ -102,14 +171,27 @@ class _Traceback:
 def lines_of(tail: str) -> list[str]:
     """Return the lines that are not empty, without colours, prefixes and native frames."""
     lines = []
+    stamp = ""
     for line in _LINE_ENDS.split(tail[-TAIL_BYTES:]):
+        if len(line) > 2 * _HALF_LINE:
+            line = line[:_HALF_LINE] + line[-_HALF_LINE:]
         line = _COLOUR.sub("", line)
         for prefix in (_SOURCE, _LOGGED_ERROR):
             if found := prefix.match(line):
                 line = line[found.end() :]
+        at = line.find(HEADER, 0, _MOST_PREFIX + len(HEADER))
+        if at >= 0:
+            stamp = line[:at].translate(_DIGITS)
+        if stamp and line[: len(stamp)].translate(_DIGITS) == stamp:
+            line = line[len(stamp) :]  # a time or a name, as `ts`, journald and containers add
         if line.strip() and not _FRAME.match(line):
             lines.append(line.rstrip())
     return lines
+
+
+def _printed(lines: list[str]) -> int:
+    """Return how many of the lines count as printed since."""
+    return sum(not _QUIET.match(line) and not _BAR.search(line) for line in lines)
 
 
 def search(lines: list[str], find: Callable[[str], _Found | None]) -> _Found | None:
@@ -121,7 +203,7 @@ def search(lines: list[str], find: Callable[[str], _Found | None]) -> _Found | N
     printed_since = 0
     for traceback in reversed(tracebacks):
         message = lines[traceback.raised : traceback.end]
-        printed_since += len(message) - 1
+        printed_since += _printed(message[1:])
         found = _in_exception(message, find) if printed_since <= AFTERMATH_LINES else None
         if found is not None:
             return found
@@ -132,9 +214,20 @@ def search(lines: list[str], find: Callable[[str], _Found | None]) -> _Found | N
     return _in_last_lines(lines[:before], find)
 
 
+def ends_otherwise(lines: list[str]) -> bool:
+    """Return whether the output ends with an exception of a kind that says what it is: a wrong key,
+    a missing file, a port in use. Then another log does not say why the program ended."""
+    tracebacks = _tracebacks(lines)
+    if not tracebacks:
+        return False
+    last = tracebacks[-1]
+    plain = _PLAIN_ERROR.match(lines[last.raised]) and not (last.aside or last.wrapper)
+    return bool(plain) and _printed(lines[last.raised + 1 :]) <= AFTERMATH_LINES
+
+
 def _tracebacks(lines: list[str]) -> list[_Traceback]:
     """Return Python's tracebacks in order, except those that end before their exception."""
-    starts = [i for i, line in enumerate(lines) if _HEADER in line]
+    starts = [i for i, line in enumerate(lines) if HEADER in line]
     found = []
     for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
         raised = next((i for i in range(start + 1, end) if _EXCEPTION.match(lines[i])), None)
@@ -143,6 +236,17 @@ def _tracebacks(lines: list[str]) -> list[_Traceback]:
             aside = any(mark in before for mark in _ASIDES)
             found.append(_Traceback(start, raised, end, aside, before.startswith(_DIRECT_CAUSE)))
     return found
+
+
+def _went_further(lines: list[str], at: int) -> bool:
+    """Return whether a count of steps, trials or the like is higher after a line than before it."""
+    before: dict[str, int] = {}
+    for line in lines[max(0, at - _COUNTS_BEFORE) : at + 1]:
+        before |= {found[1].lower(): int(found[2]) for found in _COUNT.finditer(line)}
+    if not before:
+        return False
+    later = (found for line in lines[at + 1 :] for found in _COUNT.finditer(line))
+    return any(int(found[2]) > before.get(found[1].lower(), 10**9) for found in later)
 
 
 def _in_exception(message: list[str], find: Callable[[str], _Found | None]) -> _Found | None:
@@ -157,10 +261,19 @@ def _in_exception(message: list[str], find: Callable[[str], _Found | None]) -> _
 
 def _in_last_lines(lines: list[str], find: Callable[[str], _Found | None]) -> _Found | None:
     """Return what the last lines say, unless a later line shows that the program went on."""
-    for line in reversed(lines[-LAST_LINES:]):
+    printed = 0
+    told = other_end = False
+    for at in reversed(range(len(lines))):
+        line = lines[at]
         if _WENT_ON.search(line):
             return None
         found = find(line)
         if found is not None and not _NATIVE_LOG.match(line) and not _MILD.search(line):
-            return found
+            return None if told or _went_further(lines, at) else found
+        # An error of another kind, and before it a word of a program that works: it went on.
+        other_end = other_end or bool(_ERROR.search(line) and not _OF_MEMORY.search(line))
+        told = told or bool(other_end and _TOLD_INFO.match(line))
+        printed += _printed([line])
+        if printed >= LAST_LINES:
+            return None
     return None

@@ -1,8 +1,13 @@
-"""Judge whether a failure lies with the GPU's MPS server or driver, and may pass.
+"""Judge whether a failure lies with others than the job, and may pass: with the GPU's MPS server
+or driver, or with a process beside it on the GPU.
 
 CUDA gives such failures errors of their own (CUDA driver API, `CUresult`): 805 to 807 and 810 for
 MPS, 802 for a driver or NVLink fabric that is not ready yet. As for out-of-memory two things must
 agree: a failed exit, and the error where the program ended (`last_words.py`).
+
+Some programs fail when the memory of their GPU becomes free, or is taken, while they start, or when
+another one has the GPU for itself. On a shared GPU that passes. A job that fails so again alone
+fails by itself: `BESIDE` has these reasons (`core/lifecycle/leaving.py`).
 
 PyTorch only warns when it finds no GPU, and the program fails later because it has none. So its
 warning near the end counts, too.
@@ -45,6 +50,31 @@ _SIGNATURES = tuple(
     (_pattern(number, driver, runtime), f"{meaning} (CUDA error {number})")
     for number, meaning, driver, runtime in _ERRORS
 )
+_BESIDE = (
+    # vLLM, `determine_available_memory`.
+    (
+        re.compile(r"Error in memory profiling\. Initial free memory"),
+        "the free memory of its GPU changed while vLLM measured it",
+    ),
+    # SGLang, `init_torch_distributed`.
+    (
+        re.compile(r"memory capacity is unbalanced\. Some GPUs may be occupied by other processes"),
+        "other processes use memory of its GPUs",
+    ),
+    (
+        re.compile(
+            r"(?:all CUDA-capable devices are|CUDA-capable device\(s\) is/are) busy or unavailable"
+            r"|\bcudaErrorDevices?Unavailable\b|\bCUDA_ERROR_DEVICE_UNAVAILABLE\b"
+        ),
+        "its GPU was busy or unavailable (CUDA error 46)",
+    ),
+    (
+        re.compile(r"\bCUDA error: initialization error|\bcudaErrorInitializationError\b"),
+        "CUDA could not be initialized (CUDA error 3)",
+    ),
+)
+BESIDE = frozenset(meaning for _, meaning in _BESIDE)
+"""The reasons that another process on the GPU may cause, and else the job itself."""
 _NO_GPU = re.compile(r"CUDA initialization: .{0,300}Error \d{3}: ")
 
 
@@ -65,7 +95,7 @@ def passing_error(exit: Exit, tail: str) -> str | None:
 
 
 def _meaning(line: str) -> str | None:
-    for pattern, meaning in _SIGNATURES:
+    for pattern, meaning in (*_SIGNATURES, *_BESIDE):
         if pattern.search(line):
             return meaning
     return None

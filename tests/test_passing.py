@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from radrm.core.records import Exit
-from radrm.passing import passing_error
+from radrm.passing import BESIDE, passing_error
+
+_HEADER = "Traceback (most recent call last):"
+_ENGINE = (
+    f'{_HEADER}\n  File "/x/bin/vllm", line 8, in <module>\nRuntimeError: Engine core '
+    "initialization failed. See root cause above. Failed core proc(s): {}"
+)
 
 _TORCH = """\
 Traceback (most recent call last):
@@ -75,6 +81,37 @@ def test_other_programs_do(log: str, number: int, exit: Exit) -> None:
     assert f"(CUDA error {number})" in (passing_error(exit, log) or "")
 
 
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [
+        (
+            "AssertionError: Error in memory profiling. Initial free memory 22.94 GiB, current free"
+            " memory 30.17 GiB. This happens when other processes sharing the same container "
+            "release GPU memory while vLLM is profiling during initialization.\n" + _ENGINE,
+            "while vLLM measured it",
+        ),
+        (
+            "AssertionError: Error in memory profiling. Initial free memory 1, current free memory "
+            "2. This happens when the GPU memory was not properly cleaned up before initializing "
+            "the vLLM instance.",
+            "while vLLM measured it",
+        ),
+        (
+            "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other "
+            "processes. pre_model_load_memory=12.1",
+            "other processes use memory",
+        ),
+        ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", "error 46"),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "error 46"),
+        ("cv2.error: (-217) all CUDA-capable devices are busy or unavailable", "error 46"),
+        ("RuntimeError: CUDA error: initialization error", "error 3"),
+    ],
+)
+def test_others_on_the_gpu_may_be_the_cause(error: str, part: str) -> None:
+    found = passing_error(Exit(1), f'{_HEADER}\n  File "a.py", line 2, in <module>\n{error}\n')
+    assert found is not None and part in found and found in BESIDE
+
+
 def test_the_words_say_what_has_happened() -> None:
     assert passing_error(Exit(1), _BURN) == "its MPS server took no new client (CUDA error 807)"
 
@@ -93,6 +130,8 @@ def test_the_words_say_what_has_happened() -> None:
         _NO_GPU.format(error=_ERRORS[807]).partition("Traceback")[0]
         + "step 1\n" * 200
         + "failed\n",
+        "tip: with 'Error in memory profiling' start it again\nerror: no data\n" + "x\n" * 30,
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess.\n",
         # A warning of a library, and an error later.
         "WARNING: MPS server is not ready to accept new MPS client requests\n" + "x\n" * 30,
         _BURN + "x\n" * 30 + "Traceback (most recent call last):\n  File \"a\"\nKeyError: 'y'\n",

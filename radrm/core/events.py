@@ -284,6 +284,7 @@ class AttemptEnded(AttemptEvent):
     `host_oom`: the role of a task that died at the job's limit of host memory; None: none did.
     `hint`: what its output says that its user can change. `passes`: why a failure lies with the
     GPU's MPS server or driver, and can be over soon; None: it does not, as far as is known.
+    `beside`: no, with another process on the GPU, if there was one.
     `fault`: that was a fault of the server, which one of its clients caused; nobody knows which.
     `left`: what still ran when the main process had ended, and was ended; None: nothing.
     """
@@ -299,6 +300,7 @@ class AttemptEnded(AttemptEvent):
     host_oom: str | None = None
     hint: str | None = None
     passes: str | None = None
+    beside: bool = False
     fault: bool = False
     left: str | None = None
 

@@ -15,10 +15,11 @@ attempt's. A restart finds it by its folder.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 from radrm.core import events as ev
-from radrm.core.records import Attempt, HostUse, Instant, Job, Progress
+from radrm.core.records import Attempt, HostUse, Instant, Job, OutOfMemory, Progress
 from radrm.core.units import show_mib
 from radrm.core.words import CheckpointKind, StopReason
 from radrm.daemon.elastic import exits_of, host_oom_of
@@ -26,13 +27,18 @@ from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps import Failures, Stops
 from radrm.daemon.parts import Parts
 from radrm.errors import StoreError
-from radrm.hints import hint
+from radrm.hints import hidden, hint
 from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, Started, Void
+from radrm.host.attempts.launcher import Launcher
 from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
-from radrm.oom import classify
+from radrm.oom import classify_shared, judge
+from radrm.passing import BESIDE
 
 log = logging.getLogger("radrm")
+
+_MOST_LOGS = 4096
+_MOST_OTHERS = 256
 
 _ADOPTED = {Void: "nothing ran", Running: "it runs", Ended: "it has ended", Lost: "it is lost"}
 
@@ -46,6 +52,7 @@ class Attempts:
         self._mps = parts.devices.mps
         self._stops = stops
         self._failures = Failures(self._clock, self._mps)
+        self._writers = Writers(self._launcher)
         self._reports = parts.attempts.site.reports
 
     def adopt(self, alive: Callable[[], None]) -> list[ev.Event]:
@@ -184,21 +191,23 @@ class Attempts:
             return events
         if isinstance(found, Ended):
             passes, fault = self._failures.judge(attempt, found)
+            oom, told = self._judge_memory(job, attempt, found)
             ended: ev.Event = ev.AttemptEnded(
                 at=now,
                 job_id=job_id,
                 serial=serial,
                 happened=found.at,
                 exits=exits_of(attempt, found),
-                oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
+                oom=oom,
                 never_started=found.never_started,
                 passing=found.passing,
                 host_oom=host_oom_of(job, attempt, found),
                 failure=_why_failed(job, attempt, found),
-                hint=self._hint(attempt, found),
+                hint=told or self._hint(attempt, found),
                 saved=found.saved.progress,
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
                 passes=passes,
+                beside=passes in BESIDE,
                 fault=fault,
                 left=found.left,
             )
@@ -218,9 +227,74 @@ class Attempts:
             )
         return [*events, *_outer_end(job, found.outer, now), ended]
 
+    def _judge_memory(
+        self, job: Job, attempt: Attempt, found: Ended
+    ) -> tuple[OutOfMemory | None, str | None]:
+        """Return the evidence that GPU memory ran out; or why what its log says is none."""
+        oom = judge(found.exit, found.tails)
+        shared = self._writers.shared(job, attempt, self._scheduler.snapshot.running, oom)
+        if found.tails:
+            self._writers.note(attempt, self._clock.now())
+        if oom is None or not shared:
+            return oom, None
+        pairs = zip(found.tails, found.after or (0,) * len(found.tails), strict=False)
+        own = (tail[: len(tail) - after] for tail, after in pairs)
+        last = next(filter(None, (classify_shared(found.exit, text) for text in own)), None)
+        return last, _SHARED if last is None else None
+
     def _hint(self, attempt: Attempt, found: Ended) -> str | None:
         """Return what its user can change, if its last words tell."""
-        return next(filter(None, (hint(found.exit, t) for t in found.tails)), None)
+        told = next(filter(None, (hint(found.exit, t) for t in found.tails)), None)
+        return told or hidden(found.exit, found.tails, found.redirected)
+
+
+_SHARED = (
+    "other jobs write to its log, so it cannot be told whether it ran out of GPU memory: give each "
+    "its own, as with --output=%x.%j.out"
+)
+
+
+class Writers:
+    """Tells whether other jobs wrote to a job's log while it ran.
+
+    What it knows of ended attempts is lost with the daemon.
+    """
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._ended: dict[str, tuple[int, Instant]] = {}
+        """By log: the last attempt that left words in it, and when it ended."""
+
+    def note(self, attempt: Attempt, now: Instant) -> None:
+        """Note the end of an attempt that has printed something."""
+        for path in self._launcher.logs(attempt.serial):
+            self._ended.pop(path, None)
+            self._ended[path] = attempt.serial, now
+        while len(self._ended) > _MOST_LOGS:
+            del self._ended[next(iter(self._ended))]
+
+    def shared(
+        self,
+        job: Job,
+        attempt: Attempt,
+        running: Sequence[tuple[Job, Attempt]],
+        oom: OutOfMemory | None,
+    ) -> bool:
+        """Return whether another attempt wrote there since this one was launched. It is looked up
+        only where there is evidence, `oom`, that may be the other's."""
+        if oom is None:
+            return False
+        mine = self._launcher.logs(attempt.serial)
+        for path in mine:
+            serial, ended = self._ended.get(path, (attempt.serial, attempt.launched))
+            if serial != attempt.serial and ended.is_after(attempt.launched):
+                return True
+        serials = (
+            its.serial
+            for each, its in running
+            if each.spec.uid == job.spec.uid and its.serial != attempt.serial
+        )
+        return any(mine & self._launcher.logs(serial) for serial in islice(serials, _MOST_OTHERS))
 
 
 _OUTER_ENDS = {

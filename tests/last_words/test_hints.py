@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from radrm.core.records import Exit
-from radrm.hints import hint
+from radrm.hints import hidden, hint
 from tests.last_words.logs import EPOCHS, FAILED, TORCH, traceback, vllm
 
 UUID = "GPU-52a3a85d-3c55-ca3a-a955-82c69ed360fc"
@@ -82,3 +82,32 @@ def test_a_mig_instance_has_no_number() -> None:
     found = hint(FAILED, traceback(error(INSTANCE)))
     assert found is not None and "--device-ids" not in found
     assert "a MIG instance has only a UUID: run it in a container, or on a whole GPU" in found
+
+
+CODE_0, CODE_1 = Exit(code=0), FAILED
+OOM = traceback(TORCH)
+
+
+@pytest.mark.parametrize(
+    ("exit", "tails", "redirected", "part"),
+    [
+        (CODE_0, (OOM, "Job ended\n"), (), "exit code 0, but its output ended with"),
+        (CODE_0, ("Job ended\n", OOM), (), "exit code 0, but its output ended with"),
+        (CODE_0, (), (("train.log", OOM),), "exit code 0, but train.log ends with"),
+        (CODE_1, ("",), (("train.log", OOM),), "train.log ends with an error: out of GPU memory"),
+        (CODE_1, (), (("train.log", "KeyError: 1\n"),), "redirects its output to train.log"),
+        (CODE_1, ("bad\n",), (("train.log", "KeyError: 1\n"),), None),
+        (CODE_0, ("all done\n",), (("train.log", "epoch 9\n"),), None),
+        (CODE_0, (OOM + EPOCHS,), (), None),
+        (CODE_0, (OOM + "Job ended\nMon Mar 1\n",), (), "exit code 0, but its output ended with"),
+        (CODE_0, ("CUDA out of memory\nJob ended\n",), (), "exit code 0, but its output"),
+        (CODE_0, ("64: CUDA out of memory\nbest batch: 32\nsaved\ndone\n",), (), None),
+        (CODE_0, (OOM + "retrying with batch 8\nepoch 1\n",), (), None),
+        (Exit(signal=9), (), (("train.log", OOM),), None),
+    ],
+)
+def test_a_script_that_hides_how_its_program_ended(
+    exit: Exit, tails: tuple[str, ...], redirected: tuple[tuple[str, str], ...], part: str | None
+) -> None:
+    found = hidden(exit, tails, redirected)
+    assert (found is None) if part is None else (found is not None and part in found)

@@ -240,7 +240,18 @@ def _runs_again(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
     """Move a failed job that runs again without using up its retries; False for any other."""
     if event.host_oom is not None and _enlarge(state, job, attempt, event.host_oom):
         return True
-    return event.passes is not None and passing_retry(state, job, event.passes, event.fault)
+    if event.passes is None:
+        return False
+    # The first time, the neighbour may have gone before anybody saw it.
+    alone_again = event.beside and job.passing_used > 0 and _was_alone(state, attempt)
+    return not alone_again and passing_retry(state, job, event.passes, event.fault)
+
+
+def _was_alone(state: State, attempt: Attempt) -> bool:
+    """Return whether no other attempt was or is on its devices, and no unmanaged process."""
+    ledgers = [state.ledgers.get(uuid) for uuid in attempt.placement.devices]
+    quiet = all(each is not None and each.is_quiet and not each.holdings for each in ledgers)
+    return quiet and not any(usage.shared for usage in attempt.usage)
 
 
 def _enlarge(state: State, job: Job, attempt: Attempt, role: str) -> bool:

@@ -304,9 +304,9 @@ def why_ended(
     tasks: tuple[Task, ...],
     requested: PlannerRequest | None = None,
 ) -> str | None:
-    """Return why an attempt without a stop ended; None if it completed."""
+    """Return why an attempt without a stop ended; None if it completed and nothing is odd."""
     if outcome is Outcome.COMPLETED:
-        return None
+        return event.hint
     if outcome is Outcome.PREEMPTED and requested is not None and requested.kind == REQUEUE:
         failed = code not in (None, 0, _BY_TERM)
         ended = _how_ended(event, code, tasks) if failed else event.lost

@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     log_watcher   the process that reads a job's progress from its log
     tails         the last lines that an attempt has printed
     leftovers     what a job has left when its main process has ended
+    redirected    the files to which its script sends output
     elastic       the folder in which the daemon and `radrun` speak about tasks (a folder)
     saved         what a job has proven to have saved
     runner        the small program that runs one attempt and outlives the daemon

@@ -21,7 +21,7 @@ from typing import Any
 from radrm.core.records import Exit, Instant, Progress
 from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import leftovers, saved
+from radrm.host.attempts import leftovers, redirected, saved
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.affinity import MOST_CPUS, listed
@@ -102,7 +102,7 @@ class Ended:
 
     `never_started` says why the command could not be run; `exit` is then that of a shell which
     cannot run it, if that is the reason. `tails` are the ends of its logs (standard error first),
-    of an attempt that failed.
+    of an attempt that failed, or whose script may have lost that its program did.
     """
 
     at: Instant
@@ -120,6 +120,10 @@ class Ended:
     outer: OuterEnd | None = None
     left: str | None = None
     """What still ran when its main process had ended, and was ended."""
+    redirected: tuple[tuple[str, str], ...] = ()
+    """Path and end of files to which its script sent output."""
+    after: tuple[int, ...] = ()
+    """How many characters of each tail follow the attempt's own last write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,9 @@ class Evidence:
         if record["never_started"] is not None and record.get("shell_code") in (126, 127):
             code = record["shell_code"]
         how = Exit(code=code, signal=record["signal"])
-        tails = tuple(filter(None, (record["stderr_tail"], record["stdout_tail"])))
+        names = [name for name in ("stderr", "stdout") if record[f"{name}_tail"]]
+        tails = tuple(record[f"{name}_tail"] for name in names)
+        after = tuple(record.get(f"{name}_after") for name in names)
         return Ended(
             self._instant(record),
             how,
@@ -176,6 +182,8 @@ class Evidence:
             saved_in(record, self._clock),
             _tasks_in(record),
             left=_left_in(record),
+            redirected=_redirected_in(record),
+            after=tuple(count if type(count) is int and count > 0 else 0 for count in after),
         )
 
     def lost(self, event: str) -> Lost:
@@ -296,6 +304,15 @@ def _tasks_in(record: Mapping[str, Any]) -> tuple[TaskExit, ...]:
         )
     except (TypeError, ValueError, OverflowError):
         return ()
+
+
+def _redirected_in(record: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return path and end of the files in an exit record to which its script sent output."""
+    try:
+        pairs = tuple((path, end) for path, end in record.get(redirected.FIELD) or ())
+    except (TypeError, ValueError):
+        return ()
+    return tuple(pair for pair in pairs if all(isinstance(text, str) for text in pair))
 
 
 def read_saved(attempts_by_serial: Mapping[int, Evidence]) -> dict[int, Saved]:

@@ -133,15 +133,16 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
 }
 """What each record must hold. Times are real, on both clocks; exactly one of `code`,
 `signal` and `never_started` is set; the tails are the ends of the logs of an attempt that
-ended badly, as far as its user can read them. `passing`, where it is there and true, says
-that what kept the attempt from starting lies with the server and may be over soon; `shell_code` is
-then the exit code of the job's process: 127 or 126, as of a shell, for a program that does not
-exist or cannot be run. Who reads the others checks them: `limits` (`processes/limits.py`),
-`progress` (what `log_watcher.py` reads), `silent_s` (the real seconds of `--silent-limit`),
-`grouped` (no process of the job may run outside its group), `not_limited` (why a limit is not set),
-`cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were set), `exceeded_mib`
-(the host memory limit at which the kernel killed processes), `waits_for_all`, `left` (what still
-ran when the main process had ended, for users) and `tasks` (`elastic/exits.py`)."""
+ended badly, or that may have, as far as its user can read them. `passing`, where it is there and
+true, says that what kept the attempt from starting lies with the server and may be over soon;
+`shell_code` is then the exit code of the job's process: 127 or 126, as of a shell, for a program
+that does not exist or cannot be run. Who reads the others checks them: `limits`
+(`processes/limits.py`), `progress` (what `log_watcher.py` reads), `silent_s` (the real seconds of
+`--silent-limit`), `grouped` (no process of the job may run outside its group), `not_limited` (why
+a limit is not set), `cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were
+set), `exceeded_mib` (the host memory limit at which the kernel killed processes), `waits_for_all`,
+`left` (what still ran when the main process had ended, for users), `tasks` (`elastic/exits.py`) and
+`redirected` (`redirected.py`)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""
@@ -197,7 +198,7 @@ def write_exit(folder: str, lock: int, end: Fields) -> bool:
             os.ftruncate(lock, 0)
         for tail in ("stderr_tail", "stdout_tail"):
             record[tail] = record[tail] and record[tail][-_SHORT_TAIL:]
-        record["tasks"] = None
+        record |= {"tasks": None, "redirected": None}
         time.sleep(0.2)
 
 

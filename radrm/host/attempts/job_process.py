@@ -7,11 +7,13 @@ Python. An error goes to the runner in one line, and to the error log if that is
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import errno
 import os
 import re
 import signal
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ NO_PROGRAM, CANNOT_RUN = 127, 126
 """The exit codes of shells for a command that they cannot run."""
 
 LOGS_BEGIN = b"logs begin at "
+_MOST_OUTPUT = 8192
 
 
 class CannotStart(Exception):
@@ -55,8 +58,8 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
     `script` is the path of the runner's copy of it. The job begins when a byte can be
     read from `go`; when the runner dies first, it never does. One that may not run outside its
     group (`grouped`) waits there for a byte also before it opens anything. To `errors`, which the
-    job's first instruction closes, goes a line that says where its logs begin (`LOGS_BEGIN`), and
-    what went wrong, if anything did.
+    job's first instruction closes, goes a line that says where its logs begin (`LOGS_BEGIN`), with
+    their descriptors, and what went wrong, if anything did. It is one of `error_sockets`.
     """
     log: int | None = None
     code = _NOT_STARTED
@@ -76,7 +79,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
             os.dup2(2, 1)
         else:
             _open_log(launch, "stdout", "--output", 1)
-        os.write(errors, b"%s%d %d\n" % (LOGS_BEGIN, _size(2), _size(1)))
+        _send_logs(errors)
         enter(launch["cwd"], launch.get("snapshot", False))
         if script is not None and not os.access(script, os.R_OK):
             raise CannotStart(
@@ -104,6 +107,45 @@ def let_go_on(go: int) -> None:
     cannot write to."""
     with contextlib.suppress(BrokenPipeError):
         os.write(go, b"\n")
+
+
+def error_sockets() -> tuple[int, int]:
+    """Return the ends for the runner and for the job's process."""
+    mine, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    return mine.detach(), its.detach()
+
+
+def _send_logs(errors: int) -> None:
+    line = b"%s%d %d\n" % (LOGS_BEGIN, _size(2), _size(1))
+    logs = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (2, 1))
+    sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, errors)
+    try:
+        sender.sendmsg([line], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, logs)])
+    finally:
+        sender.detach()
+
+
+def receive_output(errors: int) -> tuple[bytes, list[int]]:
+    """Return what the job's process wrote, and the descriptors of its logs: standard error, and
+    standard output. They are its own, so their offsets are where the job's last writes ended."""
+    receiver = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, errors)
+    receiver.setblocking(False)
+    output, logs = b"", list[int]()
+    try:
+        while len(output) < _MOST_OUTPUT:
+            data, messages, *_ = receiver.recvmsg(4096, _socket.CMSG_SPACE(8))
+            for level, kind, fds in messages:
+                if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+                    whole = range(0, len(fds) - 3, 4)
+                    logs += [int.from_bytes(fds[at : at + 4], sys.byteorder) for at in whole]
+            if not data:
+                break
+            output += data
+    except BlockingIOError:
+        pass
+    finally:
+        receiver.detach()
+    return output, logs
 
 
 def parse_output(output: bytes) -> tuple[dict[str, int], str]:

@@ -312,6 +312,14 @@ class Launcher:
         live = self._live.get(serial)
         return Counted() if live is None else counted(live.cgroup, live.limits)
 
+    def logs(self, serial: int) -> set[str]:
+        """Return the paths of an attempt's logs; empty if its launch record cannot be read."""
+        launch, _ = attempts.read_record(self.folder(serial), attempts.LAUNCH)
+        if launch is None:
+            return set()
+        paths = (os.path.join(launch["cwd"], launch[which]) for which in ("stdout", "stderr"))
+        return {os.path.normpath(path) for path in paths if not path.startswith("/dev/")}
+
     def forget(self, serial: int) -> None:
         """Remove the folder of an attempt whose end is stored."""
         if serial in self._live:

@@ -35,7 +35,7 @@ if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import job_process, saved, tails
+from radrm.host.attempts import job_process, redirected, saved, tails
 from radrm.host.attempts.elastic import exits
 from radrm.host.crossings import crossed
 from radrm.host.processes import affinity, cgroups, client_work
@@ -51,6 +51,7 @@ from radrm.host.processes.tree import (
 )
 from radrm.host.storage.files import fsync_folder, write_all
 from radrm.host.transient import may_pass
+from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Runner:
         """None while our own children are sure to be all: no environment is searched."""
         self._users = () if launch["uid"] is None else (launch["uid"],)
         self._job = 0
+        self._began_s = 0.0
         self._watcher = 0
         """The pid of the process that reads the job's progress; 0: none."""
         self._status: int | None = None
@@ -175,10 +177,11 @@ class Runner:
         """Fork the job and let it begin; the pipe that tells what kept it from that."""
         script = self._write_script() if self._launch["script"] is not None else None
         go, begin = os.pipe()
-        errors, tell = os.pipe()
+        errors, tell = job_process.error_sockets()
         grouped = self._membership is not None and self._membership.inside()
         if self._membership is not None:
             self._require_group(grouped)
+        self._began_s = wall_s()
         self._job = os.fork()
         if self._job == 0:
             os.close(begin)
@@ -435,20 +438,17 @@ class Runner:
     # ---------------------------------------------------------------- the end
 
     def _how_it_ended(self, errors: int) -> Fields:
-        os.set_blocking(errors, False)
-        try:
-            output = os.read(errors, 4096)
-        except BlockingIOError:
-            output = b""
+        output, logs = job_process.receive_output(errors)
         begins, wrong = job_process.parse_output(output)
         assert self._status is not None
         code = os.waitstatus_to_exitcode(self._status)
         if wrong:
             return {"never_started": wrong, "shell_code": code}
         end: Fields = {"signal": -code} if code < 0 else {"code": code}
-        if end.get("code") != 0:
-            end |= tails.read_tails(self._launch, begins)
-        return end
+        end |= tails.read_tails(self._launch, begins, logs)
+        if end.get("code") == 0:
+            end |= {key: tails.may_tell(end[key]) for key in ("stderr_tail", "stdout_tail")}
+        return end | redirected.read_redirected(self._launch, self._began_s)
 
 
 if __name__ == "__main__":

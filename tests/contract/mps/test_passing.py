@@ -27,14 +27,14 @@ def fail(
     fault: bool = False,
     code: int = 1,
     oom: OutOfMemory | None = None,
+    beside: bool = False,
 ) -> Job:
     attempt = world.live(job)
     assert attempt is not None
     about = {"job_id": job.id, "serial": attempt.serial}
     exits = (Exit(code),)
-    world.step(
-        ev.AttemptEnded(at=world.now, exits=exits, passes=passes, fault=fault, oom=oom, **about)
-    )
+    said = {"passes": passes, "fault": fault, "oom": oom, "beside": beside}
+    world.step(ev.AttemptEnded(at=world.now, exits=exits, **about, **said))  # type: ignore[arg-type]
     return world.jobs[job.id]
 
 
@@ -60,6 +60,20 @@ def test_it_runs_again_twice_and_keeps_its_retries() -> None:
     found = fail(world, job, passes=WHY)
     assert (found.state, found.reason) == (JobState.FAILED, f"exit code 1; {WHY}")
     assert [a.outcome for a in world.attempts.values()] == [Outcome.FAILED] * 4
+
+
+@pytest.mark.parametrize(("others", "runs"), [(0, 2), (1, 3)])
+def test_what_a_neighbour_may_cause_does_not_pass_twice_alone(others: int, runs: int) -> None:
+    """vLLM's memory profiling, for one: the first time, the neighbour may have gone unseen."""
+    world = on_mps()
+    for _ in range(others):
+        world.submit(GIB, smact=0.1)
+    job = world.submit(GIB, smact=0.1)
+    for number in range(1, runs):
+        assert fail(world, job, passes=WHY, beside=True).state is JobState.PENDING
+        world.pass_time(world.settings.retry_s * number)
+    found = fail(world, job, passes=WHY, beside=True)
+    assert (found.state, found.passing_used) == (JobState.FAILED, runs - 1)
 
 
 def test_a_restart_keeps_count_and_pause() -> None:

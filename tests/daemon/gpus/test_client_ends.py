@@ -33,7 +33,13 @@ class Host:
 
     def __init__(self, world: World, mps: Any = None) -> None:
         self.world = world
-        self.launcher = Mock(**{"serials.return_value": [], "is_live.return_value": False})
+        self.launcher = Mock(
+            **{
+                "serials.return_value": [],
+                "is_live.return_value": False,
+                "logs.return_value": set(),
+            }
+        )
         self.launcher.read_saved.return_value = {}
         self.launcher.live = set()
         self.mps = Mock() if mps is None else mps
