@@ -35,7 +35,9 @@ from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
 from radrm.host.processes.affinity import NONE, listed, near
 from radrm.host.processes.identity import Identity
+from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import Submission
+from radrm.jobfile.inherited import SET, SET_FOR_TASK, SUBMITTED_WITH, list_of, named_in
 from radrm.jobfile.options import Options
 from radrm.jobfile.slurm import MARK
 
@@ -115,11 +117,8 @@ def plan_launch(
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "")
     stdout, stderr = log_paths(job, action.number, options, cwd)
-    environment = job_environment(
-        action, job, envelope.environment, options, devices, site, progress
-    )
+    environment = job_environment(action, job, envelope, options, devices, site, progress, cwd)
     if options.snapshot is not None:  # the logs stay outside
-        environment.setdefault("RADRM_SUBMIT_DIR", os.path.normpath(cwd))
         cwd = os.path.join(cwd, options.snapshot)
     ours = job.outer is None  # Slurm limits the processes of its steps
     rules = site.isolation.rules(devices) if ours else None
@@ -177,19 +176,27 @@ def cpus_near(
 def job_environment(
     action: Launch,
     job: Job,
-    submitted: Mapping[str, str],
+    envelope: Envelope,
     options: Options,
     devices: Sequence[Device],
     site: Site,
     progress: str,
+    folder: str,
 ) -> dict[str, str]:
-    """The environment of one attempt. `devices` are those of its placement, in order."""
+    """The environment of one attempt. `devices` are those of its placement, in order.
+
+    `folder`: the one in which it runs, or would run without `--snapshot`.
+    """
+    submitted = envelope.environment
     environment = {k: v for k, v in submitted.items() if k not in _OF_THE_SUBMITTER}
-    if action.shared:
-        environment = {**_SHARING_VARIABLES, **environment}
+    added = named_in(environment, SUBMITTED_WITH)
+    environment.pop(SUBMITTED_WITH, None)
     placement = action.placement
-    environment = _thread_variables(placement.shares) | environment
-    environment |= {
+    defaults = _thread_variables(placement.shares)
+    if action.shared:
+        defaults |= _SHARING_VARIABLES
+    own = {name: value for name, value in defaults.items() if name not in environment}
+    own |= {
         **site.extra,
         **_device_variables(
             placement,
@@ -209,16 +216,21 @@ def job_environment(
         "RADRM_CHECKPOINT_DIR": site.checkpoints.of(job),
         "RADRM_PROGRESS": progress,
         "RADRM_REPORT_PY": _REPORT_PY,
+        "RADRM_SUBMIT_DIR": os.path.normpath(folder),
         "MASTER_PORT": str(free_port()),
     }
+    if envelope.file is not None and not envelope.file.startswith(("/proc/", "/dev/")):
+        own["RADRM_SCRIPT"] = envelope.file
     if job.spec.checkpoint.kind is not CheckpointKind.NONE:
-        environment["RADRM_CHECKPOINT_SIGNAL"] = str(job.spec.checkpoint.number)
+        own["RADRM_CHECKPOINT_SIGNAL"] = str(job.spec.checkpoint.number)
     if job.spec.resizing is Resizing.LIVE:
-        environment[FOLDER_VARIABLE] = site.elastic.of(action.serial)
-        environment["RADRM_ELASTIC_PY"] = _ELASTIC_PY
+        own[FOLDER_VARIABLE] = site.elastic.of(action.serial)
+        own["RADRM_ELASTIC_PY"] = _ELASTIC_PY
     if environment.get(MARK) == "1":
-        environment |= _slurm_variables(action, job)
-    environment |= dict(options.env)
+        own |= _slurm_variables(action, job)
+    chosen = dict(options.env)
+    environment |= own | chosen
+    environment[SET] = list_of({k: v for k, v in (added | own).items() if k not in chosen})
     # At the end, so that no other program or module is found there first.
     path = environment.get("PATH") or os.defpath
     environment["PATH"] = _with_last(path, _folder_of_programs())
@@ -280,6 +292,7 @@ def task_environments(
         variables = {k: v for k, v in threads.items() if k not in submission.envelope.environment}
         variables |= _device_variables(placement, shares, its, job, cap_mib, options, site, True)
         found[task] = {key: text for key, text in variables.items() if key not in own}
+        found[task][SET_FOR_TASK] = list_of(found[task])
     return found
 
 

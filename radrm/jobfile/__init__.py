@@ -17,4 +17,5 @@ The files, in the order in which they may import one another:
     sweeps        one element of an array for each combination of values
     confirmation  sizes and times of a submission, as they were understood
     slurm/        options of sbatch, read and translated
+    inherited     what a job inherits of the one in which it was submitted
 """

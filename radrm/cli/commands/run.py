@@ -22,6 +22,7 @@ from radrm.client.text import warn
 from radrm.errors import RadrmError, UsageError
 from radrm.host.sessions import inside
 from radrm.jobfile.command_line import RunRequest, SubmitRequest, parse_run
+from radrm.jobfile.inherited import submit_with
 from radrm.jobfile.radfile import name_from
 
 TYPE_CHECKING = False
@@ -51,7 +52,7 @@ def run(argv: list[str]) -> int:
         Session(request.pty, warn, lambda: _cancel(client, job), hint.see) as session,
     ):
         client.connect()
-        os.environ.update(session.environment)  # of the job: it inherits this environment
+        submit_with(os.environ, session.environment)
         asked = _submission(request)
         results, paths, up = check(client, asked)
         put(client, results, paths, up)

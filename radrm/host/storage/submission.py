@@ -15,6 +15,7 @@ from radrm.host.storage.spool import Envelope
 from radrm.host.storage.tickets import new_ticket
 from radrm.host.wall import LAST_S, wall_s
 from radrm.jobfile.command_line import STDIN
+from radrm.jobfile.inherited import drop_outer
 from radrm.jobfile.options import MOMENTS, RawOptions
 from radrm.jobfile.radfile import MAX_BYTES, JobFile
 
@@ -60,7 +61,8 @@ def envelope_of(
     umask: int | None = None,
 ) -> Envelope:
     """The envelope of a job that runs in the current folder. What is not given is drawn anew
-    (the ticket) or this process's own (environment and umask). Raises `BadFile`.
+    (the ticket) or this process's own (environment and umask). What radrm has set for the job in
+    which this process runs is left out. Raises `BadFile`.
 
     The moments of a `job_file` that is `dated` override those of its script.
     """
@@ -68,6 +70,8 @@ def envelope_of(
         umask = os.umask(0o077)
         os.umask(umask)
     cwd = _here()
+    environment = dict(os.environ if environment is None else environment)
+    drop_outer(environment)
     envelope = Envelope(
         ticket=ticket or new_ticket(),
         file=os.path.abspath(name) if name is not None else None,
@@ -76,7 +80,7 @@ def envelope_of(
         options={**raw, **{name: job_file.raw[name] for name in MOMENTS & job_file.raw.keys()}},
         cwd=cwd,
         umask=umask,
-        environment=dict(os.environ if environment is None else environment),
+        environment=environment,
         submitted_s=wall_s(),
         summary=_summary(job_file),
         sources=_sources(job_file, cwd),

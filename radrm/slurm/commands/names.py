@@ -15,6 +15,7 @@ from radrm import __version__
 from radrm.errors import UsageError
 from radrm.host.storage.submission import load
 from radrm.jobfile.command_line import STDIN, SUBMIT_FLAGS, SubmitRequest, parse_submit
+from radrm.jobfile.inherited import submit_with
 from radrm.jobfile.radfile import name_from
 from radrm.jobfile.slurm import Slurm, directives, of_variables, read, translate
 from radrm.jobfile.slurm.options import RELEASE
@@ -271,4 +272,4 @@ def _set_environment(slurm: Slurm) -> None:
         for name in [name for name in os.environ if name not in slurm.kept]:
             if not name.startswith(("SLURM_", "RADRM_")):
                 del os.environ[name]
-    os.environ.update(slurm.variables)
+    submit_with(os.environ, slurm.variables)

@@ -18,6 +18,7 @@ from radrm.daemon.launching import _device_variables, task_environments
 from radrm.errors import Refused
 from radrm.host.isolation import Isolation, Numbers
 from radrm.host.mps.interface import Access
+from radrm.jobfile.inherited import SET_FOR_TASK, named_in
 from tests.world import GIB, World, gpus
 
 DEVICES = gpus(3)
@@ -49,7 +50,11 @@ def environments(
     usual = {"mps": None, "device_ids": "uuid", "cpu_bind": "socket", "isolation": Isolation()}
     place: Any = SimpleNamespace(**{**usual, **site})
     order = [devices[2], devices[0], devices[1]]
-    return task_environments(a_job(), Placement(SHARES, mode), cap_mib, submission, order, place)
+    found = task_environments(a_job(), Placement(SHARES, mode), cap_mib, submission, order, place)
+    for variables in found.values():
+        lists = {SET_FOR_TASK: variables.pop(SET_FOR_TASK)}
+        assert named_in(variables | lists, SET_FOR_TASK) == variables
+    return found
 
 
 def test_each_task_sees_its_own_gpus_and_cpus() -> None:
