@@ -130,8 +130,19 @@ def _squeue(words: list[str]) -> int:
 
 
 def _scancel(words: list[str]) -> int:
-    from radrm.slurm.commands.names import scancel
+    from radrm.slurm.commands.names import scancel, signal_in
 
+    job = job_of(os.environ, os.uname().nodename)
+    asked = None if job is None else signal_in(words, job.id)
+    if asked is not None:
+        from radrm.slurm.inside.shares import signal_steps
+
+        number, steps, script, of_steps = asked
+        for step in steps if of_steps else ():
+            signal_steps(os.environ, number, step)
+        if script:
+            os.kill(os.getsid(0), number)  # the job's own process leads its session
+        return 0
     _radrm(scancel(words, _me()))
 
 

@@ -7,12 +7,14 @@ Source: sacct(1) of Slurm 25.11.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 from radrm.client.states import FINAL
 from radrm.core.units import show_mib
 from radrm.daemon.slurm_variables import PARTITION
 from radrm.errors import UsageError, plain
+from radrm.host.wall import wall_s
 from radrm.jobfile.values import shown
 from radrm.slurm.commands import shown as of_job
 from radrm.slurm.commands.names import elements, read_words, states
@@ -133,7 +135,12 @@ _FLAGS = (
     *("noheader", "parsable", "parsable2", "allocations", "allusers", "brief", "long", "me"),
     *("duplicates", "allclusters", "helpformat", "truncate", "units", "version", "array"),
 )
-_TIMES = re.compile(r"now|today|midnight|[0-9]|-")
+_TAKEN = frozenset(
+    {*_SHORT.values(), *_FLAGS, "job", "name", "delimiter", "uid", "fields", "federation", "local"}
+)
+_REFUSED = frozenset({"gid", "timelimit-min", "nodelist", "uid"})
+_CLOCK = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%m/%d/%y", "%m/%d")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def sacct(words: Sequence[str], me: str) -> int:
@@ -142,6 +149,9 @@ def sacct(words: Sequence[str], me: str) -> int:
     if rest:
         raise UsageError(f"sacct: {shown(rest[0])} is not an option")
     given = dict(options)
+    for name in given:
+        if name not in _TAKEN or name in _REFUSED:
+            raise UsageError(f"sacct: {shown('--' + name)} is not known here; see radrm history")
     if "helpformat" in given:
         print("\n".join(sorted(_FIELDS)))
         return 0
@@ -157,6 +167,10 @@ def sacct(words: Sequence[str], me: str) -> int:
         found = of_job.asked(jobs, user=user, state=wanted)
     except of_job.NoJob:
         found = []  # as sacct: no rows
+    since_s = None if jobs and "starttime" not in given else given.get("starttime", "today")
+    found = _within(found, since_s, given.get("endtime"), wall_s())
+    if "name" in given:
+        found = [job for job in found if job["name"] in given["name"].split(",")]
     separator = "|" if {"parsable", "parsable2"} & given.keys() else None
     separator = given.get("delimiter", separator) if separator else None
     ends = "|" if "parsable" in given else ""
@@ -176,6 +190,36 @@ def sacct(words: Sequence[str], me: str) -> int:
             "",
         )
     return 0
+
+
+def _within(jobs: list[Job], since: str | None, until: str | None, now_s: float) -> list[Job]:
+    """The jobs that were there between two moments."""
+    first = float("-inf") if since is None else _moment(since, now_s)
+    last = float("inf") if until is None else _moment(until, now_s)
+    return [
+        job for job in jobs
+        if (job["ended_at"] or now_s) >= first and job["submitted_at"] <= last
+    ]  # fmt: skip
+
+
+def _moment(text: str, now_s: float) -> float:
+    """A moment as sacct takes it, in seconds since the epoch. Raises `UsageError`."""
+    at = re.fullmatch(r"now(?:([+-])([0-9]{1,9})([a-z]*))?", text)
+    if at is not None:
+        unit = _UNITS_S.get((at[3] or "s")[0])
+        if unit is not None:
+            return now_s + int(f"{at[1] or ''}{at[2] or 0}") * unit
+    today = time.localtime(now_s)
+    if text in ("today", "midnight"):
+        return time.mktime((*today[:3], 0, 0, 0, 0, 0, -1))
+    for pattern in _CLOCK:
+        try:
+            found = time.strptime(text, pattern)
+            year = today[0] if found[0] == 1900 else found[0]
+            return time.mktime((year, *found[1:6], 0, 0, -1))
+        except (ValueError, OverflowError):
+            continue
+    raise UsageError(f"sacct: {shown(text)} is no time, as 2026-11-29, or now-1days")
 
 
 def _column(word: str) -> tuple[str, int, Callable[[Job], str]]:

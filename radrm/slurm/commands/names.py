@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from socket import gethostname
 
@@ -146,6 +147,31 @@ def scancel(words: Sequence[str], me: str) -> list[str]:
         elif name not in ("quiet", "verbose", "full", "batch", "hurry"):
             raise UsageError(f"--{name} is not known here; see radrm cancel --help")
     return [*found, "--", *jobs] if jobs else found
+
+
+def signal_in(words: Sequence[str], job: str) -> tuple[int, list[str | None], bool, bool] | None:
+    """Return the signal that scancel is to send to this job: its number, the steps (None: all),
+    and whether the script (`--batch`, `--full`) and the steps get it. None: it sends none, or not
+    to this job alone. Raises `UsageError`."""
+    flags = ("quiet", "verbose", "full", "batch", "interactive", "me", "hurry")
+    options, rest = read_words(words, _OF_CANCEL, flags)
+    given = dict(options)
+    if "signal" not in given or not rest or any(_of_job(word) != job for word in rest):
+        return None
+    name = given["signal"].upper().removeprefix("SIG")
+    numbers = {each.name[3:]: int(each) for each in signal.Signals}
+    number = int(name) if name.isdecimal() and int(name) < 65 else numbers.get(name)
+    if number is None:
+        raise UsageError(f"--signal: {shown(given['signal'])} is no signal, as USR1")
+    steps = [word.partition(".")[2] or None for word in rest]
+    return number, steps, bool({"batch", "full"} & given.keys()), "batch" not in given
+
+
+def _of_job(word: str) -> str:
+    """The job of `12.0`, by the number that it has inside: of an element, its own."""
+    named = word.partition(".")[0]
+    array = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return os.environ.get("SLURM_JOB_ID", "") if named == "_".join(map(str, array)) else named
 
 
 def _fields(text: str) -> str:

@@ -78,7 +78,9 @@ def scontrol(words: Sequence[str], run: Callable[[list[str]], int]) -> int:
         print(f"Slurmctld(primary) at {of_job.host()} is UP")
         return 0
     if command == "write" and named[:1] == ["batch_script"]:
-        raise Refused("the job keeps its script: see RADRM_SCRIPT inside it, or radrm status JOB")
+        raise Refused(
+            "radrm shows no copy of a job's script; the submitted file is RADRM_SCRIPT in the job"
+        )
     if command in _INSTEAD:
         raise Refused(f"scontrol {command} is not here; use: {_INSTEAD[command]}")
     raise UsageError(f"scontrol {shown(command)}: no command of scontrol that radrm has")

@@ -55,12 +55,13 @@ def _table() -> tuple[dict[str, str], dict[str, str]]:
 
 TAKES, SHORT = _table()
 _ALSO = {"workdir": "chdir", "share": "oversubscribe", "tasks": "ntasks", "job-id": "jobid",
-         "cluster": "clusters", "tasks-per-node": "ntasks-per-node"}  # fmt: skip
+         "cluster": "clusters", "tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind",
+         "mem_bind": "mem-bind"}  # fmt: skip
+_CONTAINER = "start the container as the command, as: srun apptainer exec IMAGE COMMAND"
 _BEFORE = "call it in the script"
 REFUSED = {
     "prolog": _BEFORE, "epilog": _BEFORE, "task-prolog": _BEFORE, "task-epilog": _BEFORE,
-    "container": "start the container as the command, as: srun apptainer exec IMAGE COMMAND",
-    "container-id": "start the container as the command, as: srun apptainer exec IMAGE COMMAND",
+    "container": _CONTAINER, "container-id": _CONTAINER,
     "uid": "a step runs as the job's user", "gid": "a step runs as the job's user",
     "no-allocate": "only Slurm's administrators have it",
 }  # fmt: skip
@@ -119,6 +120,8 @@ def _in_full(name: str) -> str:
     """The full name of an option, of which the unique beginning may be given."""
     if name in _ALSO:
         return _ALSO[name]
+    if name.startswith("container-") and name not in ("container-", "container-i"):
+        raise UsageError(f"option {shown('--' + name)} is a plugin's (pyxis); {_CONTAINER}")
     meant = [known for known in TAKES if known.startswith(name)] if name else []
     if len(meant) != 1:
         known = f"may be {', '.join(f'--{each}' for each in meant[:6])}" if meant else "is unknown"

@@ -234,7 +234,10 @@ class _Asked:
         if text is not None:
             count = len(self.job.gpus) if self.gpus is None else self.gpus
             return max(1, _whole("cpus-per-gpu", text, least=1) * count // self.tasks)
-        return None
+        # As srun since 23.11; radrm runs more tasks of fewer CPUs where Slurm would refuse them.
+        of_job = self.environ.get("SLURM_CPUS_PER_TASK", "")
+        fits = of_job.isdecimal() and 0 < int(of_job) * self.tasks <= (self.job.cpus or 0)
+        return int(of_job) if fits else None
 
     def _binding(self) -> str:
         text = self.value("gpu-bind", "SLURM_GPU_BIND")

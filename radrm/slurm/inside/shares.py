@@ -17,10 +17,11 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import stat
 import time
 
-from radrm.host.processes.identity import Identity, alive, identify
+from radrm.host.processes.identity import Identity, alive, identify, send_signal
 from radrm.jobfile.slurm.variables import STEPS
 from radrm.slurm.inside.request import Job, Request, cannot
 
@@ -52,7 +53,7 @@ def take(
     path = os.path.join(environ.get("RADRM_CHECKPOINT_DIR", ""), STEPS)
     wait_s, told = _FIRST_WAIT_S, False
     while True:
-        with _opened(path) as book:
+        with _opened(path, environ) as book:
             found = _share(request, job, book, environ.get("SLURM_STEP_ID", ""))
         if found is not None:
             return found
@@ -92,20 +93,21 @@ def _free_gpus(request: Request, job: Job, others: list[dict[str, Any]]) -> tupl
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[dict[str, Any]]:
+def _opened(path: str, environ: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """The book, locked. Without a folder for it the step is the job's only one."""
+    attempt = environ.get("RADRM_ATTEMPT", "")
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         fd = os.open(path, flags, 0o600)
     except OSError:
-        yield _empty()
+        yield _empty(attempt)
         return
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            yield _empty()
+            yield _empty(attempt)
             return
         fcntl.flock(fd, fcntl.LOCK_EX)
-        book = _read(os.pread(fd, _MOST_BYTES, 0))
+        book = _read(os.pread(fd, _MOST_BYTES, 0), attempt)
         yield book
         text = json.dumps(book).encode()
         with contextlib.suppress(OSError):  # a full disk stops no step
@@ -115,19 +117,46 @@ def _opened(path: str) -> Iterator[dict[str, Any]]:
         os.close(fd)
 
 
-def _empty() -> dict[str, Any]:
-    return {"next": 0, "steps": {}}
+def _empty(attempt: str) -> dict[str, Any]:
+    return {"attempt": attempt, "next": 0, "steps": {}}
 
 
-def _read(text: bytes) -> dict[str, Any]:
-    """The book without the steps that have ended."""
+def _read(text: bytes, attempt: str) -> dict[str, Any]:
+    """The book without the steps that have ended. Each attempt counts from 0."""
+    found = _empty(attempt)
     try:
         book = json.loads(text)
-        found: dict[str, Any] = {"next": int(book["next"]), "steps": {}}
+        if book["attempt"] != attempt:
+            return found
+        found["next"] = int(book["next"])
         for number, step in book["steps"].items():
             row = {"process": step["process"], "gpus": list(map(str, step["gpus"]))}
             if alive(Identity(*step["process"])):
                 found["steps"][str(number)] = {**row, "cpus": int(step["cpus"])}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return _empty()
+        return _empty(attempt)
     return found
+
+
+def signal_steps(environ: Mapping[str, str], number: int, only: str | None = None) -> int:
+    """Send a signal to the running steps of this job, or to one. Returns how many got it."""
+    path, count = os.path.join(environ.get("RADRM_CHECKPOINT_DIR", ""), STEPS), 0
+    with _opened(path, environ) as book:
+        for step, row in book["steps"].items():
+            if only in (None, step):
+                count += _signal(Identity(*row["process"]), number)
+    return count
+
+
+def _signal(process: Identity, number: int) -> bool:
+    """Signal a step; a KILL goes to its tasks, too, which nobody could pass it on to."""
+    tasks: list[str] = []
+    if number == signal.SIGKILL:
+        children = f"/proc/{process.pid}/task/{process.pid}/children"
+        with contextlib.suppress(OSError), open(children) as file:
+            tasks = file.read(_MOST_BYTES).split()
+    sent = send_signal(process.pid, process.start_ticks, number)
+    for task in tasks if sent else ():
+        with contextlib.suppress(OSError):
+            os.kill(int(task), number)
+    return sent

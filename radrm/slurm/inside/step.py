@@ -260,15 +260,17 @@ def become(command: Command, streams: tuple[int, int, int]) -> NoReturn:
     kept = [os.dup(fd) if fd < at else fd for at, fd in enumerate(streams)]
     for at, fd in enumerate(kept):
         os.dup2(fd, at)
+        os.set_inheritable(at, True)  # also one that was opened there because it was closed
     environ["SLURM_TASK_PID"] = str(os.getpid())
     words = resolved(words, environ)
     try:
         os.execvpe(words[0], words, environ)
-    except OSError as error:
-        text = f"srun: error: execve(): {plain(words[0])}: {error.strerror}\n"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        text = f"srun: error: execve(): {plain(words[0])}: {why}\n"
         with contextlib.suppress(OSError):
             os.write(2, text.encode("utf-8", "replace"))
-        os._exit(error.errno or errno.ENOENT)  # as slurmstepd
+        os._exit(getattr(error, "errno", None) or errno.ENOENT)  # as slurmstepd
 
 
 # ------------------------------------------------------------------ the step
