@@ -156,6 +156,8 @@ def signal_in(words: Sequence[str], job: str) -> tuple[int, list[str | None], bo
     flags = ("quiet", "verbose", "full", "batch", "interactive", "me", "hurry")
     options, rest = read_words(words, _OF_CANCEL, flags)
     given = dict(options)
+    if rest and all("." in word for word in rest):
+        given.setdefault("signal", "TERM")  # it ends steps
     if "signal" not in given or not rest or any(_of_job(word) != job for word in rest):
         return None
     name = given["signal"].upper().removeprefix("SIG")

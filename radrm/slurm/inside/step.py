@@ -261,6 +261,8 @@ def become(command: Command, streams: tuple[int, int, int]) -> NoReturn:
     for at, fd in enumerate(kept):
         os.dup2(fd, at)
         os.set_inheritable(at, True)  # also one that was opened there because it was closed
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both
+        signal.signal(number, signal.SIG_DFL)
     environ["SLURM_TASK_PID"] = str(os.getpid())
     words = resolved(words, environ)
     try:
@@ -413,7 +415,7 @@ class Step:
             return
         try:
             signal.set_wakeup_fd(-1)
-            for name in (*_PASSED_ON, "CHLD", "PIPE"):
+            for name in (*_PASSED_ON, "CHLD"):
                 signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_DFL)
             os.setpgid(0, 0)
             become(command, streams)
@@ -522,8 +524,9 @@ def _signal_name(number: int) -> str:
 
 
 def _write(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it; the tasks go on
+        while data:
+            data = data[os.write(fd, data) :]
 
 
 def is_null(fd: int) -> bool:

@@ -19,6 +19,7 @@ from radrm.slurm.commands.names import (
     request_of,
     salloc,
     scancel,
+    signal_in,
     squeue,
     srun,
 )
@@ -106,6 +107,24 @@ def test_salloc() -> None:
     line, _ = salloc(["--gres=gpu:1", "-t", "1:00:00", "python", "t.py"], "/", "box")
     assert line[:3] == ["run", "--gpus=1", "--time=3600s"] and line[-3:] == ["--", "python", "t.py"]
     assert "--pty" in salloc([], "/", "box")[0]
+
+
+SIGNALS = {
+    "-s USR1 12": (10, [None], False, True),
+    "--signal=SIGINT 12": (2, [None], False, True),
+    "--batch --signal=10 12": (10, [None], True, False),
+    "-f -s TERM 12": (15, [None], True, True),
+    "-s USR1 12.0 12.1": (10, ["0", "1"], False, True),
+    "12.3": (15, ["3"], False, True),
+    "12": None,
+    "-s USR1 13": None,
+    "-s USR1": None,
+}
+
+
+@pytest.mark.parametrize("words", SIGNALS)
+def test_signals_of_scancel_in_its_own_job(words: str) -> None:
+    assert signal_in(words.split(), "12") == SIGNALS[words]
 
 
 def test_elements() -> None:

@@ -43,8 +43,9 @@ def test_one_task_is_the_command_itself(tmp_path: Path) -> None:
     code, _, said = srun(tmp_path, "nosuch")
     assert code == 2 and "nosuch" in said
     assert srun(tmp_path, "-N", "2", "true")[0] == 1
+    assert srun(tmp_path, "sh", "-c", "yes | head -n 1")[1:] == (["y"], "")  # of SIGPIPE
     shown = srun(tmp_path, "--gres=gpu:1", "sh", "-c", "echo $SLURM_STEP_GPUS $SLURM_STEP_ID")[1]
-    assert shown == ["4 2"]
+    assert shown == ["4 3"]
 
 
 def test_several_tasks(tmp_path: Path) -> None:
