@@ -140,8 +140,9 @@ def _scancel(words: list[str]) -> int:
         number, steps, script, of_steps = asked
         for step in steps if of_steps else ():
             signal_steps(os.environ, number, step)
-        if script:
-            os.kill(os.getsid(0), number)  # the job's own process leads its session
+        leader = os.getsid(0)  # the job's own process; 0: it cannot be seen from here
+        if script and leader:
+            os.kill(leader, number)
         return 0
     _radrm(scancel(words, _me()))
 
