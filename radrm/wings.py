@@ -50,7 +50,8 @@ class Wing:
     --NAME`. `targets`: modules behind the options by which `submit`, `status`, `explain`, `logs`
     and `report` turn to another place than this server (`--cluster`, `--pilot`), or read other
     words (`--slurm`). `runners`: places of what runs attempts of this daemon inside another
-    manager's jobs (`radrm.daemon.steps`).
+    manager's jobs (`radrm.daemon.steps`). `programs`: folders of programs for the PATH of jobs that
+    were submitted with such an option.
     """
 
     def __init__(
@@ -60,9 +61,11 @@ class Wing:
         checks: Mapping[str, str] | None = None,
         targets: Mapping[str, str] | None = None,
         runners: Mapping[str, str] | None = None,
+        programs: Mapping[str, str] | None = None,
     ) -> None:
         self.commands, self.planners = commands or {}, planners or {}
         self.checks, self.targets, self.runners = checks or {}, targets or {}, runners or {}
+        self.programs = programs or {}
 
 
 @cache
@@ -129,6 +132,11 @@ def runner(name: str) -> Any | None:
     """Return the class of what runs attempts elsewhere; None if no wing has it."""
     place = next((wing.runners[name] for wing in wings().values() if name in wing.runners), None)
     return None if place is None else _at(place)
+
+
+def programs(name: str) -> str | None:
+    """Return the folder of programs for jobs of this kind; None if no wing has one."""
+    return next((wing.programs[name] for wing in wings().values() if name in wing.programs), None)
 
 
 def _one(table: str, name: str) -> str:

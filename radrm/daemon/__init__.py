@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     intake       from the spool to jobs (a folder)
     checkpoints  the folder of each job for its checkpoints
     launches     what a launch gets: amounts and logs
+    slurm_variables  Slurm's variables in jobs that were submitted as Slurm's
     launching    plan a launch: environment and limits
     watching     a thread that submits the `.rad` files of watched folders
     probing      measure the CUDA context, by a job

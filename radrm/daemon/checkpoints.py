@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from radrm.core.records import Job
 from radrm.host.folders import OpenFolder
+from radrm.jobfile.slurm.variables import STEPS
 
 _NAME = re.compile(r"([0-9]{1,15})(\.[0-9]{1,15})?")
 
@@ -73,7 +74,13 @@ class Checkpoints:
         """Remove a folder that this user owns, or one that was not given away yet."""
         owner = uid if self._give_away else os.geteuid()
         if folder.stat(name).st_uid in (owner, os.geteuid()):
+            self._remove_steps(folder, name)
             os.rmdir(name, dir_fd=folder.fd)
+
+    def _remove_steps(self, folder: OpenFolder, name: str) -> None:
+        """Remove what the steps of a job as Slurm's leave there."""
+        with contextlib.suppress(OSError), folder.below(name) as own:
+            os.unlink(STEPS, dir_fd=own.fd)
 
     def _open(self) -> OpenFolder:
         """The folder. It may be a link to another disk, but the daemon owns it."""

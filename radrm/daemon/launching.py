@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 import radrm
+from radrm import wings
 from radrm.config import Config
 from radrm.core.actions import Launch
 from radrm.core.lifecycle.memory import told_mib
@@ -25,6 +26,7 @@ from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
+from radrm.daemon.slurm_variables import slurm_variables
 from radrm.host import isolation as bpf
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
@@ -37,6 +39,7 @@ from radrm.host.processes.affinity import NONE, listed, near
 from radrm.host.processes.identity import Identity
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import Submission
+from radrm.host.wall import wall_s
 from radrm.jobfile.inherited import SET, SET_FOR_TASK, SUBMITTED_WITH, list_of, named_in
 from radrm.jobfile.options import Options
 from radrm.jobfile.relations import PARAM_VARIABLE
@@ -229,14 +232,15 @@ def job_environment(
         own[FOLDER_VARIABLE] = site.elastic.of(action.serial)
         own["RADRM_ELASTIC_PY"] = _ELASTIC_PY
     if environment.get(MARK) == "1":
-        own |= _slurm_variables(action, job)
+        own |= _as_slurm(action, job, submitted, options, devices, site)
     chosen = dict(options.env)
     environment |= own | chosen
     parameters = {k: v for k, v in chosen.items() if k.startswith(PARAM_VARIABLE)}
     rest = {k: v for k, v in (added | own).items() if k not in chosen}
     environment[SET] = list_of(rest | parameters)
     # At the end, so that no other program or module is found there first.
-    path = environment.get("PATH") or os.defpath
+    as_slurm = environment.get(MARK) == "1" and job.outer is None  # there are Slurm's own
+    path = _with_slurm(environment.get("PATH") or os.defpath, as_slurm)
     environment["PATH"] = _with_last(path, _folder_of_programs())
     environment["PYTHONPATH"] = _with_last(environment.get("PYTHONPATH", ""), _IN_JOBS)
     return environment
@@ -247,6 +251,16 @@ def _with_last(path: str, folder: str) -> str:
     if folder in path.split(os.pathsep):
         return path
     return f"{path}{os.pathsep}{folder}" if path else folder
+
+
+def _with_slurm(path: str, wanted: bool) -> str:
+    """A search path that begins with the programs that have Slurm's names; one without them for
+    other jobs, which may have inherited it."""
+    programs = wings.programs("slurm")
+    if programs is None:
+        return path
+    others = [folder for folder in path.split(os.pathsep) if folder != programs]
+    return os.pathsep.join([programs, *others] if wanted else others)
 
 
 def _array_variables(job: Job, submitted: Mapping[str, str]) -> dict[str, str]:
@@ -261,17 +275,23 @@ def _array_variables(job: Job, submitted: Mapping[str, str]) -> dict[str, str]:
     return {"RADRM_ARRAY_ID": array, "RADRM_ARRAY_TASK_ID": index}
 
 
-def _slurm_variables(action: Launch, job: Job) -> dict[str, str]:
-    """What Slurm calls the job, for one that was submitted by `radrm submit --slurm`."""
-    found = {
-        "SLURM_JOB_ID": str(job.id),
-        "SLURM_JOBID": str(job.id),
-        "SLURM_JOB_NAME": job.spec.name,
-        "SLURM_RESTART_COUNT": str(action.number - 1),
-    }
-    if (of := job.array) is not None:
-        found |= {"SLURM_ARRAY_JOB_ID": str(of.array_id), "SLURM_ARRAY_TASK_ID": str(of.index)}
-    return found
+def _as_slurm(
+    action: Launch,
+    job: Job,
+    submitted: Mapping[str, str],
+    options: Options,
+    devices: Sequence[Device],
+    site: Site,
+) -> dict[str, str]:
+    """What an attempt of a job that was submitted as Slurm's gets."""
+    shares = action.placement.shares
+    booked, near_them = cpus_of(shares), cpus_near(shares, devices, options, site)
+    every = os.sched_getaffinity(0) if near_them is None else near_them
+    cpus = len(every) if booked is None else max(1, int(booked))
+    memory_mib, host = memory_of(job, shares), os.uname().nodename
+    found = slurm_variables(action, job, submitted, devices, cpus, memory_mib, host, wall_s())
+    # The programs with Slurm's names begin by it.
+    return {"RADRM_PYTHON": sys.executable, **found}
 
 
 def task_environments(

@@ -15,7 +15,8 @@ The files, in the order in which they may import one another:
     checks    what `doctor --slurm` looks at: what fits jobs that share GPUs, and what does not
     step      the batch step of a job: submits it, waits, runs its attempts (a folder)
     pilot     a daemon of one user in an ordinary Slurm job (a folder)
+    inside    what Slurm's words mean inside a job of radrm (a folder)
     commands  the commands (a folder)
-    named     what commands with the names of Slurm run
+    named     what commands with the names of Slurm run, which lie in `programs`
     wing      what it adds to radrm
 """

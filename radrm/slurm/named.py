@@ -1,6 +1,7 @@
-"""What the commands named `sbatch`, `squeue`, `scancel`, `sinfo` and `srun` run.
+"""What the commands with Slurm's names run: `NAME ARGUMENT...` on the command line.
 
-`radrm install-slurm-names` writes them: `python -m radrm.slurm.named NAME ARGUMENT...`.
+They are in the folder `programs`, on the PATH of jobs that were submitted as Slurm's, and where
+`radrm install-slurm-names` has written them.
 """
 
 from __future__ import annotations
@@ -13,31 +14,55 @@ import pwd
 import sys
 
 from radrm.cli import main as entry
-from radrm.errors import UsageError, plain
-from radrm.slurm.commands.names import NAMES, TRANSLATED, request_of, srun
+from radrm.errors import RadrmError, Refused, UsageError, plain
+from radrm.slurm.inside.request import job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import NoReturn
+
+_VERSION = {"-V", "--version"}
 
 
 def main() -> None:
     """Run the command of that name."""
-    entry.end(lambda: _run(sys.argv[1], sys.argv[2:]))
+    name, words = sys.argv[1], sys.argv[2:]
+    job = job_of(os.environ, os.uname().nodename) if name == "srun" else None
+    if job is None or _VERSION & set(words[:1]) or {"-h", "--help", "--usage"} & set(words[:1]):
+        entry.end(lambda: _run(name, words))
+    from radrm.slurm.inside.run import srun, tell  # steps start often: no more than they need
+
+    try:
+        code = srun(words, job)
+    except RadrmError as error:
+        for line in error.lines:
+            tell(f"error: {line}")
+        code = 1
+    except OSError as error:
+        tell(f"error: {error.filename or 'srun'}: {error.strerror}")
+        code = 1
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _run(name: str, words: list[str]) -> int:
-    if name == "sbatch":
-        return _sbatch(words)
-    if name == "sinfo":
-        return _sinfo(words)
-    if name == "srun":
-        line, variables = srun(words, os.getcwd(), os.uname().nodename)
-        os.environ.update(variables)
-        _radrm(line)
-    if name in TRANSLATED:
-        _radrm(TRANSLATED[name](words, pwd.getpwuid(os.getuid()).pw_name))
-    raise UsageError(f"{name} is none of {', '.join(NAMES)}")
+    from radrm.slurm.commands.names import INSTEAD, NAMES
+
+    if name not in NAMES:
+        raise UsageError(f"{name} is none of {', '.join(NAMES)}")
+    if name != "scontrol" and _VERSION & set(words[:1]):
+        _radrm(["--version"])
+    if name in INSTEAD:
+        raise Refused(f"{name} is not here; use: {INSTEAD[name]}")
+    if name not in ("sbatch", "scontrol") and {"-h", "--help"} & set(words) == {"--help"}:
+        print(f"{name} of radrm: its options are in docs/slurm.md; see also radrm help")
+        return 0
+    return _COMMANDS[name](words)
+
+
+def _me() -> str:
+    return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _radrm(words: list[str]) -> NoReturn:
@@ -46,11 +71,31 @@ def _radrm(words: list[str]) -> NoReturn:
     raise SystemExit(0)
 
 
+def _srun(words: list[str]) -> int:
+    from radrm.slurm.commands.names import srun
+
+    return _in_a_job(*srun(words, os.getcwd(), os.uname().nodename))
+
+
+def _salloc(words: list[str]) -> int:
+    from radrm.slurm.commands.names import salloc
+
+    return _in_a_job(*salloc(words, os.getcwd(), os.uname().nodename))
+
+
+def _in_a_job(line: list[str], variables: Mapping[str, str]) -> NoReturn:
+    from radrm.jobfile.inherited import submit_with
+
+    submit_with(os.environ, variables)
+    _radrm(line)
+
+
 def _sbatch(words: list[str]) -> int:
     """Submit, and say what sbatch says."""
     from radrm.cli.commands.jobs import wait
     from radrm.cli.commands.submit import carry_out
     from radrm.jobfile.command_line import SubmitRequest
+    from radrm.slurm.commands.names import request_of
 
     request = request_of(words)
     if request.help or request.dry_run:
@@ -67,6 +112,63 @@ def _sbatch(words: list[str]) -> int:
             if waits and code == 0:
                 code = wait([job["ticket"]], False)
     return code
+
+
+def _squeue(words: list[str]) -> int:
+    from radrm.slurm.commands.names import squeue
+    from radrm.slurm.commands.shown import NO_JOB, known
+
+    line = squeue(words, _me())
+    if "--" in line:
+        at = line.index("--") + 1
+        there = known(line[at:])
+        if not there:
+            print(f"slurm_load_jobs error: {NO_JOB}", file=sys.stderr)
+            return 1
+        line[at:] = there
+    _radrm(line)
+
+
+def _scancel(words: list[str]) -> int:
+    from radrm.slurm.commands.names import scancel, signal_in
+
+    job = job_of(os.environ, os.uname().nodename)
+    asked = None if job is None else signal_in(words, job.id)
+    if asked is not None:
+        from radrm.slurm.inside.shares import signal_steps
+
+        number, steps, script, of_steps = asked
+        for step in steps if of_steps else ():
+            signal_steps(os.environ, number, step)
+        leader = os.getsid(0)  # the job's own process; 0: it cannot be seen from here
+        if script and leader:
+            os.kill(leader, number)
+        return 0
+    _radrm(scancel(words, _me()))
+
+
+def _scontrol(words: list[str]) -> int:
+    from radrm.slurm.commands.scontrol import scontrol
+
+    return scontrol(words, _radrm)
+
+
+def _sacct(words: list[str]) -> int:
+    from radrm.slurm.commands.accounting import sacct
+
+    return sacct(words, _me())
+
+
+def _seff(words: list[str]) -> int:
+    from radrm.slurm.commands.accounting import seff
+
+    return seff(words)
+
+
+def _sbcast(words: list[str]) -> int:
+    from radrm.slurm.commands.sbcast import sbcast
+
+    return sbcast(words)
 
 
 def _sinfo(words: list[str]) -> int:
@@ -95,6 +197,19 @@ def _sinfo(words: list[str]) -> int:
     print(row.format("gpu*", "up", "infinite", 1, state, host, plain(gres)))
     return 0
 
+
+_COMMANDS = {
+    "sbatch": _sbatch,
+    "srun": _srun,
+    "salloc": _salloc,
+    "squeue": _squeue,
+    "scancel": _scancel,
+    "scontrol": _scontrol,
+    "sacct": _sacct,
+    "seff": _seff,
+    "sbcast": _sbcast,
+    "sinfo": _sinfo,
+}
 
 if __name__ == "__main__":
     main()

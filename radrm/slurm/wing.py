@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from radrm.wings import Command, Wing
 
 _HERE, _TITLE = "radrm.slurm.commands", "With Slurm"
@@ -28,4 +30,5 @@ WING = Wing(
         "slurm": f"{_HERE}.names",
     },
     runners={"slurm": "radrm.slurm.serving:Steps"},
+    programs={"slurm": os.path.join(os.path.dirname(__file__), "programs")},
 )

@@ -27,6 +27,7 @@ from radrm.jobfile.record import Record
 from radrm.jobfile.relations import array_option
 from radrm.jobfile.slurm import options as known
 from radrm.jobfile.slurm.amounts import parse_memory, parse_moment, parse_time
+from radrm.jobfile.slurm.variables import repeated
 from radrm.jobfile.slurm.words import Given, spelled
 from radrm.jobfile.values import shown
 
@@ -159,6 +160,7 @@ class _Translation:
             "SLURM_JOB_NODELIST": self.host,
             "SLURM_JOB_NUM_NODES": "1",
             "SLURM_NNODES": "1",
+            **repeated(self.given),
             **self.variables,
         }
         return Slurm(raw, variables, self.kept, frozenset(self.flags), tuple(self.notes))
@@ -383,6 +385,8 @@ class _Translation:
         self.variables["SLURM_ARRAY_TASK_COUNT"] = str(len(indices))
         self.variables["SLURM_ARRAY_TASK_MIN"] = str(indices[0])
         self.variables["SLURM_ARRAY_TASK_MAX"] = str(indices[-1])
+        step = indices[1] - indices[0] if len(indices) > 1 else 1
+        self.variables["SLURM_ARRAY_TASK_STEP"] = str(step)
 
     def output(self, value: str) -> None:
         self.put("output", self._pattern(value))

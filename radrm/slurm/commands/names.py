@@ -1,4 +1,4 @@
-"""The words of radrm for those of `sbatch`, `squeue`, `scancel`, `sinfo`, `srun`.
+"""The words of radrm for those of `sbatch`, `squeue`, `scancel`, `salloc`, `srun`.
 
 What an option means for other jobs must not be guessed: one that chooses jobs and is not known
 here is refused. One that only changes what is shown is left out.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from socket import gethostname
 
@@ -16,18 +17,45 @@ from radrm.errors import UsageError
 from radrm.host.storage.submission import load
 from radrm.jobfile.command_line import STDIN, SUBMIT_FLAGS, SubmitRequest, parse_submit
 from radrm.jobfile.inherited import submit_with
+from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.radfile import name_from
-from radrm.jobfile.slurm import Slurm, directives, of_variables, read, translate
+from radrm.jobfile.slurm import Given, Slurm, directives, of_variables, read, translate
 from radrm.jobfile.slurm.options import RELEASE
 from radrm.jobfile.slurm.words import COMMAND_LINE
 from radrm.jobfile.text import read_text
 from radrm.jobfile.values import shown
+from radrm.slurm.inside import options as of_srun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-NAMES = ("sbatch", "squeue", "scancel", "sinfo", "srun")
+INSTEAD = {
+    "sattach": "radrm logs JOB --follow",
+    "sstat": "radrm status JOB, or seff JOB",
+    "sprio": "radrm explain JOB",
+    "sshare": "radrm limits",
+    "sreport": "radrm report",
+    "sacctmgr": "radrm limits; there are no accounts",
+    "sdiag": "radrm doctor",
+    "strigger": "radrm submit --notify",
+    "scrontab": "cron with radrm submit, or radrm submit --begin",
+    "sgather": "cp; all tasks run on this server",
+    "sview": "radrm top",
+}
+"""Commands of Slurm that say in one line what to use."""
+NAMES = (
+    *("sbatch", "srun", "salloc", "squeue", "scancel", "sinfo", "scontrol", "sacct", "seff"),
+    *("sbcast", *INSTEAD),
+)
+_ABSENT = {**INSTEAD, **dict.fromkeys(("sh5util", "sjobexitmod", "sjstat", "smap", "scrun"), "")}
+_CALLED = re.compile(
+    r"(?:^|[|;&({`!]|\b(?:then|do|else|exec|if|while|time))\s*("
+    + "|".join(_ABSENT)
+    + r")(?=[\s;|&)`]|$)"
+)
+_MOST_LINES = 10_000
+_UNFINISHED = "pending,recovering,launching,running,stopping"
 SQUEUE_FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 """squeue's own."""
 _LONG_FORMAT = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
@@ -38,9 +66,19 @@ _STATES = {
     "CA": "cancelled", "CANCELLED": "cancelled", "TO": "timeout", "TIMEOUT": "timeout",
     "CG": "stopping", "COMPLETING": "stopping", "CF": "launching", "CONFIGURING": "launching",
 }  # fmt: skip
+_COLUMNS = {
+    "jobid": "A", "jobarrayid": "i", "arrayjobid": "F", "arraytaskid": "K", "name": "j",
+    "username": "u", "state": "T", "statecompact": "t", "timeused": "M", "timelimit": "l",
+    "timeleft": "L", "reason": "r", "reasonlist": "R", "nodelist": "N", "partition": "P",
+    "starttime": "S", "endtime": "e", "submittime": "V", "prioritylong": "Q", "priority": "p",
+    "numcpus": "C", "numnodes": "D", "minmemory": "m", "dependency": "E", "comment": "k",
+    "tres-per-node": "b", "gres": "b",
+}  # fmt: skip
+"""Fields of squeue -O, and their letters of -o."""
 _OF_QUEUE = {"u": "user", "j": "jobs", "t": "states", "o": "format", "n": "name", "h": "noheader",
              "l": "long", "S": "sort", "p": "partition", "A": "account", "q": "qos", "r": "array",
-             "a": "all", "M": "clusters", "w": "nodelist", "i": "iterate"}  # fmt: skip
+             "O": "Format", "a": "all", "M": "clusters", "w": "nodelist",
+             "i": "iterate"}  # fmt: skip
 _OF_CANCEL = {"u": "user", "n": "name", "t": "state", "s": "signal", "Q": "quiet", "v": "verbose",
               "f": "full", "b": "batch", "i": "interactive", "p": "partition", "A": "account",
               "q": "qos", "w": "nodelist", "H": "hurry"}  # fmt: skip
@@ -49,10 +87,11 @@ _OF_CANCEL = {"u": "user", "n": "name", "t": "state", "s": "signal", "Q": "quiet
 def squeue(words: Sequence[str], me: str) -> list[str]:
     """Return the words of `radrm` for a command line of squeue; `me` is the caller's name."""
     flags = ("noheader", "long", "array", "all", "me", "start")
-    options, rest = _read(words, _OF_QUEUE, flags)
+    options, rest = read_words(words, _OF_QUEUE, flags)
     if rest:
         raise UsageError(f"{shown(rest[0])} is not an option")
     found, jobs, header, layout = ["status"], [], True, SQUEUE_FORMAT
+    wanted: str | None = _UNFINISHED
     for name, value in options:
         if name in ("user", "me"):
             found += ["--user", _one("--user", value) if name == "user" else me]
@@ -61,12 +100,14 @@ def squeue(words: Sequence[str], me: str) -> list[str]:
         elif name == "name":
             jobs += value.split(",")
         elif name in ("states", "state"):
-            wanted = _states(value)
-            found += ["--all"] if wanted is None else ["--all", "--state", wanted]
+            wanted = states(value)
+            found.append("--all")
         elif name == "noheader":
             header = False
         elif name == "format":
             layout = value
+        elif name == "Format":
+            layout = _fields(value)
         elif name == "long":
             layout = _LONG_FORMAT
         elif name in ("iterate", "nodelist") or name not in (
@@ -78,6 +119,9 @@ def squeue(words: Sequence[str], me: str) -> list[str]:
             "clusters",
         ):
             raise UsageError(f"--{name} is not known here; see radrm status --help")
+    # Jobs that are named would be shown when they have ended, too.
+    if wanted is not None and (jobs or "--all" in found):
+        found += ["--state", wanted]
     found += [f"--format={layout}", *([] if header else ["--no-header"])]
     return [*found, "--", *jobs] if jobs else found
 
@@ -85,7 +129,7 @@ def squeue(words: Sequence[str], me: str) -> list[str]:
 def scancel(words: Sequence[str], me: str) -> list[str]:
     """Return the words of `radrm` for a command line of scancel."""
     flags = ("quiet", "verbose", "full", "batch", "interactive", "me", "hurry")
-    options, rest = _read(words, _OF_CANCEL, flags)
+    options, rest = read_words(words, _OF_CANCEL, flags)
     found, jobs = ["cancel"], [element for word in rest for element in elements(word)]
     for name, value in options:
         if name in ("user", "me"):
@@ -93,7 +137,7 @@ def scancel(words: Sequence[str], me: str) -> list[str]:
         elif name in ("name", "jobname"):
             jobs.append(value)
         elif name == "state":
-            wanted = _states(value)
+            wanted = states(value)
             found += [] if wanted is None else ["--state", wanted]
         elif name == "signal":
             raise UsageError(
@@ -105,26 +149,91 @@ def scancel(words: Sequence[str], me: str) -> list[str]:
     return [*found, "--", *jobs] if jobs else found
 
 
+def signal_in(words: Sequence[str], job: str) -> tuple[int, list[str | None], bool, bool] | None:
+    """Return the signal that scancel is to send to this job: its number, the steps (None: all),
+    and whether the script (`--batch`, `--full`) and the steps get it. None: it sends none, or not
+    to this job alone. Raises `UsageError`."""
+    flags = ("quiet", "verbose", "full", "batch", "interactive", "me", "hurry")
+    options, rest = read_words(words, _OF_CANCEL, flags)
+    given = dict(options)
+    if rest and all("." in word for word in rest):
+        given.setdefault("signal", "TERM")  # it ends steps
+    if "signal" not in given or not rest or any(_of_job(word) != job for word in rest):
+        return None
+    name = given["signal"].upper().removeprefix("SIG")
+    numbers = {each.name[3:]: int(each) for each in signal.Signals}
+    number = int(name) if name.isdecimal() and int(name) < 65 else numbers.get(name)
+    if number is None:
+        raise UsageError(f"--signal: {shown(given['signal'])} is no signal, as USR1")
+    steps = [word.partition(".")[2] or None for word in rest]
+    return number, steps, bool({"batch", "full"} & given.keys()), "batch" not in given
+
+
+def _of_job(word: str) -> str:
+    """The job of `12.0`, by the number that it has inside: of an element, its own."""
+    named = word.partition(".")[0]
+    array = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return os.environ.get("SLURM_JOB_ID", "") if named == "_".join(map(str, array)) else named
+
+
+def _fields(text: str) -> str:
+    """`jobid:10,state` as a format of letters. A `.` before the width moves it to the right."""
+    found = []
+    for word in text.split(","):
+        name, _, width = word.strip().partition(":")
+        letter, at = _COLUMNS.get(name.lower()), re.fullmatch(r"(\.?)([0-9]{1,3})?.*", width)
+        if letter is None or at is None:
+            known = ", ".join(_COLUMNS)
+            raise UsageError(f"--Format: {shown(name)} is no field here; there are {known}")
+        found.append(f"%{at[1]}{at[2] or 20}{letter}")
+    return "".join(found)
+
+
 def srun(words: Sequence[str], cwd: str, host: str) -> tuple[list[str], Mapping[str, str]]:
-    """Return the words of `radrm` for a command line of srun, and variables for its job."""
-    own = ("pty", "unbuffered", "label", "multi-prog", "overlap", "exact")
-    options, rest = read(words, "srun", own)
+    """Return the words of `radrm` for an srun that begins a job, and variables for its job.
+
+    What only a step can do, such as several tasks, is left to `srun` inside the job.
+    """
+    given, rest = of_srun.read(words, _ours())
     if not rest:
         raise UsageError("no command; write one: srun --gpus=1 --pty bash")
-    asked = {each.name for each in options}
-    if asked & {"label", "multi-prog", "jobid"}:
-        (name, *_) = sorted(asked & {"label", "multi-prog", "jobid"})
-        raise UsageError(f"--{name}: a job is one task, with no steps; leave it out")
-    found = translate([each for each in options if each.name not in own], cwd, host)
-    if found.variables.get("SLURM_NTASKS", "1") != "1":
-        raise UsageError("--ntasks: a job is one task; leave it out")
-    if "output" not in asked:
+    for name in given.keys() & of_srun.REFUSED.keys():
+        raise UsageError(f"--{name}: {of_srun.REFUSED[name]}")
+    if "jobid" in given:
+        raise UsageError("--jobid: a step runs in the job that starts it; write it into the script")
+    own = {name: value for name, value in given.items() if name in of_srun.OF_STEPS}
+    options = [Given(name, value, "srun") for name, value in given.items() if name not in own]
+    found = translate(options, cwd, host)
+    step = [f"--{name}" + ("" if value is None else f"={value}") for name, value in own.items()
+            if name not in ("pty", "unbuffered", "overlap", "exact", "x11")]  # fmt: skip
+    if step or found.variables.get("SLURM_NTASKS", "1") != "1":
+        rest = ["srun", *step, "--", *rest]
+    return _run(found, "output" in given, "pty" in own, rest), found.variables
+
+
+def salloc(words: Sequence[str], cwd: str, host: str) -> tuple[list[str], Mapping[str, str]]:
+    """Return the words of `radrm` for a command line of salloc, and variables for its job."""
+    flags = ("no-shell", "bell", "no-bell", "K", "kill-command")
+    options, rest = read(words, "salloc", flags)
+    if any(each.name == "no-shell" for each in options):
+        raise UsageError("--no-shell: radrm keeps no GPUs without a process; see radrm reserve")
+    found = translate([each for each in options if each.name not in flags], cwd, host)
+    shell = [os.environ.get("SHELL") or "/bin/sh"]
+    return _run(found, False, not rest or sys.stdin.isatty(), rest or shell), found.variables
+
+
+def _run(found: Slurm, output: bool, pty: bool, command: list[str]) -> list[str]:
+    if not output:
         del found.raw["output"]
-    line = ["run"]
-    for name, value in found.raw.items():
-        texts = value if isinstance(value, list) else [value]
-        line += [f"--{name}" if text is True else f"--{name}={text}" for text in texts]
-    return [*line, *(["--pty"] if "pty" in asked else []), "--", *rest], found.variables
+    return ["run", *_words(found), *(["--pty"] if pty else []), "--", *command]
+
+
+def _ours() -> dict[str, str]:
+    """The options of radrm, which may stand among those of srun."""
+    return {
+        name: of_srun.NONE if each.metavar is None else of_srun.VALUE
+        for name, each in BY_NAME.items()
+    }
 
 
 def elements(text: str) -> list[str]:
@@ -146,7 +255,7 @@ def elements(text: str) -> list[str]:
     return found
 
 
-def _read(
+def read_words(
     words: Sequence[str], short: Mapping[str, str], flags: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Options and other words, in any order. Raises `UsageError`."""
@@ -182,7 +291,7 @@ def _one(option: str, value: str) -> str:
     return value
 
 
-def _states(text: str) -> str | None:
+def states(text: str) -> str | None:
     """Return our names of states; None for all."""
     if text.lower() == "all":
         return None
@@ -225,6 +334,7 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
         job, where = [name], os.path.basename(name) if rest else "standard input"
         text = read_text(data, where).text
         before = directives(text, where)
+        _note_absent(text, where)
     asked = [*before, *of_variables(os.environ), *options]
     slurm = translate(asked, os.getcwd(), gethostname(), SUBMIT_FLAGS)
     slurm.raw.setdefault("name", named)
@@ -247,6 +357,16 @@ def _keep_own(slurm: Slurm, text: str, asked: Collection[str]) -> None:
     for option in (option for option, is_asked in said.items() if not is_asked):
         if re.search(rf"(?m)^[ \t]*#RAD[ \t](.*[ \t])?--{option}\b(?!-)", text):
             slurm.raw.pop(option, None)
+
+
+def _note_absent(text: str, where: str) -> None:
+    """Print a note on the first call of a command of Slurm's that radrm does not have."""
+    for number, line in enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], 1):
+        if not line.lstrip().startswith("#") and (found := _CALLED.search(line)):
+            instead = f"; use: {_ABSENT[found[1]]}" if _ABSENT[found[1]] else ""
+            note = f"{where} line {number}: {found[1]} is not here{instead}"
+            print(f"radrm: note: {note}", file=sys.stderr)
+            return
 
 
 def _from_standard_input() -> bytes:
@@ -272,4 +392,4 @@ def _set_environment(slurm: Slurm) -> None:
         for name in [name for name in os.environ if name not in slurm.kept]:
             if not name.startswith(("SLURM_", "RADRM_")):
                 del os.environ[name]
-    submit_with(os.environ, slurm.variables)
+    submit_with(os.environ, {**slurm.variables, "SLURM_JOB_GID": str(os.getgid())})

@@ -106,10 +106,11 @@ def install_slurm_names(
         bool, typer.Option("--force", help="Also where a Slurm is installed.")
     ] = False,
 ) -> None:
-    """Write commands named sbatch, squeue, scancel, sinfo and srun that speak to radrm.
+    """Write commands named sbatch, squeue, scancel, srun... that speak to radrm.
 
-    They are for a server without Slurm, whose users and scripts know these names. Their options
-    are in docs/slurm.md. Nothing that radrm did not write is overwritten.
+    They are for terminals of a server without Slurm, whose users know these names. Jobs that are
+    submitted as Slurm's have them anyway. docs/slurm.md has their options. Nothing that radrm did
+    not write is overwritten.
 
     \b
     Examples:
@@ -142,7 +143,10 @@ def install_slurm_names(
 
 def _text(name: str) -> str:
     python = shlex.quote(sys.executable)
-    return f'#!/bin/sh\n{OURS}\nexec {python} -m radrm.slurm.named {name} "$@"\n'
+    # Nothing of the working directory is imported in place of Python's own.
+    start = "import sys; sys.path[:] = [p for p in sys.path if p]; "
+    start += "from radrm.slurm.named import main; main()"
+    return f"#!/bin/sh\n{OURS}\nexec {python} -c '{start}' {name} \"$@\"\n"
 
 
 def _write(path: Path, text: str) -> None:

@@ -51,6 +51,7 @@ OTHERS = {
     **dict.fromkeys(("pip", "pipx", "uv", "git"), "asks other servers"),
     **dict.fromkeys(("nvidia-smi", "dcgmi"), "needs a GPU"),
     **dict.fromkeys(("sacct", "sbatch", "scancel", "squeue"), "needs Slurm"),
+    **dict.fromkeys(("srun", "wait"), "stands in a job: see tests/slurm/inside"),
     **dict.fromkeys(("nginx", "prometheus", "promtool", "curl", "ssh"), "needs a server"),
     **dict.fromkeys(
         ("docker", "podman", "apptainer", "vllm", "apprise", "claude"), "is not installed"

@@ -17,19 +17,25 @@ from radrm.slurm.commands.names import (
     SQUEUE_FORMAT,
     elements,
     request_of,
+    salloc,
     scancel,
+    signal_in,
     squeue,
     srun,
 )
 from tests.daemon.harness import DaemonHome
 
 SHOWN = f"--format={SQUEUE_FORMAT}"
+UNFINISHED = ("--state", "pending,recovering,launching,running,stopping")
 QUEUES = {
     (): ["status", SHOWN],
     ("--me",): ["status", "--user", "ada", SHOWN],
     ("-u", "bob", "-h"): ["status", "--user", "bob", SHOWN, "--no-header"],
     ("-hubob",): ["status", "--user", "bob", SHOWN, "--no-header"],
-    ("-j12,13_[1-2]",): ["status", SHOWN, "--", "12", "13_1", "13_2"],
+    # As squeue does, jobs that have ended are shown only when their states are asked for.
+    ("-j12,13_[1-2]",): ["status", *UNFINISHED, SHOWN, "--", "12", "13_1", "13_2"],
+    ("-j", "12", "-t", "all"): ["status", "--all", SHOWN, "--", "12"],
+    ("-O", "jobid:6,name:.10,state"): ["status", "--format=%6A%.10j%20T"],
     ("-t", "PD,R"): ["status", "--all", "--state", "pending,running", SHOWN],
     ("--states=all",): ["status", "--all", SHOWN],
     ("-p", "gpu", "-S", "i", "-o", "%i"): ["status", "--format=%i"],
@@ -74,13 +80,51 @@ def test_what_is_refused(
         command(words, "ada")
 
 
-def test_srun() -> None:
-    line, variables = srun(["--gpus=1", "--pty", "-t", "60", "bash", "-l"], "/", "box")
-    assert line == ["run", "--gpus=1", "--time=3600s", "--pty", "--", "bash", "-l"]
-    assert variables["SLURM_GPUS"] == "1"
-    for words, said in ((["-n", "4", "x"], "one task"), (["--pty"], "no command")):
+RUNS = {
+    "--gpus=1 --pty -t 60 bash -l": "--gpus=1 --time=3600s --pty -- bash -l",
+    "-u python t.py": "--gpus=0 -- python t.py",
+    "-l hostname": "--gpus=0 -- srun --label -- hostname",
+    "-n 2 --gres=gpu:2 --gpu-memory=4G -K python t.py": (
+        "--gpus=2 --gpu-memory=4G --cpus=2 -- srun --kill-on-bad-exit -- python t.py"
+    ),
+}
+
+
+@pytest.mark.parametrize("words", RUNS)
+def test_srun_outside_a_job(words: str) -> None:
+    line, variables = srun(words.split(), "/", "box")
+    assert line == ["run", *RUNS[words].split()]
+    assert variables["RADRM_SLURM"] == "1"
+
+
+def test_what_srun_cannot_do_outside_a_job() -> None:
+    for words, said in ((["--pty"], "no command"), (["--jobid=3", "x"], "--jobid")):
         with pytest.raises(UsageError, match=said):
             srun(words, "/", "box")
+
+
+def test_salloc() -> None:
+    line, _ = salloc(["--gres=gpu:1", "-t", "1:00:00", "python", "t.py"], "/", "box")
+    assert line[:3] == ["run", "--gpus=1", "--time=3600s"] and line[-3:] == ["--", "python", "t.py"]
+    assert "--pty" in salloc([], "/", "box")[0]
+
+
+SIGNALS = {
+    "-s USR1 12": (10, [None], False, True),
+    "--signal=SIGINT 12": (2, [None], False, True),
+    "--batch --signal=10 12": (10, [None], True, False),
+    "-f -s TERM 12": (15, [None], True, True),
+    "-s USR1 12.0 12.1": (10, ["0", "1"], False, True),
+    "12.3": (15, ["3"], False, True),
+    "12": None,
+    "-s USR1 13": None,
+    "-s USR1": None,
+}
+
+
+@pytest.mark.parametrize("words", SIGNALS)
+def test_signals_of_scancel_in_its_own_job(words: str) -> None:
+    assert signal_in(words.split(), "12") == SIGNALS[words]
 
 
 def test_elements() -> None:
@@ -165,3 +209,62 @@ def test_a_script_of_slurm_runs(daemon: DaemonHome, tmp_path: Path) -> None:
     assert (tmp_path / "args.log").read_text() == "a b,--hold,2\n"
     assert run("sinfo", "-h").stdout.split()[:5] == ["gpu*", "up", "infinite", "1", "idle"]
     assert run("scancel", "99").returncode == 1
+
+
+INSIDE = """#!/bin/bash
+#SBATCH --gres=gpu:2 --ntasks-per-node=2 --cpus-per-task=1 --mem=1G --time=60 --account=lab
+env | grep '^SLURM' >variables
+srun sh -c 'echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES' >steps
+scontrol show hostnames >hosts
+scontrol -o show job $SLURM_JOB_ID >shown
+squeue -h -o %i -j $SLURM_JOB_ID >queued
+sacct -nPj $SLURM_JOB_ID -o jobid,state,elapsed,ncpus >rows
+seff $SLURM_JOB_ID >used
+sprio >absent 2>&1
+scontrol update jobid=$SLURM_JOB_ID timelimit=2:00:00
+[ -n "$SLURM_RESTART_COUNT" ] || scontrol requeue $SLURM_JOB_ID && sleep 9
+"""
+
+
+@pytest.mark.daemon
+def test_what_a_job_finds_of_slurm(daemon: DaemonHome, tmp_path: Path) -> None:
+    (tmp_path / "job.sbatch").write_text(INSIDE)
+    install(tmp_path / "bin", "--force")
+
+    def run(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(tmp_path / "bin" / name), *words], env=daemon.environment, cwd=tmp_path,
+            text=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+
+    done = run("sbatch", "-W", "job.sbatch")
+    assert "job.sbatch line 10: sprio" in done.stderr and done.returncode == 0, done.stderr
+    host = os.uname().nodename
+    read = {each.name: each.read_text() for each in tmp_path.iterdir() if each.is_file()}
+    variables = dict(line.split("=", 1) for line in read["variables"].splitlines())
+    assert {name: variables.get(name) for name in EXPECTED} == EXPECTED
+    for name in ("NODELIST", "JOB_NODELIST", "STEP_NODELIST", "TOPOLOGY_ADDR"):
+        assert variables.get(f"SLURM_{name}") == (None if name.startswith("STEP") else host)
+    both = variables["SLURM_JOB_GPUS"]
+    assert len(both.split(",")) == 2
+    steps = [line.split() for line in sorted(read["steps"].splitlines())]
+    assert [each[0] for each in steps] == ["0", "1"] and steps[0][1] == steps[1][1]
+    assert read["hosts"] == f"{host}\n" and read["queued"] == "1\n"
+    assert "JobId=1 " in read["shown"] and "JobState=RUNNING" in read["shown"]
+    assert read["rows"].startswith("1|RUNNING|00:") and read["rows"].endswith("|2\n")
+    assert "State: RUNNING" in read["used"] and "radrm explain" in read["absent"]
+    # An ended job is no longer in the queue; one that never was is an error.
+    assert run("squeue", "-h", "-j", "1").stdout == ""
+    assert run("squeue", "-j", "99").returncode == 1
+    assert run("sacct", "-nPXj", "1", "-o", "JobID,ExitCode").stdout == "1|0:0\n"
+
+
+EXPECTED = {
+    "SLURM_JOB_ID": "1", "SLURM_JOBID": "1", "SLURM_JOB_NAME": "job", "SLURM_NNODES": "1",
+    "SLURM_JOB_NUM_NODES": "1", "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
+    "SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_TASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "1", "SLURM_CPUS_ON_NODE": "2",
+    "SLURM_JOB_CPUS_PER_NODE": "2", "SLURM_GPUS_ON_NODE": "2", "SLURM_MEM_PER_NODE": "1024",
+    "SLURM_JOB_ACCOUNT": "lab", "SLURM_RESTART_COUNT": "1", "SLURM_ARRAY_JOB_ID": None,
+    "SLURM_STEP_ID": None, "SLURM_GPUS_PER_TASK": None,
+}  # fmt: skip

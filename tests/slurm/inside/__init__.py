@@ -1,0 +1,1 @@
+"""Tests of what Slurm's words mean inside a job."""
