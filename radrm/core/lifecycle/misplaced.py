@@ -34,7 +34,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from radrm.core.lifecycle.asking import stop
 from radrm.core.lifecycle.timing import warn
 from radrm.core.records import MISPLACED, Attempt, AttemptMemory, Reading
-from radrm.core.state.readings import Track, shows_use
+from radrm.core.state.readings import Track
 from radrm.core.state.state import State
 from radrm.core.units import gpus_named, show_mib, show_seconds
 from radrm.core.words import StopReason
@@ -77,7 +77,7 @@ def _not_given(state: State, reading: Reading) -> Iterator[tuple[Attempt, Attemp
     if ledger is None:
         return
     for memory in reading.attempts or ():
-        if memory.job_id in ledger.holdings or not shows_use(ledger.device, memory):
+        if memory.job_id in ledger.holdings or not memory.shows_use(ledger.device):
             continue
         attempt = state.live_attempt(memory.job_id, memory.serial)
         if attempt is not None and reading.device not in attempt.devices:

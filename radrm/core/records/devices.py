@@ -129,6 +129,14 @@ class AttemptMemory:
     used_mib: int | None
     smact: float | None = None
 
+    def shows_use(self, device: Device) -> bool:
+        """Return whether this proves that the attempt uses the device that was read.
+
+        Some drivers list the processes of a whole GPU for each of its MIG instances, and do not
+        tell their memory there.
+        """
+        return device.kind is DeviceKind.GPU if self.used_mib is None else self.used_mib > 0
+
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedProcess:

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from radrm.core.records import (
-    AttemptMemory,
     Beside,
-    Device,
     Reading,
     UnmanagedProcess,
     Usage,
 )
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation, DeviceKind
+from radrm.core.words import Collocation
 
 
 def merged(usage: Iterable[Usage], newer: Iterable[Usage]) -> tuple[Usage, ...]:
@@ -266,15 +264,6 @@ def believable(reading: Reading) -> tuple[Reading, str | None]:
     if reading.smact is not None and not 0 <= reading.smact < math.inf:
         return replace(reading, smact=None), f"its SM activity reads {reading.smact}"
     return reading, None
-
-
-def shows_use(device: Device, memory: AttemptMemory) -> bool:
-    """Return whether a reading proves that an attempt uses a device.
-
-    Some drivers list the processes of a whole GPU for each of its MIG instances, and do not tell
-    their memory there.
-    """
-    return device.kind is DeviceKind.GPU if memory.used_mib is None else memory.used_mib > 0
 
 
 _NAMED = 3

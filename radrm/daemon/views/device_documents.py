@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 from radrm.core.records import Counters, Device, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
-from radrm.core.state.readings import shows_use
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
 from radrm.daemon.views.reservations import on_device, reservations_on, users_on
@@ -105,7 +104,7 @@ def misplaced_on(snapshot: Snapshot, found: DeviceSnapshot) -> tuple[GpuUse, ...
         attempt = snapshot.live_attempt(memory.job_id, memory.serial)
         if job is None or attempt is None or found.device.uuid in attempt.devices:
             continue
-        if shows_use(found.device, memory):
+        if memory.shows_use(found.device):
             uses.append(
                 GpuUse(
                     job=job.label,

@@ -304,10 +304,11 @@ class Runner:
         client_work.remove(self._launch, find, kill=False)
         grace_s = self._launch["kill_grace_s"]
         stop = Stop(find, grace_s, grace_s)
-        while not self._killing and (work := find()):
+        while not self._killing and find():
             look_s = stop.look()
             if stop.left_s <= 0:
-                for pid, each in work.items():
+                client_work.remove(self._launch, find, kill=True)
+                for pid, each in find().items():
                     send_signal(pid, each.start_ticks, signal.SIGKILL)
                 break
             look_s = min(LOOK_S, stop.left_s) if look_s is None else look_s

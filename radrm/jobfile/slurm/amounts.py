@@ -60,22 +60,27 @@ def parse_moment(text: str) -> str | None:
         return None
     if text.lower() in ("tomorrow", *_CLOCKS):
         return _CLOCKS.get(text.lower(), "tomorrow 00:00")
-    clock = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(:[0-9]{2})? ?([AP])M", text, re.IGNORECASE)
-    if clock is not None and 1 <= int(clock[1]) <= 12:
-        hour = int(clock[1]) % 12 + (12 if clock[4].upper() == "P" else 0)
-        return f"{hour:02}:{clock[2]}{clock[3] or ''}"
     date = re.fullmatch(
         r"(?:([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})|([0-9]{2})([/.]?)([0-9]{2})\5((?:20)?[0-9]{2}))"
         r"(?:[T-](.+))?",
         text,
     )
     if date is None:
-        return text
+        return _of_24_hours(text)
     if date[1]:
         year, month, day = date[1], date[2], date[3]
     else:  # MMDDYY, MM/DD/YY, MM.DD.YY
         year, month, day = f"20{date[7][-2:]}", date[4], date[6]
-    return f"{year}-{month:>02}-{day:>02}T{date[8] or '00:00'}"
+    return f"{year}-{month:>02}-{day:>02}T{_of_24_hours(date[8] or '00:00')}"
+
+
+def _of_24_hours(text: str) -> str:
+    """Return `5:30 PM` as 17:30, and all else as it is."""
+    clock = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(:[0-9]{2})? ?([AP])M", text, re.IGNORECASE)
+    if clock is None or not 1 <= int(clock[1]) <= 12:
+        return text
+    hour = int(clock[1]) % 12 + (12 if clock[4].upper() == "P" else 0)
+    return f"{hour:02}:{clock[2]}{clock[3] or ''}"
 
 
 def _from_now(count: int, unit: str) -> str:

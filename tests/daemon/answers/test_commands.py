@@ -131,7 +131,8 @@ def test_a_thousand_files_are_one_call(guest: DaemonHome) -> None:
 
 BAD_FILES = {
     "empty": (b"", "empty"),
-    "binary": (b"\x7fELF\0\0\1", "NUL"),
+    "program": (b"\x7fELF\0\0\1", "a program"),
+    "binary": (b"#!/bin/sh\n\0\0\1", "NUL"),
     "huge": (b"#!/bin/sh\n" + b"x" * 10 * 1024 * 1024, "larger than"),
     "latin": ("#!/bin/sh\necho \xe9\n".encode("latin-1"), "UTF-8"),
     "unknown option": (b"#!/bin/sh\n#RAD --gpsu=1\ntrue\n", "--gpus"),
