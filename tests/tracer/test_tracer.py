@@ -6,6 +6,7 @@ importing PyTorch takes longer than tracing.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -85,13 +86,19 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    output = tmp_path_factory.mktemp("tracer") / "documents.json"
-    done = subprocess.run(
-        [PYTHON, "-W", "ignore", str(HERE / "many.py"), str(TRACER), str(output)],
-        input=json.dumps(CASES), cwd=HERE, capture_output=True, text=True, timeout=LIMIT_S,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    # Once for all workers, who may have taken tests from one another: it takes 10 s of CPU.
+    place = tmp_path_factory.getbasetemp()
+    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+    output = place / "tracer-documents.json"
+    with (place / "tracer.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not output.exists():
+            done = subprocess.run(
+                [PYTHON, "-W", "ignore", str(HERE / "many.py"), str(TRACER), str(output)],
+                input=json.dumps(CASES), cwd=HERE, capture_output=True, text=True, timeout=LIMIT_S,
+                check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(output.read_text("utf-8"))
     if "cannot import torch" in found["mlp"].get("error", ""):
         pytest.skip(f"{PYTHON} has no PyTorch; set RADRM_TEST_TORCH_PYTHON to one that has")
