@@ -1,6 +1,6 @@
 """The planners `dlrover` and `nearchus` themselves, under `Scheduler.step`, on the same models.
 
-The simulator's loop (`simulator.elastic.training_loop`) runs the jobs: starts, resizes, shares,
+The simulator's loop (`simulator.elastic.training`) runs the jobs: starts, resizes, shares,
 reports. The other ways (auto-scaling, Optimus, FA-BF) are no planners of radrm; beside these runs
 stand their times from this benchmark's own loop. One node stands for a cluster: all CPUs are
 booked there, and the model deals the tasks out to the servers in turn, as `Cluster.tasks` does. So

@@ -31,6 +31,7 @@ from radrm.core.words import Collocation
 from radrm.interference import model
 from radrm.interference.model import Demand, Load, running_speeds, share_weight
 from radrm.lab.simulator.courses import Course
+from radrm.lab.simulator.loop import in_order
 from radrm.lab.simulator.metrics import step_durations
 from radrm.lab.simulator.scenario import Life
 from radrm.lab.simulator.traces.job import TraceJob
@@ -228,8 +229,7 @@ def placed(jobs: Sequence[Observed]) -> Placed:
         world.at(job.end_s, (at, False))
     live: dict[int, LiveAttempt] = {}
     joins = above = 0
-    while world.next_s is not None:
-        happened = world.advance()
+    for _, happened in in_order([world]):
         if not isinstance(happened, tuple):
             continue
         at, starts = happened

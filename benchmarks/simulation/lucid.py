@@ -18,6 +18,7 @@ from radrm.interference.model import Demand, speeds
 from radrm.lab.simulator.courses import Task
 from radrm.lab.simulator.engine import tasks_of
 from radrm.lab.simulator.history import History
+from radrm.lab.simulator.loop import Arrival, in_order
 from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
@@ -25,11 +26,6 @@ from radrm.lab.simulator.world import LiveAttempt, World, WorldEvent
 
 LEAST_SPEED = 0.7
 DURATION_ERROR = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    job: int
 
 
 def lucid_like(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
@@ -40,9 +36,9 @@ def lucid_like(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     world.loss = scenario.loss
     loop = _Loop(world, tasks, history, scenario)
     for at, task in enumerate(tasks):
-        world.at(task.job.submit_s, _Arrival(at))
-    while world.next_s is not None:
-        loop.on(world.advance())
+        world.at(task.job.submit_s, Arrival(at))
+    for _, happened in in_order([world]):
+        loop.on(happened)
     for at in history.unfinished():
         history.job_ended(at, None, "it fits no GPU")
     return history.run(world.device_runs())
@@ -62,7 +58,7 @@ class _Loop:
         self._work_s = [_duration_s(task) * task.job.gpus for task in self.tasks]
 
     def on(self, happened: object) -> None:
-        if isinstance(happened, _Arrival):
+        if isinstance(happened, Arrival):
             self._waiting.append(happened.job)
             self._waiting.sort(key=lambda at: (self._work_s[at], at))
         elif isinstance(happened, WorldEvent) and happened.ended:

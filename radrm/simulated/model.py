@@ -3,9 +3,8 @@
 Pure: nothing here uses a socket, a process or a file. Callers pass the time in: seconds on the
 driver's scaled clock, which never goes back.
 
-Theory of operation: work, activity and energy are integrals of rates. A rate is constant until a
-context starts, ends, or a device fails or is repaired. Each of these calls `_retune`, which first
-adds up the integrals at the old rates (`_settle`) and then computes the new rates.
+Theory of operation: work, activity and energy are integrals (`integral`). Their rates are constant
+until a context starts, ends, or a device fails or is repaired. Each of these calls `_retune`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.interference.model import Demand, Load, activity, running_speeds, share_weight
 from radrm.interference.utilization import utilization_at
+from radrm.simulated.integral import Integral
 from radrm.simulated.spec import SimulatedDevice, watts
 
 
@@ -76,20 +76,18 @@ class Context:
     held_mib: int = 0
     """On each of its devices."""
     working: bool = False
-    speed: float = 0.0
-    done_s: float = 0.0
-    active_s: dict[str, float] = field(default_factory=dict)
-    """The integral of its SM activity on each device."""
+    work: Integral = field(default_factory=Integral)
+    """Its rate is the speed."""
+    activity: dict[str, Integral] = field(default_factory=dict)
+    """The SM activity that it causes on each device."""
 
 
 @dataclass(slots=True)
 class _Meter:
-    """The running integrals of one device and the rates at which they grow."""
+    """One device's SM activity and its power."""
 
-    activity: float = 0.0
-    power_w: float = 0.0
-    activity_s: float = 0.0
-    energy_j: float = 0.0
+    activity: Integral
+    power: Integral
 
 
 @dataclass(slots=True)
@@ -117,9 +115,10 @@ class Model:
         self.devices = {simulated.device.uuid: simulated for simulated in devices}
         self.contexts: dict[int, Context] = {}
         self.failed: dict[str, str] = {}
-        self._meters = {uuid: _Meter() for uuid in self.devices}
+        self._meters = {
+            uuid: _Meter(Integral(since_s=now_s), Integral(since_s=now_s)) for uuid in self.devices
+        }
         self._fractions = {uuid: simulated.fraction for uuid, simulated in self.devices.items()}
-        self._settled_s = now_s
         self._retune(now_s)
 
     # ------------------------------------------------------------------ contexts
@@ -148,6 +147,7 @@ class Model:
         chosen = seen[:gpus]
         demand = Demand(smact, share_weight(family, batch_size))
         context = Context(pid, chosen, demand, mps, cap_mib)
+        context.activity = {uuid: Integral() for uuid in chosen}
         self._check_alive(context)
         self.contexts[key] = context
         return chosen
@@ -196,7 +196,7 @@ class Model:
         """
         context = self._context(key)
         self._check_alive(context)
-        return context.done_s + context.speed * (now_s - self._settled_s), context.speed
+        return context.work.at(now_s), context.work.rate
 
     # ------------------------------------------------------------------ devices
 
@@ -209,7 +209,6 @@ class Model:
 
     def read(self, uuids: Iterable[str], reader: Reader, now_s: float) -> list[DeviceReading]:
         """Read devices for one reader. The reading of an unknown device holds an error."""
-        self._settle(now_s)
         return [self._read(uuid, reader, now_s) for uuid in uuids]
 
     def fail(self, uuid: str, message: str, now_s: float) -> None:
@@ -230,17 +229,18 @@ class Model:
         if uuid not in self.devices:
             return DeviceReading(uuid, 0, (), 0.0, 0.0, 0.0, "there is no such device")
         meter = self._meters[uuid]
-        smact, power_w = meter.activity, meter.power_w
+        smact, power_w = meter.activity.rate, meter.power.rate
+        activity_s, energy_j = meter.activity.at(now_s), meter.power.at(now_s)
         here = {key: each for key, each in self.contexts.items() if uuid in each.devices}
-        sums = {key: context.active_s.get(uuid, 0.0) for key, context in here.items()}
-        own = {key: self._own_activity(context, uuid) for key, context in here.items()}
+        sums = {key: context.activity[uuid].at(now_s) for key, context in here.items()}
+        own = {key: context.activity[uuid].rate for key, context in here.items()}
         mark = reader.marks.get(uuid)
         if mark is not None and now_s > mark.at_s:
             passed_s = now_s - mark.at_s
-            smact = min(1.0, (meter.activity_s - mark.activity_s) / passed_s)
-            power_w = (meter.energy_j - mark.energy_j) / passed_s
+            smact = min(1.0, (activity_s - mark.activity_s) / passed_s)
+            power_w = (energy_j - mark.energy_j) / passed_s
             own = {k: (sums[k] - mark.of_context.get(k, 0.0)) / passed_s for k in here}
-        reader.marks[uuid] = _Mark(now_s, meter.activity_s, meter.energy_j, sums)
+        reader.marks[uuid] = _Mark(now_s, activity_s, energy_j, sums)
         held: dict[int, int] = {}
         shown: dict[int, float] = {}
         for key, context in here.items():
@@ -254,33 +254,14 @@ class Model:
             processes=tuple(sorted(held.items())),
             smact=smact if read == "measured" else None,
             power_w=power_w,
-            energy_j=meter.energy_j,
+            energy_j=energy_j,
             error=self.failed.get(uuid),
             activities=tuple(sorted(shown.items())) if read == "measured" else (),
             utilization=1 - idle if read == "utilization" else None,
         )
 
-    def _own_activity(self, context: Context, uuid: str) -> float:
-        """The SM activity that a context causes on a device now."""
-        fraction = self._fractions[uuid]
-        return activity([context.demand], [context.speed], fraction=fraction)
-
-    def _settle(self, now_s: float) -> None:
-        """Add up the integrals until now, at the rates since the last change."""
-        passed_s = max(0.0, now_s - self._settled_s)
-        for context in self.contexts.values():
-            context.done_s += context.speed * passed_s
-            for uuid in context.devices:
-                active_s = self._own_activity(context, uuid) * passed_s
-                context.active_s[uuid] = context.active_s.get(uuid, 0.0) + active_s
-        for meter in self._meters.values():
-            meter.activity_s += meter.activity * passed_s
-            meter.energy_j += meter.power_w * passed_s
-        self._settled_s = max(now_s, self._settled_s)
-
     def _retune(self, now_s: float) -> None:
-        """Settle, then compute the rates that are valid after a change."""
-        self._settle(now_s)
+        """Go on at the rates that are valid after a change."""
         running = {
             key: context
             for key, context in self.contexts.items()
@@ -291,14 +272,23 @@ class Model:
             self._fractions,
         )
         for key, context in self.contexts.items():
-            context.speed = found.get(key, 0.0)
+            context.work.go_at(found.get(key, 0.0), now_s)
+            for uuid, integral in context.activity.items():
+                integral.go_at(self._activity([context], uuid), now_s)
         for uuid, meter in self._meters.items():
             simulated = self.devices[uuid]
             here = [context for context in running.values() if uuid in context.devices]
-            meter.activity = activity(
-                [c.demand for c in here], [c.speed for c in here], fraction=simulated.fraction
-            )
-            meter.power_w = watts(meter.activity, simulated.idle_w, simulated.peak_w)
+            meter.activity.go_at(self._activity(here, uuid), now_s)
+            power_w = watts(meter.activity.rate, simulated.idle_w, simulated.peak_w)
+            meter.power.go_at(power_w, now_s)
+
+    def _activity(self, contexts: Sequence[Context], uuid: str) -> float:
+        """Return the SM activity that contexts cause on a device now."""
+        return activity(
+            [c.demand for c in contexts],
+            [c.work.rate for c in contexts],
+            fraction=self._fractions[uuid],
+        )
 
     def _context(self, key: int) -> Context:
         if key not in self.contexts:

@@ -1,9 +1,10 @@
 """Tell from its folder what became of an attempt.
 
-Theory of operation. The records only grow: claim, then start.json, then exit.json. So what is
-read in that order may be late but never wrong. Where no runner has the claim, `runner` takes it
-for the daemon, and nothing of the attempt will ever run. A holder that does not say who it is
-yet is waited for while its lock is held, since a dead process writes no more.
+Theory of operation. `folder` has the states of an attempt and what proves each. The records only
+grow: claim, then start.json, then exit.json. So what is read in that order may be late but never
+wrong. Where no runner has the claim, `runner` takes it for the daemon, and nothing of the attempt
+will ever run. A holder that does not say who it is yet is waited for while its lock is held, since
+a dead process writes no more.
 """
 
 from __future__ import annotations

@@ -14,8 +14,28 @@ back the claim only, and then no process lives that held it.
     exit.json     the runner's: on disk once the last process of the job is gone
 
 Without start.json nothing of the job ever ran, and with exit.json nothing of it runs any
-more. The runner imports this file before it starts a job, so it imports only what Python has
-loaded anyway.
+more. So an attempt is, on this host, in one of these states, and never in an earlier one again:
+
+    state     proof                          a daemon that finds it              next
+    drafted   launch.json                    takes the claim: it is void         claimed, void
+    void      the claim is the daemon's, or  `Void`: nothing ever ran, and the
+              names nobody, its lock free    runner, if it comes, stands down
+    claimed   the claim is a runner's, that  `Running`, not started              started, ended,
+              lives                                                              orphaned
+    started   start.json, its runner lives   `Running`                           ended, orphaned
+    orphaned  the same, its runner is dead   kills what is left of it            lost
+    ended     exit.json                      `Ended`
+    lost      none: nothing is left of an    `Lost`
+              orphan, or the server went down
+
+No folder is void, too. A damaged start.json counts as one that is there, a damaged exit.json as
+none. While a runner waits for what the main process has left, and ends it, the attempt is started:
+how the main process ended is in the runner's memory alone, and is lost with it. What a step runs
+(`waiting`) is ended only with the step's last word, or without the step. `live` has what a daemon
+knows beyond this.
+
+The runner imports this file before it starts a job, so it imports only what Python has loaded
+anyway.
 """
 
 from __future__ import annotations

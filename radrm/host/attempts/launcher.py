@@ -33,7 +33,7 @@ from radrm.host.attempts.evidence import (
     Void,
     read_saved,
 )
-from radrm.host.attempts.live import Ending, Live, readable
+from radrm.host.attempts.live import Ending, Live, State, readable
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
     LaunchPlan,
@@ -189,14 +189,14 @@ class Launcher:
                     live.runner = live.step.runner_now()
                     self._update_owners()
                 return started
-        if not gone or (live.survivors and not any(map(readable, live.survivors))):
+        if not gone:
             return None
         if live.child is not None:
             os.waitpid(live.child, 0)  # it has ended
             live.child = None
         self._retire(live.pidfd)
         live.pidfd = None
-        if live.ending is not None and not readable(live.ending.done):
+        if live.is_being_ended:
             return None
         found: Ended | Lost | None = live.evidence.ended()
         if found is None and self._end_in_time(live):
@@ -213,8 +213,8 @@ class Launcher:
         ended = live.evidence.ended()
         if ended is not None:
             return ended
-        gone = self._outlived_by(live, live.kill_remains())
-        return live.evidence.lost("its runner was killed") if gone else None
+        live.remains = live.kill_remains()
+        return None if live.remains else live.evidence.lost("its runner was killed")
 
     @property
     def live(self) -> set[int]:
@@ -347,20 +347,20 @@ class Launcher:
 
     def _end_in_time(self, live: Live) -> bool:
         """KILL what a dead runner has left, in a thread; False until all of it is gone."""
-        if live.ending is None:
-            live.ending = Ending(live.kill_remains)
-        if not readable(live.ending.done):
+        if live.state is not State.ORPHANED and not live.is_being_ended:
+            self._leave(live, Ending(live.kill_remains))
+        if not isinstance(live.remains, Ending) or live.is_being_ended:
             return False
-        ending, live.ending = live.ending, None
-        self._retire(ending.done)
-        return self._outlived_by(live, ending.survivors())
+        ending = live.remains
+        self._leave(live, [])
+        live.remains = ending.survivors()
+        return not live.remains
 
-    def _outlived_by(self, live: Live, survivors: list[int]) -> bool:
-        """Take the survivors of a KILL; True when there are none."""
-        for fd in live.survivors:
+    def _leave(self, live: Live, remains: Ending | list[int]) -> None:
+        """Let this be what a dead runner has left, in place of what was."""
+        for fd in live.fds_of_remains:
             self._retire(fd)
-        live.survivors = survivors
-        return not survivors
+        live.remains = remains
 
     def _retire(self, fd: int | None) -> None:
         if fd is not None:

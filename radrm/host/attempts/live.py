@@ -1,9 +1,22 @@
 """A live attempt as its launcher knows it: its runner, its descriptors, what to kill of it.
 
-Theory of operation. While its runner lives, the runner does everything to the job and tells of
-its end. A runner that was killed leaves the job's processes behind: the daemon ends them, in a
-thread, and only then calls the attempt lost, so that no device is used again too early. What
-survives even a KILL is stuck in the kernel; the attempt stays live until that is gone, too.
+Theory of operation. `folder` has what the files prove; this is what the launcher knows beyond that
+of an attempt that has not ended for it. While its runner lives, the runner does everything to the
+job and tells of its end. A runner that was killed leaves the job's processes behind: the daemon
+ends them, in a thread, and only then calls the attempt lost, so that no device is used again too
+early. What survives even a KILL is stuck in the kernel; the attempt stays live until that is gone.
+
+    state      since                                     left when              for
+    LAUNCHED   its runner was started, or its step told  start.json is there    STARTED
+                                                         its runner is dead     ORPHANED
+    STARTED    the core was told of start.json           its runner is dead     ORPHANED
+    ORPHANED   `Ending` kills what is left               nothing of it is left  its end: lost
+                                                         something is left      STUCK
+    STUCK      that outlived the KILL                    one of these is gone   ORPHANED
+
+Where exit.json is there, the attempt of a dead runner ends at once, in whichever state. A state has
+its own descriptors to wait on, and none of another: one that can be read and is no news would keep
+the daemon awake.
 """
 
 from __future__ import annotations
@@ -16,6 +29,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder, start_runner, waiting
@@ -29,6 +43,15 @@ from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE, Stat, read_stat
 from radrm.host.processes.tree import attempt_processes, attempt_stats, kill_tree
+
+
+class State(Enum):
+    """Of an attempt that has not ended, as far as its launcher knows: see above."""
+
+    LAUNCHED = "launched"
+    STARTED = "started"
+    ORPHANED = "orphaned"
+    STUCK = "stuck"
 
 
 class Ending:
@@ -82,16 +105,34 @@ class Live:
     """A pipe that the runner writes to when start.json is there."""
     start_reported: bool = False
     """True once the caller of the launcher knows that the attempt has started."""
-    survivors: list[int] = field(default_factory=list)
-    """Descriptors of processes that outlived a KILL (they are stuck in the kernel)."""
-    ending: Ending | None = None
-    """The thread that kills what a killed runner has left."""
+    remains: Ending | list[int] = field(default_factory=list)
+    """What a dead runner has left: the thread that kills it, or descriptors of the processes that
+    have outlived that."""
+
+    @property
+    def state(self) -> State:
+        if isinstance(self.remains, Ending):
+            return State.ORPHANED
+        if self.remains:
+            return State.STUCK
+        return State.STARTED if self.start_reported else State.LAUNCHED
+
+    @property
+    def fds_of_remains(self) -> list[int]:
+        """Those that tell of news of what a dead runner has left."""
+        return [self.remains.done] if isinstance(self.remains, Ending) else self.remains
 
     @property
     def fds(self) -> list[int]:
         """All descriptors that tell of news."""
-        own = (self.pidfd, self.announcement, self.ending.done if self.ending else None)
-        return [*(fd for fd in own if fd is not None), *self.survivors]
+        own = (self.pidfd, self.announcement)
+        return [*(fd for fd in own if fd is not None), *self.fds_of_remains]
+
+    @property
+    def is_being_ended(self) -> bool:
+        """True while nothing new is known of what a dead runner has left."""
+        fds = self.fds_of_remains
+        return bool(fds) and not any(map(readable, fds))
 
     @property
     def marks(self) -> LiveAttempt:

@@ -11,9 +11,10 @@ The files, in the order in which they may import one another:
     scenario    the settings of a run: server, configuration, loop, seed
     estimates   the estimates of a trace's jobs, and the daemon's own estimator over these
     courses     how one job behaves: stages, work, memory, demand; what is known of it
+    loop        virtual time, the one loop over it, and the core's decisions in it
     world       the simulated server: attempts, memory, speed, power of the GPUs
     history     collects the record during a run
-    scheduling  radrm's own loop: the daemon's `step` and a simulated host
+    scheduling  radrm's own loop: a simulated host for the core's actions
     reporting   shared CPUs, reports of progress and checkpoints
     elastic     jobs that get another size while they run (a folder)
     published   the published prototype's loop

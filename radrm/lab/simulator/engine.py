@@ -50,15 +50,14 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     """
     if scenario.fidelity not in FIDELITIES:
         raise UsageError(f"fidelity {scenario.fidelity!r} is not one of {', '.join(FIDELITIES)}")
-    known = frozenset(name for job in jobs for name in job.estimates)
-    errors = errors_of(scenario.estimator, known)
     order = sorted(range(len(jobs)), key=lambda at: jobs[at].submit_s)
     if order != list(range(len(jobs))):
         return _in_order_of(order, simulate([jobs[at] for at in order], scenario))
+    tasks = tasks_of(jobs, scenario)
     if any(job.elastic and not job.gpus for job in jobs):
-        return simulate_parameter_servers(_tasks(jobs, scenario, errors), scenario)
+        return simulate_parameter_servers(tasks, scenario)
     rules, settings = make_rules(scenario.config), make_settings(scenario.config)
-    tasks, history = _tasks(jobs, scenario, errors), History(jobs)
+    history = History(jobs)
     loop: OwnLoop | PublishedLoop
     if scenario.fidelity == "published":
         if any(job.after or job.after_arrays or job.at_once is not None for job in jobs):
@@ -116,15 +115,6 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def tasks_of(jobs: Sequence[TraceJob], scenario: Scenario) -> list[Task]:
-    """Return what `simulate` runs: the jobs (by time) with the random values of the seed.
-
-    Raises `UsageError` for an unknown estimator.
-    """
-    known = frozenset(name for job in jobs for name in job.estimates)
-    return _tasks(jobs, scenario, errors_of(scenario.estimator, known))
-
-
 def _in_order_of(order: Sequence[int], run: Run) -> Run:
     """Return the run with its jobs in the caller's order. `order[0]` is the first in time."""
     back = sorted(range(len(order)), key=order.__getitem__)
@@ -143,14 +133,14 @@ def _policy(rules: Rules) -> Policy:
     return planner.policy
 
 
-def _tasks(
-    jobs: Sequence[TraceJob], scenario: Scenario, errors: Sequence[float] | None
-) -> list[Task]:
-    """Return the tasks, with all their random values.
+def tasks_of(jobs: Sequence[TraceJob], scenario: Scenario) -> list[Task]:
+    """Return what `simulate` runs: the jobs (by time) with the random values of the seed.
 
     The values are drawn in the order of the trace, before the run. So they depend on the seed
-    alone, and every policy gets the same jobs.
+    alone, and every policy gets the same jobs. Raises `UsageError` for an unknown estimator.
     """
+    names = frozenset(name for job in jobs for name in job.estimates)
+    errors = errors_of(scenario.estimator, names)
     life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
     known_rng, declared_rng = Random(f"known {scenario.seed}"), Random(f"declared {scenario.seed}")
     tasks = []

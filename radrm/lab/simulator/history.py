@@ -38,7 +38,7 @@ class History:
         self._ooms += outcome is Outcome.OOM
         self._last_s = max(self._last_s, now_s)
         completed = outcome is Outcome.COMPLETED
-        done_s = attempt.course.work_s if completed else attempt.done_s
+        done_s = attempt.course.work_s if completed else attempt.work.value
         self._attempts[attempt.job].append(
             AttemptRun(
                 started_s=attempt.started_s,

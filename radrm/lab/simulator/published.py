@@ -32,6 +32,7 @@ from radrm.core.view import Offer
 from radrm.core.words import Collocation, Outcome
 from radrm.lab.simulator.courses import Task
 from radrm.lab.simulator.history import History
+from radrm.lab.simulator.loop import in_order
 from radrm.lab.simulator.world import World, WorldEvent
 from radrm.simulated.spec import SimulatedDevice
 
@@ -137,8 +138,8 @@ class PublishedLoop:
     def _wait(self, seconds: float) -> None:
         """Wait, and process the events that happen meanwhile."""
         until_s = self._world.now_s + seconds
-        while (next_s := self._world.next_s) is not None and next_s <= until_s:
-            self._on(self._world.advance())
+        for _, happened in in_order([self._world], until_s):
+            self._on(happened)
         self._world.pass_to(until_s)
 
     def _on(self, happened: object) -> None:

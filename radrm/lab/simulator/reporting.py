@@ -15,12 +15,12 @@ Shares apply at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import LOCAL_NODE, Checkpoint, HostUse, Job, Node, Progress
+from radrm.core.records import LOCAL_NODE, Checkpoint, HostUse, Job, Node, Progress, Share
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind
@@ -28,17 +28,18 @@ from radrm.interference.model import water_level
 from radrm.lab.simulator.courses import Course, Task
 from radrm.lab.simulator.estimates import AutoEstimates
 from radrm.lab.simulator.history import History
+from radrm.lab.simulator.loop import ChangingLoop
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.scheduling import OwnLoop
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.world import LiveAttempt, Stage, World, WorldEvent
+from radrm.simulated.integral import Integral
 from radrm.simulated.spec import SimulatedDevice
 
 # ------------------------------------------------------------------
 # A server whose jobs share CPUs by weights and caps, as control groups do.
 #
-# Theory of operation
-# ------------------- A job that can use `cpus` CPUs and runs at the speed that its devices allow
+# Theory of operation. A job that can use `cpus` CPUs and runs at the speed that its devices allow
 # wants that part of them. While all wishes together fit, each is met. Else CPU time is shared in
 # proportion to the weights; no job gets more than it wants or than its cap, and what it leaves goes
 # to the others. So no CPU idles while a job without a cap wants it. A job's speed is what it gets
@@ -64,7 +65,8 @@ class CpuUse:
     pool: int
     weight: float = 1.0
     cap: float | None = None
-    used_s: float = 0.0
+    used: Integral = field(default_factory=Integral)
+    """The CPU seconds."""
     allowed: float = 0.0
     """The speed that its devices allow."""
     stops: int = 0
@@ -95,7 +97,7 @@ class CpuWorld(World):
 
     def begin(self, attempt: LiveAttempt, wants: float | None, begun_s: float) -> None:
         """Take an attempt that was launched now. It goes on after `begun_s` of work."""
-        attempt.begun_s = attempt.done_s = begun_s
+        attempt.begun_s = attempt.work.value = begun_s
         pool = attempt.devices[0] if self._per_device and attempt.devices else SERVER
         self._uses[attempt] = CpuUse(wants, pool)
         self._pools.setdefault(pool, {})[attempt] = None
@@ -118,30 +120,21 @@ class CpuWorld(World):
 
     def work_done(self, attempt: LiveAttempt) -> float:
         """Return the part of all its work (0..1) that an attempt has done by now."""
-        self._add_up_work(attempt)
-        return min(1.0, attempt.done_s / attempt.course.work_s)
+        return min(1.0, attempt.work.add_up(self.now_s) / attempt.course.work_s)
 
     def cpu_s(self, attempt: LiveAttempt) -> float | None:
         """Return the CPU seconds that an attempt has used by now; None if it counts none."""
-        self._add_up_work(attempt)
         use = self._uses[attempt]
-        return None if use.wants is None else use.used_s
+        return None if use.wants is None else use.used.add_up(self.now_s)
 
     # ------------------------------------------------------------- speeds
 
     def end(self, attempt: LiveAttempt) -> None:
-        self._add_up_work(attempt)
         use = self._uses.pop(attempt)
         del self._pools[use.pool][attempt]
         super().end(attempt)
         if use.wants is not None:
             self._share(use.pool)
-
-    def _add_up_work(self, attempt: LiveAttempt) -> None:
-        use = self._uses.get(attempt)
-        if use is not None and use.wants is not None:
-            use.used_s += use.wants * attempt.speed * (self.now_s - attempt.since_s)
-        super()._add_up_work(attempt)
 
     def _set_speed(self, attempt: LiveAttempt, speed: float) -> None:
         """Let an attempt run at the speed that its devices allow, as far as it gets CPUs."""
@@ -171,7 +164,9 @@ class CpuWorld(World):
     def _go_at(self, attempt: LiveAttempt, speed: float) -> None:
         if speed == attempt.speed:
             return
-        super()._set_speed(attempt, speed)
+        super()._go_at(attempt, speed)
+        if (use := self._uses.get(attempt)) is not None:
+            use.used.go_at((use.wants or 0.0) * speed, self.now_s)
         for at in attempt.devices:
             self._note_activity(at)
 
@@ -187,14 +182,7 @@ class _Report:
     attempt: LiveAttempt
 
 
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """An attempt has saved its state."""
-
-    attempt: LiveAttempt
-
-
-class ReportingLoop(OwnLoop):
+class ReportingLoop(OwnLoop, ChangingLoop[LiveAttempt]):
     """The servers of a scenario, with CPUs that jobs share."""
 
     def __init__(
@@ -208,8 +196,6 @@ class ReportingLoop(OwnLoop):
     ) -> None:
         super().__init__(scenario, rules, settings, tasks, history, auto)
         self._life = scenario.life
-        self._saved_s: dict[int, float] = {}
-        """The work that each job has saved."""
 
     def _make_world(self, settle_s: float) -> World:
         found = self._scenario
@@ -224,17 +210,16 @@ class ReportingLoop(OwnLoop):
         super()._begin()
 
     def _job(self, position: int) -> Job:
-        job, traced = super()._job(position), self._tasks[position].job
-        if not self._can_save(traced):
+        job = super()._job(position)
+        save_s = self._save_s(job.id)
+        if save_s is None:
             return job
-        saves = Checkpoint(CheckpointKind.SIGNAL, self._save_s(traced))
+        saves = Checkpoint(CheckpointKind.SIGNAL, save_s)
         return replace(job, spec=replace(job.spec, checkpoint=saves))
 
     def _on(self, happened: object) -> None:
         if isinstance(happened, _Report):
             self._report(happened.attempt)
-        elif isinstance(happened, _Saved):
-            self._save(happened.attempt)
         else:
             super()._on(happened)
 
@@ -245,55 +230,38 @@ class ReportingLoop(OwnLoop):
 
     # ------------------------------------------------------------- actions of the core
 
-    def _carry_out(self, action: act.Action) -> None:
-        if isinstance(action, act.ApplyShares):
-            self._apply(action)
-        elif isinstance(action, act.TakeCheckpoint) and self._can_save(self._traced(action.job_id)):
-            attempt = self._running(action)
-            if attempt is not None:
-                self._cpu_world.stand_still(attempt, True)
-                seconds = self._save_s(self._traced(action.job_id))
-                self._world.at(self._world.now_s + seconds, _Saved(attempt))
-        else:
-            super()._carry_out(action)
+    def _save_s(self, job_id: int) -> float | None:
+        job = self._traced(job_id)
+        if not self._can_save(job):
+            return None
+        return self._life.checkpoint_s if job.checkpoint_s is None else job.checkpoint_s
 
     def _can_save(self, job: TraceJob) -> bool:
         return job.can_save
 
-    def _save_s(self, job: TraceJob) -> float:
-        """Return how long a job stands still to save its state."""
-        return self._life.checkpoint_s if job.checkpoint_s is None else job.checkpoint_s
+    def _stand_still(self, attempt: LiveAttempt, still: bool) -> None:
+        self._cpu_world.stand_still(attempt, still)
+
+    def _set_shares(self, attempt: LiveAttempt, shares: tuple[Share, ...]) -> None:
+        share = shares[0]  # all shares of a task have the same, and a job has one task
+        self._cpu_world.set_shares(attempt, share.cpu_weight, share.cpus)
+
+    def _why_no_resize(self, action: act.Resize) -> str | None:
+        return "not in the simulator"
 
     def _course(self, job_id: int) -> Course:
         course = super()._course(job_id)
-        return course.continued(self._life.restart_s) if self._saved_s.get(job_id) else course
+        return course.continued(self._life.restart_s) if self._saved.get(job_id) else course
 
     def _launch(self, action: act.Launch) -> None:
         super()._launch(action)
         attempt, wants = self._live[action.job_id], self._wants(self._traced(action.job_id))
-        self._cpu_world.begin(attempt, wants, self._saved_s.get(action.job_id, 0.0))
-        share = action.placement.shares[0]
-        self._cpu_world.set_shares(attempt, share.cpu_weight, share.cpus)
+        self._cpu_world.begin(attempt, wants, self._saved.get(action.job_id, 0.0))
+        self._set_shares(attempt, action.placement.shares)
 
     def _wants(self, job: TraceJob) -> float | None:
         """Return the CPUs that a job shares with others; None: none."""
         return job.cpus
-
-    def _apply(self, action: act.ApplyShares) -> None:
-        attempt = self._running(action)
-        if attempt is None:
-            return
-        share = action.shares[0]  # all shares of a task have the same, and a job has one task
-        self._cpu_world.set_shares(attempt, share.cpu_weight, share.cpus)
-        applied = ev.SharesApplied(
-            at=self._now, job_id=action.job_id, serial=action.serial, shares=action.shares
-        )
-        self._events.append(applied)
-
-    def _running(self, action: act.AttemptAction) -> LiveAttempt | None:
-        """Return the attempt that an action is about, if that lives."""
-        same = self._serial.get(action.job_id) == action.serial
-        return self._live.get(action.job_id) if same else None
 
     def _traced(self, job_id: int) -> TraceJob:
         return self._tasks[job_id - 1].job
@@ -301,17 +269,13 @@ class ReportingLoop(OwnLoop):
     # ------------------------------------------------------------- events of jobs
 
     def _report(self, attempt: LiveAttempt) -> None:
-        job_id = attempt.job + 1
-        every_s = self._report_s(self._traced(job_id))
-        if attempt.over or not every_s:
+        every_s = self._report_s(self._traced(attempt.job + 1))
+        if not every_s:
             return
-        use = self._host_use(attempt)
-        serial, progress = self._serial[job_id], self._progress(attempt)
-        self._events.append(ev.HostUsed(at=self._now, uses=((job_id, serial, use),)))
-        self._events.append(
-            ev.ProgressReported(at=self._now, job_id=job_id, serial=serial, progress=progress)
-        )
-        self._world.at(self._world.now_s + every_s, _Report(attempt))
+        uses = ((attempt.job + 1, attempt.serial, self._host_use(attempt)),)
+        self._events.append(ev.HostUsed(at=self._now, uses=uses))
+        self._tell(ev.ProgressReported, attempt, progress=self._progress(attempt))
+        self._world.at(self._world.now_s + every_s, _Report(attempt), attempt)
 
     def _report_s(self, job: TraceJob) -> float | None:
         return job.report_s
@@ -323,15 +287,3 @@ class ReportingLoop(OwnLoop):
         done, loss_k = self._cpu_world.work_done(attempt), self._traced(attempt.job + 1).loss_k
         loss = exp(-loss_k * done) if loss_k else None
         return Progress(self._now, step=done * _STEPS, total=_STEPS, loss=loss, work_done=done)
-
-    def _save(self, attempt: LiveAttempt) -> None:
-        if attempt.over:
-            return  # it was stopped before it had saved
-        job_id, progress = attempt.job + 1, self._progress(attempt)
-        self._saved_s[job_id] = attempt.done_s
-        self._cpu_world.stand_still(attempt, False)
-        self._events.append(
-            ev.CheckpointTaken(
-                at=self._now, job_id=job_id, serial=self._serial[job_id], progress=progress
-            )
-        )

@@ -1,4 +1,4 @@
-"""radrm's own loop in virtual time: `Scheduler.step`, and a simulated host for its actions.
+"""radrm's own loop in virtual time: a simulated host for the actions of the core (`loop`).
 
 The daemon reads every device each second. This loop must decide the same, and reads a
 device only if that can change a decision: its memory has changed or settled, or a job has
@@ -8,16 +8,13 @@ rising mean lets no job start. Between readings the windows are exact (`Piecewis
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Protocol
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
-from radrm.core.planning.thinking import think_in_place
 from radrm.core.records import (
     Attempt,
     AttemptMemory,
@@ -29,17 +26,17 @@ from radrm.core.records import (
     OutOfMemory,
     Reading,
 )
-from radrm.core.scheduler import Rules, Scheduler
+from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Outcome
-from radrm.errors import RadrmError
 from radrm.estimators.history import WAITING
 from radrm.lab.simulator.courses import Course, Task, pace_on
 from radrm.lab.simulator.estimates import AutoEstimates
 from radrm.lab.simulator.history import History
+from radrm.lab.simulator.loop import TERM, Arrival, CoreLoop, Timeline, in_order
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.world import LiveAttempt, Stage, World, WorldEvent
+from radrm.lab.simulator.world import Gpu, LiveAttempt, Stage, World, WorldEvent
 
 # ------------------------------------------------------------------
 # The mean SM activity of a simulated device over a window, without readings.
@@ -51,22 +48,6 @@ from radrm.lab.simulator.world import LiveAttempt, Stage, World, WorldEvent
 _ROUNDING_S = 1e-6
 
 
-class Clock(Protocol):
-    now_s: float
-
-
-class ObservedDevice(Protocol):
-    """A device that remembers its activity over time."""
-
-    activity: float
-    steady_s: float
-    """The time since which the activity is what it is, or a later one."""
-
-    def mean_smact(self, from_s: float, until_s: float) -> float:
-        """Return the mean SM activity between the two times."""
-        ...
-
-
 class PiecewiseWindow:
     """A ledger's window, as if the device were read every `interval_s` seconds."""
 
@@ -76,9 +57,7 @@ class PiecewiseWindow:
         "restarted_s",
     )
 
-    def __init__(
-        self, length_s: float, interval_s: float, device: ObservedDevice, clock: Clock
-    ) -> None:
+    def __init__(self, length_s: float, interval_s: float, device: Gpu, clock: Timeline) -> None:
         self._length_s = length_s
         self._interval_s = interval_s
         self._device = device
@@ -140,13 +119,7 @@ READING_INTERVAL_S = 1.0
 _FALLING_POLL_S = 2.0
 _FALL_STEP = 0.02
 _NO_FALL = 0.002
-_TERM = 15
 SIGNATURE = "torch.OutOfMemoryError: CUDA out of memory."
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    job: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +130,7 @@ class _Look:
     restarted_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Wake:
-    """The core asked to be woken at this time."""
-
-
-class OwnLoop:
+class OwnLoop(CoreLoop[LiveAttempt]):
     """The servers of a scenario from the first arrival to the last end."""
 
     def __init__(
@@ -182,9 +150,8 @@ class OwnLoop:
         read = scenario.smact_read and all(d.smact == "measured" for d in scenario.devices)
         self._smact_read = read
         windows = self._window if read else None
-        self._scheduler = Scheduler(rules, self._settings, windows)
-        self._planners, self._tasks = rules.planners, tasks
-        self._history = history
+        super().__init__(self._world, rules, self._settings, windows)
+        self._tasks, self._history = tasks, history
         self._auto = auto
         mps = scenario.config.mps
         self._devices = tuple(
@@ -192,12 +159,7 @@ class OwnLoop:
             for each in scenario.devices
         )
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}
-        self._live: dict[int, LiveAttempt] = {}
-        self._serial: dict[int, int] = {}
         self._reserved: dict[int, int] = {}
-        self._uids: dict[str, int] = {}
-        self._events: deque[ev.Event] = deque()
-        self._wake_at: float | None = None
         self._falling: set[int] = set()
         length_s, world = self._settings.smact_window_s, self._world
         self._windows = [
@@ -219,35 +181,36 @@ class OwnLoop:
 
     def run(self) -> None:
         """Run until no event is left."""
+        self.open()
+        for at, task in enumerate(self._tasks):
+            self._world.at(task.job.submit_s, Arrival(at))
+        for _, happened in in_order([self._world]):
+            self.turn(happened)
+        self.end()
+
+    def open(self) -> None:
+        """Begin, without any job."""
         self._step(ev.DevicesSeen(at=self._now, devices=self._devices))
         self._begin()
         self._drain()
-        for at, task in enumerate(self._tasks):
-            self._world.at(task.job.submit_s, self._arrival(at))
-        world = self._world
-        while world.next_s is not None:
-            self._on(world.advance())
-            self._drain()
-            self._watch_falls()
-        self._end_stuck_jobs()
 
-    def _arrival(self, position: int) -> _Arrival:
-        return _Arrival(position)
+    def turn(self, happened: object) -> None:
+        super().turn(happened)
+        self._watch_falls()
 
     def _begin(self) -> None:
         """Read every device once; until then the core places no job on it."""
         self._read(range(len(self._devices)))
 
-    def _end_stuck_jobs(self) -> None:
+    def end(self) -> None:
         """End the jobs that still wait: without further events they would wait forever."""
         for position in self._history.unfinished():
-            refusals = self._scheduler.why_waiting(position + 1, self._now)
-            why = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no rule starts it"
+            why = self._why_waiting(position + 1) or "no rule starts it"
             self._history.job_ended(position, None, f"it would wait forever: {why}")
 
     @property
-    def _now(self) -> Instant:
-        return Instant(self._world.now_s, self._world.now_s)
+    def _complete(self) -> bool:
+        return self._history.complete
 
     @property
     def _waiting(self) -> bool:
@@ -256,35 +219,14 @@ class OwnLoop:
     def _on(self, happened: object) -> None:
         if isinstance(happened, WorldEvent):
             self._on_world_event(happened)
-        elif isinstance(happened, _Arrival):
-            self._events.append(ev.JobSubmitted(at=self._now, job=self._job(happened.job)))
         elif isinstance(happened, _Look):
             self._look(happened)
-        elif self._wake_at is not None and self._wake_at <= self._world.now_s:
-            self._wake_at = None
-            if not self._history.complete:  # else a planner could ask again for ever
-                self._events.append(ev.Tick(at=self._now))
+        else:
+            super()._on(happened)
 
-    def _drain(self) -> None:
-        """Process the events of this moment, and those that their actions cause."""
-        while self._events:
-            self._step(self._events.popleft())
-
-    def _step(self, event: ev.Event) -> None:
-        decision = self._scheduler.step(event)
-        if decision.log_lines:
-            # The core isolates a rule that fails and goes on without it.
-            raise RadrmError(f"no result, since a rule failed: {decision.log_lines[0]}")
-        for action in decision.actions:
-            self._carry_out(action)
-        if isinstance(event, (ev.JobSubmitted, ev.AttemptEnded)):
-            self._note_ends(decision)
-        wake_at = decision.wake_at
-        if wake_at is not None and (self._wake_at is None or wake_at < self._wake_at):
-            self._wake_at = wake_at
-            self._world.at(max(wake_at, self._world.now_s), _Wake())
-
-    def _note_ends(self, decision: Decision) -> None:
+    def _note(self, event: ev.Event, decision: Decision) -> None:
+        if not isinstance(event, (ev.JobSubmitted, ev.AttemptEnded)):
+            return
         for record in decision.changed:
             if isinstance(record, Job) and record.state.final:
                 well = record.outcome is Outcome.COMPLETED
@@ -308,22 +250,14 @@ class OwnLoop:
     # ------------------------------------------------------------- actions of the core
 
     def _carry_out(self, action: act.Action) -> None:
-        if isinstance(action, act.Launch):
-            self._launch(action)
-        elif isinstance(action, act.TakeReadings):
+        if isinstance(action, act.TakeReadings):
             self._read([self._place[uuid] for uuid in action.devices])
-        elif isinstance(action, (act.Terminate, act.Kill)):
-            attempt = self._live.get(action.job_id)
-            if attempt is not None and self._serial[action.job_id] == action.serial:
-                self._world.end(attempt)
-                self._ended(attempt, (Exit(signal=_TERM),), None)
-        elif isinstance(action, act.Think):
-            now, snapshot = self._now, self._scheduler.snapshot
-            self._events.append(think_in_place(self._planners, action, snapshot, now))
-        elif not isinstance(action, act.SendSignal):
-            # The daemon's host gives the same answer to actions that it does not support.
-            refused = ev.ActionFailed(at=self._now, action=action, reason="not in the simulator")
-            self._events.append(refused)
+        else:
+            super()._carry_out(action)
+
+    def _stop(self, attempt: LiveAttempt) -> None:
+        self._world.end(attempt)
+        self._ended(attempt, (Exit(signal=TERM),), None)
 
     def _launch(self, action: act.Launch) -> None:
         placement, job_id = action.placement, action.job_id
@@ -339,11 +273,11 @@ class OwnLoop:
             cap_mib=action.cap_mib if client else None,
             pace=pace_on(self._tasks[job_id - 1], [self._devices[at] for at in devices]),
         )
-        self._live[job_id], self._serial[job_id] = attempt, action.serial
+        self._live[job_id], attempt.serial = attempt, action.serial
         sizes = [share.reserved_mib for share in placement.shares]
         self._reserved[job_id] = reserved = max(sizes, default=0)
         self._history.attempt_started(attempt, reserved)
-        self._events.append(ev.AttemptStarted(at=self._now, job_id=job_id, serial=action.serial))
+        self._tell(ev.AttemptStarted, attempt)
         if attempt.held_mib > reserved:
             self._read(devices)
         self._look_again(devices, self._settings.smact_warm_s)
@@ -355,19 +289,14 @@ class OwnLoop:
     def _ended(
         self, attempt: LiveAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
     ) -> None:
-        job_id = attempt.job + 1
-        del self._live[job_id]
+        del self._live[attempt.job + 1]
         outcome = Outcome.COMPLETED
         if oom is not None:
             outcome = Outcome.OOM
         elif not all(e.ok for e in exits):
             outcome = Outcome.PREEMPTED  # nothing else stops jobs here
         self._history.attempt_ended(attempt, self._world.now_s, outcome)
-        self._events.append(
-            ev.AttemptEnded(
-                at=self._now, job_id=job_id, serial=self._serial[job_id], exits=exits, oom=oom
-            )
-        )
+        self._tell(ev.AttemptEnded, attempt, exits=exits, oom=oom)
         self._look_again(attempt.devices, self._settings.smact_after_exit_s)
 
     # ------------------------------------------------------------- events of the world
@@ -410,10 +339,7 @@ class OwnLoop:
 
     def _reading(self, at: int, now: Instant) -> Reading:
         gpu = self._world.gpus[at]
-        seen = tuple(
-            AttemptMemory(a.job + 1, self._serial[a.job + 1], self._seen_mib(a))
-            for a in gpu.attempts
-        )
+        seen = tuple(AttemptMemory(a.job + 1, a.serial, self._seen_mib(a)) for a in gpu.attempts)
         return Reading(
             device=self._devices[at].uuid,
             at=now,
@@ -484,7 +410,7 @@ class OwnLoop:
         spec = JobSpec(
             name=job.name,
             user=job.user,
-            uid=self._uids.setdefault(job.user, len(self._uids)),
+            uid=self._uid(job.user),
             roles=(task.role,),
             priority=job.priority,
             weight=job.weight,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
 from math import ceil
 from zlib import crc32
 
@@ -17,6 +16,7 @@ from radrm.lab.simulator.courses import Task
 from radrm.lab.simulator.engine import needs_reports, simulate, tasks_of
 from radrm.lab.simulator.estimates import AutoEstimates
 from radrm.lab.simulator.history import History
+from radrm.lab.simulator.loop import Arrival, Timeline, in_order
 from radrm.lab.simulator.run import AttemptRun, JobRun, Run
 from radrm.lab.simulator.scenario import AUTO, Scenario
 from radrm.lab.simulator.scheduling import OwnLoop
@@ -115,9 +115,6 @@ def simulate_servers(
 # `slurm.local_wait_s` goes to the end of the queue, and to another server if there is one, at most
 # three times.
 #
-# The loops of the servers advance in turn, always the one whose next event comes first. So what a
-# server does depends only on what came to it before.
-#
 # Source: Slurm's documentation of select/cons_tres (nodes are filled in their order, unless
 # CR_LLN is set) and of sched/builtin.
 
@@ -156,35 +153,16 @@ class _ServerHistory(History):
 class _ServerLoop(OwnLoop):
     """radrm's own loop on one server."""
 
-    def open(self) -> None:
-        """Begin, without any job."""
-        self._step(ev.DevicesSeen(at=self._now, devices=self._devices))
-        self._begin()
-        self._drain()
-
-    @property
-    def next_s(self) -> float | None:
-        """When something happens here next; None: nothing does."""
-        return self._world.next_s
-
-    def advance(self) -> None:
-        """Let the next thing happen."""
-        happened = self._world.advance()
+    def _on(self, happened: object) -> None:
         if isinstance(happened, _LocalWait):
             self._give_back(happened.job)
         else:
-            self._on(happened)
-        self._drain()
-        self._watch_falls()
+            super()._on(happened)
 
     def take(self, position: int, at_s: float, until_s: float) -> None:
         """Have a job arrive, and wait until then at the latest."""
-        self._world.at(at_s, self._arrival(position))
+        self._world.at(at_s, Arrival(position))
         self._world.at(until_s, _LocalWait(position))
-
-    def end(self) -> None:
-        """End the jobs that would wait for ever."""
-        self._end_stuck_jobs()
 
     def _give_back(self, position: int) -> None:
         """Cancel a job that has not begun."""
@@ -279,20 +257,16 @@ class Dealer:
         """Run until every job has ended. Returns the runs of the jobs."""
         for loop in self._loops:
             loop.open()
-        arrivals = deque(enumerate(job.submit_s for job in self._jobs))
-        while True:
-            nexts: list[tuple[float, int]] = []
-            for number, loop in enumerate(self._loops):
-                if loop.next_s is not None:
-                    heappush(nexts, (loop.next_s, number))
-            if arrivals and (not nexts or arrivals[0][1] <= nexts[0][0]):
-                job, self._now_s = arrivals.popleft()
-                self._arrive(job)
-            elif nexts:
-                self._now_s, number = heappop(nexts)
-                self._loops[number].advance()
+        arrivals = Timeline()
+        for at, each in enumerate(self._jobs):
+            arrivals.at(each.submit_s, at)
+        lines = [arrivals, *(loop.world for loop in self._loops)]
+        for number, happened in in_order(lines):
+            self._now_s = lines[number].now_s
+            if isinstance(happened, int):
+                self._arrive(happened)
             else:
-                break
+                self._loops[number - 1].turn(happened)
             self._deal()
         for loop in self._loops:
             loop.end()

@@ -1,14 +1,12 @@
 """The simulated server in virtual time: attempts, their memory, speed and end, and GPU power.
 
-Theory of operation:
+Theory of operation (time and work are in `loop`):
 
 - Nothing here makes a decision; a loop (`scheduling`, `published`) launches attempts.
-- Between two events every rate is constant, so work, activity and energy are sums over a
-  few steps.
+- Between two events every rate is constant, so activity and energy are sums over a few steps.
 - An event changes only the devices whose rates can change. So its cost depends on the
   jobs that share these devices, not on the size of the server.
-- A new speed moves an attempt's end. The old end stays in the heap with an older
-  `finish_version`, so `next_s` drops it. `advance` does not look: read `next_s` before.
+- A new speed moves an attempt's end.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from heapq import heappop, heappush
 
 from radrm.core.words import Collocation
 from radrm.interference.model import activity, joint_speed, mixed_speeds
 from radrm.lab.simulator.courses import Course
+from radrm.lab.simulator.loop import Running, Timeline
 from radrm.lab.simulator.run import DeviceRun, DeviceStep
 from radrm.simulated.spec import SimulatedDevice, watts
 
@@ -34,11 +32,10 @@ class Stage(Enum):
     SETTLED = "settled"
 
 
-@dataclass(slots=True, eq=False)
-class LiveAttempt:
-    """An attempt that is running."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class LiveAttempt(Running):
+    """An attempt of a job on GPUs. Its work is in seconds that it would take alone here."""
 
-    job: int
     devices: tuple[int, ...]
     collocation: Collocation
     mps: bool
@@ -51,16 +48,12 @@ class LiveAttempt:
     speed: float = 0.0
     pace: float = 1.0
     """The work that it does a second at full speed: more on faster or more devices."""
-    done_s: float = 0.0
     begun_s: float = 0.0
-    """The work that earlier attempts of the job had saved; `done_s` begins there."""
-    since_s: float = 0.0
-    finish_version: int = 0
+    """The work that earlier attempts of the job had saved; its own begins there."""
     joint: float | None = None
     """The common speed of an attempt with several devices. None: it has one device."""
     alone: dict[int, float] = field(default_factory=dict)
     """The speed that each device would allow if the attempt did not wait for the others."""
-    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,64 +123,27 @@ class Gpu:
         return smact / passed_s if passed_s > 0 else self.activity
 
 
-class World:
-    """The server. `advance` goes to the next event; `at` adds an event of the caller.
+class World(Timeline):
+    """The server. `advance` carries out what happens to an attempt, and returns a `WorldEvent`.
 
     `loss`: how much time-slicing costs here (`interference.model.speeds`).
     """
 
     def __init__(self, devices: Sequence[SimulatedDevice], settle_s: float | None = None) -> None:
+        super().__init__()
         self.gpus = [Gpu(simulated) for simulated in devices]
-        self.now_s = 0.0
         self._settle_s = settle_s
         self.loss: float | None = None
         """What sharing costs (`interference.model`); None: as shipped. Set before any attempt."""
-        self._heap: list[tuple[float, int, LiveAttempt | None, object, int]] = []
-        self._count = 0
-
-    # ------------------------------------------------------------- time
-
-    @property
-    def next_s(self) -> float | None:
-        """Return the time of the next event. None: nothing will happen by itself."""
-        heap = self._heap
-        while heap and heap[0][2] is not None and self._stale(heap[0]):
-            heappop(heap)
-        return heap[0][0] if heap else None
-
-    def at(self, when_s: float, what: object) -> None:
-        """Make `advance` return `what` at this time."""
-        self._push(when_s, None, what, 0)
 
     def advance(self) -> object:
-        """Go to the next event, carry it out and return it.
-
-        Read `next_s` before: it drops outdated ends, and must not be None.
-
-        The result is a `WorldEvent`, or the object that `at` was given.
-        """
-        when_s, _, attempt, what, _ = heappop(self._heap)
-        self.now_s = max(self.now_s, when_s)
-        if attempt is None:
+        what = super().advance()
+        if not isinstance(what, WorldEvent):
             return what
-        if what is None:
-            self.end(attempt)
-            return WorldEvent(attempt, ended=True)
-        assert isinstance(what, Stage)
-        return self._enter_stage(attempt, what)
-
-    def pass_to(self, until_s: float) -> None:
-        """Move the clock to a time before the next event."""
-        self.now_s = max(self.now_s, until_s)
-
-    def _push(self, when_s: float, attempt: LiveAttempt | None, what: object, version: int) -> None:
-        self._count += 1
-        heappush(self._heap, (when_s, self._count, attempt, what, version))
-
-    def _stale(self, entry: tuple[float, int, LiveAttempt | None, object, int]) -> bool:
-        attempt, what, version = entry[2:]
-        assert attempt is not None
-        return attempt.over or (what is None and version != attempt.finish_version)
+        if what.stage is not None:
+            return self._enter_stage(what.attempt, what.stage)
+        self.end(what.attempt)
+        return what
 
     # ------------------------------------------------------------- attempts
 
@@ -205,38 +161,48 @@ class World:
 
         Without room it fails later, when it begins to compute.
         """
-        now_s = self.now_s
-        attempt = LiveAttempt(job, devices, collocation, mps, course, cap_mib, now_s)
-        attempt.since_s, attempt.pace = now_s, pace
+        attempt = LiveAttempt(
+            job=job,
+            devices=devices,
+            collocation=collocation,
+            mps=mps,
+            course=course,
+            cap_mib=cap_mib,
+            started_s=self.now_s,
+            pace=pace,
+        )
+        attempt.work.since_s = self.now_s
         for at in devices:
             self.gpus[at].attempts[attempt] = None
         if self._missing(attempt, course.first_mib) is None:
             self._hold(attempt, course.first_mib)
-        self._push(now_s + course.computes_s, attempt, Stage.COMPUTES, 0)
+        self._reach(attempt, Stage.COMPUTES, self.now_s + course.computes_s)
         return attempt
 
     def end(self, attempt: LiveAttempt) -> None:
         """End an attempt for any reason, and free its memory."""
-        self._add_up_work(attempt)
+        self._go_at(attempt, 0.0)
         attempt.over = True
-        attempt.speed = 0.0
         for at in attempt.devices:
             del self.gpus[at].attempts[attempt]
         self._hold(attempt, 0.0)
         if attempt.computing:
             self._update_speeds(attempt.devices)
 
+    def _reach(self, attempt: LiveAttempt, stage: Stage, when_s: float) -> None:
+        self.at(when_s, WorldEvent(attempt, stage), attempt)
+
     def _enter_stage(self, attempt: LiveAttempt, stage: Stage) -> WorldEvent:
         course = attempt.course
         wanted_mib = attempt.held_mib
         if stage is Stage.COMPUTES:
             wanted_mib = max(wanted_mib, course.first_mib)
-            self._push(attempt.started_s + course.peak_s, attempt, Stage.PEAK, 0)
+            self._reach(attempt, Stage.PEAK, attempt.started_s + course.peak_s)
         elif stage is Stage.PEAK:
             wanted_mib = course.peak_mib
-            self._push(attempt.started_s + course.steady_s, attempt, Stage.STEADY, 0)
+            self._reach(attempt, Stage.STEADY, attempt.started_s + course.steady_s)
             if self._settle_s is not None:
-                self._push(self.now_s + self._settle_s, attempt, Stage.SETTLED, 0)
+                self._reach(attempt, Stage.SETTLED, self.now_s + self._settle_s)
         elif stage is Stage.STEADY:
             wanted_mib = course.steady_mib
         missing_mib = self._missing(attempt, wanted_mib)
@@ -247,7 +213,6 @@ class World:
             self._hold(attempt, wanted_mib)
         if stage is Stage.COMPUTES:
             attempt.computing = True
-            attempt.since_s = self.now_s
             self._update_speeds(attempt.devices)
             if not attempt.devices:
                 self._set_speed(attempt, 1.0)
@@ -275,11 +240,6 @@ class World:
             gpu.note(self.now_s)
 
     # ------------------------------------------------------------- rates
-
-    def _add_up_work(self, attempt: LiveAttempt) -> None:
-        """Add the work since the last change of speed."""
-        attempt.done_s += attempt.speed * attempt.pace * (self.now_s - attempt.since_s)
-        attempt.since_s = self.now_s
 
     def _update_speeds(self, changed: Iterable[int]) -> None:
         """Compute new speeds for the jobs on these devices, and for the devices that follow.
@@ -347,17 +307,15 @@ class World:
         )
 
     def _set_speed(self, attempt: LiveAttempt, speed: float) -> None:
-        """Set the speed from now on, and schedule the end that follows from it."""
-        if speed == attempt.speed:
-            return
-        self._add_up_work(attempt)
-        attempt.speed = speed
-        attempt.finish_version += 1
-        if speed > 0:
-            left_s = max(0.0, attempt.course.work_s - attempt.done_s)
-            self._push(
-                self.now_s + left_s / (speed * attempt.pace), attempt, None, attempt.finish_version
-            )
+        """Let an attempt run at the speed that its devices allow."""
+        self._go_at(attempt, speed)
+
+    def _go_at(self, attempt: LiveAttempt, speed: float) -> None:
+        """Set the speed from now on, and plan the end that follows from it."""
+        if speed != attempt.speed:
+            attempt.speed = speed
+            attempt.work.go_at(speed * attempt.pace, self.now_s)
+            self.plan_end(attempt, attempt.course.work_s, WorldEvent(attempt, ended=True))
 
     # ------------------------------------------------------------- the record
 

@@ -20,7 +20,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import live
 from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.attempts.launcher import Launcher
-from radrm.host.attempts.live import Live
+from radrm.host.attempts.live import Live, State
 from radrm.host.processes import cgroups
 from radrm.host.processes.procfs import token_of
 from radrm.host.processes.tree import kill_tree
@@ -129,18 +129,20 @@ def test_survivors_of_a_kill_are_waited_for(host: Host, monkeypatch: pytest.Monk
     assert isinstance(started, Started)
     stuck = subprocess.Popen([*PYTHON, SLEEP])
 
-    tried = threading.Event()
-
     def resisting(*args: Any, **more: Any) -> set[int]:
         kill_tree(*args, **more)
-        tried.set()
         return {stuck.pid} if stuck.poll() is None else set()
 
     monkeypatch.setattr(live, "kill_tree", resisting)
     os.kill(host.runner(), signal.SIGKILL)
-    while not tried.is_set() or select.select(list(daemon.fds()), [], [], 0)[0]:
+    while daemon._live[SERIAL].state is not State.STUCK:
+        assert select.select(list(daemon.fds()), [], [], 30)[0]
         assert daemon.poll(SERIAL) is None
-    assert daemon.poll(SERIAL) is None
+    for order in (Launcher.terminate, Launcher.kill):
+        order(daemon, SERIAL)  # what is stuck has its KILL; to look anew would find it again
+        assert daemon.poll(SERIAL) is None
+        assert daemon._live[SERIAL].state is State.STUCK
+        assert not select.select(list(daemon.fds()), [], [], 0)[0], "the daemon would never sleep"
     stuck.kill()
     assert isinstance(next_of(daemon), Lost)
     stuck.wait()

@@ -5,8 +5,7 @@ Theory of operation
 An elastic job has a worker on each GPU; `traces.steps` says how long a step takes with so many.
 Its work is measured in seconds at the smallest size, so a larger size only changes its pace.
 
-A resize takes two times of the scenario. For `standby_s` new workers begin while the old ones work
-on; if it is withdrawn then, nothing has happened. Then the job stands still for `resize_s`: the old
+A resize takes `standby_s` and `resize_s` of the scenario (`simulator.loop`). At its end the old
 workers save and leave, and the new ones take the memory of their GPUs. The core learns that it is
 done (`Resized`), and only then may the GPUs that are given back get other jobs. With
 `life.restarts` the core has a job save, stop and start at its new size instead.
@@ -75,7 +74,6 @@ class ElasticWorld(CpuWorld):
 
     def retime(self, attempt: LiveAttempt, pace: float, course: Course) -> None:
         """Let an attempt compute at this pace from now on, with the demand of this course."""
-        self._add_up_work(attempt)
         changes_demand = course.demand != attempt.course.demand
         attempt.pace, attempt.course = pace, course
         if attempt.computing and changes_demand:
@@ -98,20 +96,11 @@ class ElasticWorld(CpuWorld):
     def _settle_again(self, attempt: LiveAttempt, new: list[int]) -> None:
         """Report it when the memory on new devices has been the same for long enough."""
         if new and self._settle_s is not None:
-            self._push(self.now_s + self._settle_s, attempt, Stage.SETTLED, 0)
+            self._reach(attempt, Stage.SETTLED, self.now_s + self._settle_s)
 
 
 _REPORT_S = 10.0
 """The seconds between two reports of a job whose trace does not say."""
-
-
-@dataclass(slots=True, eq=False)
-class _Resize:
-    """A resize under way. `begun`: the old workers have been stopped."""
-
-    attempt: LiveAttempt
-    action: act.Resize
-    begun: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -158,7 +147,7 @@ class ElasticLoop(ReportingLoop):
         auto: AutoEstimates | None = None,
     ) -> None:
         super().__init__(scenario, rules, settings, tasks, history, auto)
-        self._resizes: dict[LiveAttempt, _Resize] = {}
+        self._standby_s, self._resize_s = self._life.standby_s, self._life.resize_s
         self._workers: dict[LiveAttempt, _Workers] = {}
 
     def _make_world(self, settle_s: float) -> World:
@@ -189,12 +178,6 @@ class ElasticLoop(ReportingLoop):
 
     # ------------------------------------------------------------- actions of the core
 
-    def _carry_out(self, action: act.Action) -> None:
-        if isinstance(action, act.Resize):
-            self._resize(action)
-        else:
-            super()._carry_out(action)
-
     def _launch(self, action: act.Launch) -> None:
         super()._launch(action)
         attempt, steps = self._live[action.job_id], step_times(self._traced(action.job_id))
@@ -210,72 +193,36 @@ class ElasticLoop(ReportingLoop):
         smact = min(1.0, self._traced(attempt.job + 1).smact * times)
         return replace(course, demand=Demand(smact, course.demand.weight))
 
-    def _apply(self, action: act.ApplyShares) -> None:
-        super()._apply(action)
-        attempt = self._running(action)
-        workers = None if attempt is None else self._workers.get(attempt)
-        if attempt is not None and workers is not None:
-            workers.cpus = _fewest_cpus(action.shares)
+    def _set_shares(self, attempt: LiveAttempt, shares: tuple[Share, ...]) -> None:
+        super()._set_shares(attempt, shares)
+        workers = self._workers.get(attempt)
+        if workers is not None:
+            workers.cpus = _fewest_cpus(shares)
             self._elastic_world.retime(attempt, workers.pace, self._course_of(attempt))
-
-    def _resize(self, action: act.Resize) -> None:
-        attempt = self._running(action)
-        if attempt is None:
-            return
-        here = self._resizes.get(attempt)
-        if action.withdrawn:
-            if here is None or not here.begun:
-                self._resizes.pop(attempt, None)
-                self._refuse(action, "it had not begun")
-        elif len({share.node for share in action.target.shares}) > 1:
-            self._refuse(action, "its workers would be on several servers")
-        elif here is None:
-            self._resizes[attempt] = resize = _Resize(attempt, action)
-            self._world.at(self._world.now_s + self._life.standby_s, resize)
-
-    def _refuse(self, action: act.Action, reason: str) -> None:
-        self._events.append(ev.ActionFailed(at=self._now, action=action, reason=reason))
 
     # ------------------------------------------------------------- resizes
 
-    def _on(self, happened: object) -> None:
-        if not isinstance(happened, _Resize):
-            super()._on(happened)
-        elif self._resizes.get(happened.attempt) is not happened:
-            pass  # the attempt has ended, or the resize was withdrawn
-        elif happened.begun:
-            self._end_resize(happened)
-        else:
-            happened.begun = True
-            self._cpu_world.stand_still(happened.attempt, True)
-            self._world.at(self._world.now_s + self._life.resize_s, happened)
+    def _why_no_resize(self, action: act.Resize) -> str | None:
+        several = len({share.node for share in action.target.shares}) > 1
+        return "its workers would be on several servers" if several else None
 
-    def _end_resize(self, resize: _Resize) -> None:
-        attempt, action = resize.attempt, resize.action
+    def _finish_resize(self, attempt: LiveAttempt, action: act.Resize) -> None:
         shares, before = action.target.shares, attempt.devices
         devices = tuple(self._place[uuid] for uuid in action.target.devices)
         workers = self._workers[attempt]
         if self._can_save(self._traced(action.job_id)):
-            self._saved_s[action.job_id] = attempt.done_s
-        workers.begin(shares, attempt.done_s)
+            self._saved[action.job_id] = attempt.work.value
+        workers.begin(shares, attempt.work.value)
         missing_mib = self._elastic_world.move(
             attempt, devices, workers.pace, self._course_of(attempt)
         )
         if missing_mib is not None:
             self._ended(attempt, (Exit(code=1),), OutOfMemory(SIGNATURE, ceil(missing_mib)))
             return
-        del self._resizes[attempt]
-        self._cpu_world.stand_still(attempt, False)
+        self._stand_still(attempt, False)
         self._reserved[action.job_id] = max((s.reserved_mib for s in shares), default=0)
         self._history.attempt_resized(attempt, before, self._world.now_s)
-        done = ev.Resized(
-            at=self._now,
-            job_id=action.job_id,
-            serial=action.serial,
-            target=action.target,
-            generation=action.generation,
-        )
-        self._events.append(done)
+        self._tell(ev.Resized, attempt, target=action.target, generation=action.generation)
         new = [at for at in devices if at not in before]
         self._read(new)
         self._look_again(new, self._settings.smact_warm_s)
@@ -285,7 +232,6 @@ class ElasticLoop(ReportingLoop):
     def _ended(
         self, attempt: LiveAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
     ) -> None:
-        self._resizes.pop(attempt, None)
         self._workers.pop(attempt, None)
         super()._ended(attempt, exits, oom)
 
@@ -295,7 +241,7 @@ class ElasticLoop(ReportingLoop):
         use, workers = super()._host_use(attempt), self._workers.get(attempt)
         if workers is None:
             return use
-        each = workers.cpu_s_of_each(attempt.done_s)
+        each = workers.cpu_s_of_each(attempt.work.add_up(self._world.now_s))
         total = None if each is None else workers.cpu_s + workers.count * each
         tasks = tuple(TaskUse("main", number, cpu_s=each) for number in workers.numbers)
         return replace(use, cpu_s=total, tasks=tasks)
@@ -307,7 +253,7 @@ class ElasticLoop(ReportingLoop):
         step_s = workers.steps.least_size_s
         return replace(
             progress,
-            step=attempt.done_s / step_s,
+            step=attempt.work.value / step_s,
             total=attempt.course.work_s / step_s,
             data_wait=workers.steps.data_wait(workers.count, workers.cpus),
         )

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from itertools import count
 from random import Random
 from statistics import fmean
 
 from radrm.config import Config
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.planning.thinking import think_in_place
+from radrm.core.decision import Decision
 from radrm.core.records import (
     Attempt,
     Checkpoint,
@@ -27,20 +24,21 @@ from radrm.core.records import (
     JobSpec,
     Needs,
     Node,
-    Placement,
     Progress,
     Role,
+    Share,
     TaskUse,
 )
 from radrm.core.rules import Planner, SlowPlanner
-from radrm.core.scheduler import Scheduler
 from radrm.core.words import CheckpointKind, Collocation, Outcome, Resizing
-from radrm.errors import RadrmError, UsageError
+from radrm.errors import UsageError
 from radrm.lab.simulator.courses import Task
+from radrm.lab.simulator.loop import TERM, Arrival, ChangingLoop, Running, Timeline, in_order
 from radrm.lab.simulator.run import AttemptRun, JobRun, Run
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import server_steps
 from radrm.lab.simulator.world import World
+from radrm.simulated.integral import Integral
 from radrm.simulated.training import Rates, TaskAt, Training
 from radrm.wiring import make_rules, make_settings
 
@@ -179,70 +177,49 @@ def _mean(values: Sequence[float | None]) -> float | None:
 _NOTHING = Rates(0.0, (), ())
 
 
-@dataclass(slots=True, eq=False)
-class LiveTraining:
-    """An attempt of the job at place `at` of the trace.
+@dataclass(slots=True, eq=False, kw_only=True)
+class LiveTraining(Running):
+    """An attempt of a job. Its work counts steps.
 
-    `done` counts steps. `factor`: the speed in this interval, as a multiple of the model's.
-    `stops`: the reasons why it stands still. `version` counts the changes of its speed. `cpu_s` is
-    the CPU time of each of its tasks, `before_cpu_s` that of tasks which have ended.
+    `factor`: the speed in this interval, as a multiple of the model's. `stops`: the reasons why it
+    stands still. `cpu_s` is the CPU time of each of its tasks, `before_cpu_s` that of tasks which
+    have ended. The last span began at `span_s`.
     """
 
-    at: int
-    serial: int
-    job: TrainingJob
-    done: float
-    since_s: float
     span_s: float
     tasks: tuple[TaskAt, ...] = ()
     rates: Rates = _NOTHING
-    cpu_s: list[float] = field(default_factory=list)
+    cpu_s: list[Integral] = field(default_factory=list)
     before_cpu_s: float = 0.0
     factor: float = 1.0
     stops: int = 0
-    version: int = 0
-    over: bool = False
     spans: list[Span] = field(default_factory=list)
 
-    @property
-    def speed(self) -> float:
-        """Its steps per second now."""
-        return 0.0 if self.stops else self.rates.steps_s * self.factor
-
-    @property
-    def left(self) -> float:
-        """The steps that are not done."""
-        return max(0.0, self.job.steps - self.done)
-
-    def run_on(self, placement: Placement, now_s: float, anew: bool) -> None:
-        """Run on a placement from now on; `anew`: all its tasks are new processes."""
-        self.add_up(now_s)
-        self._end_span(now_s)
-        needs = {role.name: role.needs.cpus for role in self.job.roles}
-        self.tasks = tuple(
-            TaskAt(s.role, s.task, s.cpus or needs[s.role] or 1.0, s.node) for s in placement.shares
-        )
-        self.rates = self.job.training.rates(self.tasks)
+    def run_on(self, tasks: tuple[TaskAt, ...], rates: Rates, now_s: float, anew: bool) -> None:
+        """Run these tasks from now on; `anew`: all of them are new processes."""
+        self.end_span(now_s)
+        self.tasks, self.rates = tasks, rates
         if anew:
-            self.before_cpu_s += sum(self.cpu_s)
-            self.cpu_s = [0.0] * len(self.tasks)
+            self.before_cpu_s += sum(each.add_up(now_s) for each in self.cpu_s)
+            self.cpu_s = [Integral(since_s=now_s) for _ in tasks]
+        self.go_on(now_s)
 
     def stand(self, stops: int, now_s: float) -> None:
         """Stand still for so many reasons from now on, or go on."""
-        self.add_up(now_s)
         if (stops > 0) is not (self.stops > 0):
-            self._end_span(now_s)
+            self.end_span(now_s)
         self.stops = stops
+        self.go_on(now_s)
 
-    def add_up(self, now_s: float) -> None:
-        """Add up the steps and the CPU time since the last change."""
-        passed_s, self.since_s = now_s - self.since_s, now_s
-        self.done += self.speed * passed_s
-        if not self.stops:
-            for number, (used, task) in enumerate(zip(self.rates.cpus, self.tasks, strict=True)):
-                self.cpu_s[number] += min(used * self.factor, task.cpus) * passed_s
+    def go_on(self, now_s: float) -> None:
+        """Go at its present rates from now on."""
+        factor = 0.0 if self.stops else self.factor
+        self.work.go_at(self.rates.steps_s * factor, now_s)
+        for used, cpus, task in zip(self.cpu_s, self.rates.cpus, self.tasks, strict=True):
+            used.go_at(min(cpus * factor, task.cpus), now_s)
 
-    def _end_span(self, now_s: float) -> None:
+    def end_span(self, now_s: float) -> None:
+        """Begin a new span, whose tasks or speed are not the same."""
         if now_s > self.span_s:
             speed = 0.0 if self.stops else self.rates.steps_s
             cpus = 0.0 if self.stops else sum(self.rates.cpus)
@@ -252,11 +229,12 @@ class LiveTraining:
     def use(self, now: Instant) -> HostUse:
         """Return what it has used until now, also each task."""
         busy = 0.0 if self.stops else self.factor
+        cpu_s = [each.add_up(now.boot_s) for each in self.cpu_s]
         tasks = tuple(
-            TaskUse(task.role, task.number, cpu_s, network=min(1.0, network * busy))
-            for task, cpu_s, network in zip(self.tasks, self.cpu_s, self.rates.network, strict=True)
+            TaskUse(task.role, task.number, used, network=min(1.0, network * busy))
+            for task, used, network in zip(self.tasks, cpu_s, self.rates.network, strict=True)
         )
-        return HostUse(at=now, cpu_s=self.before_cpu_s + sum(self.cpu_s), tasks=tasks)
+        return HostUse(at=now, cpu_s=self.before_cpu_s + sum(cpu_s), tasks=tasks)
 
 
 # ------------------------------------------------------------------
@@ -264,10 +242,9 @@ class LiveTraining:
 #
 # Theory of operation
 # -------------------
-# A job's model gives its speed for the tasks that it has now; between two changes the speed is
-# constant, so its end is known. A change of CPUs applies at once. Another number of tasks takes
-# `standby_s`, in which the old tasks work on, and `resize_s`, in which nothing works; a withdrawal
-# before that undoes it. Saved work is what a job had done at its last checkpoint or resize.
+# A job's model gives its speed for the tasks that it has now. A change of CPUs applies at once,
+# another number of tasks is a resize (`loop`). Saved work is what a job had done at its last
+# checkpoint or resize.
 #
 # All running jobs report at the same moments. A new resize makes all its tasks new processes, so
 # their CPU time counts anew.
@@ -279,21 +256,6 @@ class LiveTraining:
 _MANY = 10**6
 _STUCK_S = 86_400.0
 _LEAST_FACTOR = 0.1
-_TERM = 15
-
-
-@dataclass(slots=True, eq=False)
-class _Resize:
-    """A resize under way. `begun`: the old tasks have been stopped."""
-
-    live: LiveTraining
-    action: act.Resize
-    begun: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrives:
-    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,25 +265,8 @@ class _Begins:
     live: LiveTraining
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """A job has done its last step, if its speed has not changed since."""
-
-    live: LiveTraining
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    live: LiveTraining
-
-
 class _Report:
     """All running jobs report now."""
-
-
-class _Wake:
-    """The core asked to be woken at this time."""
 
 
 def simulate_training(
@@ -337,7 +282,7 @@ def simulate_training(
     return _TrainingLoop(jobs, scenario, planners).run()
 
 
-class _TrainingLoop:
+class _TrainingLoop(ChangingLoop[LiveTraining]):
     def __init__(
         self,
         jobs: Sequence[TrainingJob],
@@ -348,259 +293,148 @@ class _TrainingLoop:
         if planners is not None:
             rules = replace(rules, planners=tuple(planners))
         settings = replace(make_settings(scenario.config), gpuless_at_once=_MANY)
-        self._scheduler = Scheduler(rules, settings)
-        self._planners, self._scenario, self._jobs = rules.planners, scenario, jobs
+        super().__init__(Timeline(), rules, settings)
+        self._scenario, self._jobs = scenario, jobs
+        self._standby_s, self._resize_s = scenario.standby_s, scenario.resize_s
         self._runs = [TrainingJobRun(job) for job in jobs]
         self._spans: list[list[Span]] = [[] for _ in jobs]
-        self._saved: dict[int, float] = {}
-        self._live: dict[int, LiveTraining] = {}
-        self._resizes: dict[LiveTraining, _Resize] = {}
-        self._uids: dict[str, int] = {}
         self._random = Random(f"training {scenario.seed}")
-        self._events: deque[ev.Event] = deque()
-        self._heap: list[tuple[float, int, object]] = []
-        self._count = count()
-        self._now_s = self._moved_s = 0.0
-        self._wake_at: float | None = None
+        self._moved_s = 0.0
         self._open = self._coming = len(jobs)
 
     # ------------------------------------------------------------- time
 
     def run(self) -> TrainingRun:
+        time, until_s = self._time, self._scenario.until_s
         self._step(ev.DevicesSeen(at=self._now, devices=()))
         self._step(ev.NodesSeen(at=self._now, nodes=self._scenario.nodes))
         for at, job in enumerate(self._jobs):
-            self._at(job.submit_s, _Arrives(at))
-        self._at(0.0, _Report())
-        while self._open and self._heap:
-            when_s, _, what = heappop(self._heap)
-            if when_s > self._scenario.until_s or self._stuck(when_s):
+            time.at(job.submit_s, Arrival(at))
+        time.at(0.0, _Report())
+        for _, happened in in_order([time], until_s):
+            self.turn(happened)
+            if not self._open or self._stuck:
                 break
-            self._now_s = max(self._now_s, when_s)
-            self._on(what)
-            while self._events:
-                self._step(self._events.popleft())
-        return TrainingRun(tuple(self._finished(at) for at in range(len(self._jobs))), self._now_s)
+        return TrainingRun(tuple(self._finished(at) for at in range(len(self._jobs))), time.now_s)
 
-    def _stuck(self, when_s: float) -> bool:
-        return not self._live and not self._coming and when_s > self._moved_s + _STUCK_S
+    @property
+    def _stuck(self) -> bool:
+        """Whether no job runs, none comes, and none will have started for a day."""
+        next_s = self._time.next_s
+        idle = not self._live and not self._coming
+        return idle and next_s is not None and next_s > self._moved_s + _STUCK_S
 
     def _finished(self, at: int) -> TrainingJobRun:
         live = self._live.get(at + 1)
         if live is not None:
-            live.stand(live.stops + 1, self._now_s)
+            live.stand(live.stops + 1, self._time.now_s)
             self._spans[at] += live.spans
         found = replace(self._runs[at], spans=tuple(self._spans[at]))
         if found.ended_s is not None or found.reason is not None:
             return found
-        refusals = self._scheduler.why_waiting(at + 1, self._now)
-        why = "; ".join(dict.fromkeys(each.message for each in refusals))
-        return replace(found, reason=why or "it had not ended")
+        return replace(found, reason=self._why_waiting(at + 1) or "it had not ended")
 
-    @property
-    def _now(self) -> Instant:
-        return Instant(self._now_s, self._now_s)
-
-    def _at(self, when_s: float, what: object) -> None:
-        heappush(self._heap, (when_s, next(self._count), what))
-
-    def _step(self, event: ev.Event) -> None:
-        decision = self._scheduler.step(event)
-        if decision.log_lines:
-            raise RadrmError(f"no result, since a rule failed: {decision.log_lines[0]}")
-        for action in decision.actions:
-            self._carry_out(action)
+    def _note(self, event: ev.Event, decision: Decision) -> None:
         for record in decision.changed:
             if isinstance(record, Job) and record.state.final:
-                self._note_end(record)
+                ended_s = self._time.now_s if record.outcome is Outcome.COMPLETED else None
+                run = self._runs[record.id - 1]
+                self._runs[record.id - 1] = replace(run, ended_s=ended_s, reason=record.reason)
+                self._open -= 1
             elif isinstance(record, Attempt) and record.ended is None:
-                self._moved_s = self._now_s
-        wake_at = decision.wake_at
-        if wake_at is not None and (self._wake_at is None or wake_at < self._wake_at):
-            self._wake_at = wake_at
-            self._at(max(wake_at, self._now_s), _Wake())
-
-    def _note_end(self, job: Job) -> None:
-        at, well = job.id - 1, job.outcome is Outcome.COMPLETED
-        ended_s = self._now_s if well else None
-        self._runs[at] = replace(self._runs[at], ended_s=ended_s, reason=job.reason)
-        self._open -= 1
+                self._moved_s = self._time.now_s
 
     def _on(self, happened: object) -> None:
         match happened:
-            case _Arrives(at):
-                self._coming -= 1
-                self._events.append(ev.JobSubmitted(at=self._now, job=self._job(at)))
             case _Begins(live):
-                if not live.over:
-                    self._go(live, stops=live.stops - 1)
-            case _Ends(live, version):
-                if not live.over and live.version == version:
-                    self._end(live, Exit(code=0))
-            case _Resize():
-                self._continue_resize(happened)
-            case _Saved(live):
-                if not live.over:
-                    self._save(live)
+                self._stand_still(live, False)
+            case LiveTraining():  # it has done its last step
+                self._end(happened, Exit(code=0))
             case _Report():
                 self._report()
             case _:
-                if self._wake_at is not None and self._wake_at <= self._now_s:
-                    self._wake_at = None
-                    self._events.append(ev.Tick(at=self._now))
+                self._coming -= isinstance(happened, Arrival)
+                super()._on(happened)
 
     # ------------------------------------------------------------- actions of the core
 
-    def _carry_out(self, action: act.Action) -> None:
-        if isinstance(action, act.Launch):
-            self._launch(action)
-        elif isinstance(action, act.Think):
-            now, snapshot = self._now, self._scheduler.snapshot
-            self._events.append(think_in_place(self._planners, action, snapshot, now))
-        elif isinstance(action, act.AttemptAction):
-            live = self._live.get(action.job_id)
-            if live is not None and live.serial == action.serial:
-                self._carry_out_on(live, action)
-
-    def _carry_out_on(self, live: LiveTraining, action: act.AttemptAction) -> None:
-        job_id, serial = action.job_id, action.serial
-        if isinstance(action, act.Resize):
-            self._resize(live, action)
-        elif isinstance(action, act.ApplyShares):
-            shares = action.shares
-            self._run_on(live, replace(self._placement(live), shares=shares), anew=False)
-            run = self._runs[live.at]
-            self._runs[live.at] = replace(run, shares=run.shares + 1)
-            done = ev.SharesApplied(at=self._now, job_id=job_id, serial=serial, shares=shares)
-            self._events.append(done)
-        elif isinstance(action, act.TakeCheckpoint):
-            self._go(live, stops=live.stops + 1)
-            self._at(self._now_s + self._scenario.save_s, _Saved(live))
-        elif isinstance(action, (act.Terminate, act.Kill)):
-            self._end(live, Exit(signal=_TERM))
-
-    def _placement(self, live: LiveTraining) -> Placement:
-        attempt = self._scheduler.snapshot.attempt(live.at + 1)
-        assert attempt is not None
-        return attempt.placement
-
     def _launch(self, action: act.Launch) -> None:
-        at = action.job_id - 1
-        live = LiveTraining(
-            *(at, action.serial, self._jobs[at], self._saved.get(at, 0.0), self._now_s, self._now_s)
-        )
-        self._live[action.job_id], live.stops = live, 1
-        self._run_on(live, action.placement, anew=True)
+        at, time = action.job_id - 1, self._time
+        live = LiveTraining(job=at, serial=action.serial, stops=1, span_s=time.now_s)
+        live.work = Integral(self._saved.get(action.job_id, 0.0), since_s=time.now_s)
+        self._live[action.job_id] = live
+        self._run_on(live, action.placement.shares, anew=True)
         run = self._runs[at]
-        started_s = self._now_s if run.started_s is None else run.started_s
+        started_s = time.now_s if run.started_s is None else run.started_s
         self._runs[at] = replace(run, started_s=started_s, attempts=run.attempts + 1)
-        self._events.append(
-            ev.AttemptStarted(at=self._now, job_id=action.job_id, serial=action.serial)
-        )
-        self._at(self._now_s + self._scenario.start_s, _Begins(live))
+        self._tell(ev.AttemptStarted, live)
+        time.at(time.now_s + self._scenario.start_s, _Begins(live), live)
+
+    def _stop(self, attempt: LiveTraining) -> None:
+        self._end(attempt, Exit(signal=TERM))
 
     def _end(self, live: LiveTraining, how: Exit) -> None:
-        self._go(live, stops=live.stops + 1)  # adds up its work and its last span
+        live.stand(live.stops + 1, self._time.now_s)
         live.over = True
-        self._spans[live.at] += live.spans
-        job_id = live.at + 1
-        del self._live[job_id]
-        self._resizes.pop(live, None)
-        exits = (how,) * len(live.tasks)
-        ended = ev.AttemptEnded(at=self._now, job_id=job_id, serial=live.serial, exits=exits)
-        self._events.append(ended)
+        self._spans[live.job] += live.spans
+        del self._live[live.job + 1]
+        self._tell(ev.AttemptEnded, live, exits=(how,) * len(live.tasks))
 
-    # ------------------------------------------------------------- resizes
+    def _save_s(self, job_id: int) -> float | None:
+        return self._scenario.save_s
 
-    def _resize(self, live: LiveTraining, action: act.Resize) -> None:
-        here = self._resizes.get(live)
-        if not action.withdrawn:
-            if here is None:
-                self._resizes[live] = resize = _Resize(live, action)
-                self._at(self._now_s + self._scenario.standby_s, resize)
-        elif here is None or not here.begun:
-            self._resizes.pop(live, None)
-            why = "it had not begun"
-            self._events.append(ev.ActionFailed(at=self._now, action=action, reason=why))
+    def _set_shares(self, attempt: LiveTraining, shares: tuple[Share, ...]) -> None:
+        self._run_on(attempt, shares, anew=False)
+        run = self._runs[attempt.job]
+        self._runs[attempt.job] = replace(run, shares=run.shares + 1)
 
-    def _continue_resize(self, resize: _Resize) -> None:
-        live, action = resize.live, resize.action
-        if self._resizes.get(live) is not resize:
-            return  # the attempt has ended, or the resize was withdrawn
-        if not resize.begun:
-            resize.begun = True
-            self._go(live, stops=live.stops + 1)
-            self._at(self._now_s + self._scenario.resize_s, resize)
-            return
-        del self._resizes[live]
-        self._saved[live.at] = live.done
-        self._run_on(live, action.target, anew=True)
-        self._go(live, stops=live.stops - 1)
-        run = self._runs[live.at]
-        self._runs[live.at] = replace(run, resizes=run.resizes + 1)
-        self._events.append(
-            ev.Resized(
-                at=self._now,
-                job_id=action.job_id,
-                serial=action.serial,
-                target=action.target,
-                generation=action.generation,
-            )
-        )
-
-    def _save(self, live: LiveTraining) -> None:
-        self._go(live, stops=live.stops - 1)
-        self._saved[live.at] = live.done
-        self._events.append(
-            ev.CheckpointTaken(
-                at=self._now,
-                job_id=live.at + 1,
-                serial=live.serial,
-                progress=self._progress(live),
-            )
-        )
+    def _finish_resize(self, attempt: LiveTraining, action: act.Resize) -> None:
+        self._saved[action.job_id] = attempt.work.value
+        self._run_on(attempt, action.target.shares, anew=True)
+        self._stand_still(attempt, False)
+        run = self._runs[attempt.job]
+        self._runs[attempt.job] = replace(run, resizes=run.resizes + 1)
+        self._tell(ev.Resized, attempt, target=action.target, generation=action.generation)
 
     # ------------------------------------------------------------- speed
 
-    def _run_on(self, live: LiveTraining, placement: Placement, anew: bool) -> None:
-        live.run_on(placement, self._now_s, anew)
-        self._schedule_end(live)
+    def _run_on(self, live: LiveTraining, shares: tuple[Share, ...], anew: bool) -> None:
+        job = self._jobs[live.job]
+        needs = {role.name: role.needs.cpus for role in job.roles}
+        tasks = tuple(
+            TaskAt(s.role, s.task, s.cpus or needs[s.role] or 1.0, s.node) for s in shares
+        )
+        live.run_on(tasks, job.training.rates(tasks), self._time.now_s, anew)
+        self._plan_end(live)
 
-    def _go(self, live: LiveTraining, stops: int) -> None:
-        live.stand(stops, self._now_s)
-        self._schedule_end(live)
+    def _stand_still(self, attempt: LiveTraining, still: bool) -> None:
+        attempt.stand(attempt.stops + (1 if still else -1), self._time.now_s)
+        self._plan_end(attempt)
 
-    def _schedule_end(self, live: LiveTraining) -> None:
-        live.version += 1
-        if live.speed > 0:
-            self._at(self._now_s + live.left / live.speed, _Ends(live, live.version))
+    def _plan_end(self, live: LiveTraining) -> None:
+        self._time.plan_end(live, self._jobs[live.job].steps, live)
 
     # ------------------------------------------------------------- reports
 
     def _report(self) -> None:
         uses = []
         for job_id, live in self._live.items():
-            live.add_up(self._now_s)
+            live.work.add_up(self._time.now_s)
             uses.append((job_id, live.serial, live.use(self._now)))
         if uses:
             self._events.append(ev.HostUsed(at=self._now, uses=tuple(uses)))
-        for job_id, live in self._live.items():
-            progress = self._progress(live)
-            self._events.append(
-                ev.ProgressReported(
-                    at=self._now, job_id=job_id, serial=live.serial, progress=progress
-                )
-            )
+        for live in self._live.values():
+            self._tell(ev.ProgressReported, live, progress=self._progress(live))
             if self._scenario.noise:
                 drawn = 1 + self._scenario.noise * self._random.gauss(0.0, 1.0)
                 live.factor = max(_LEAST_FACTOR, drawn)
-                self._schedule_end(live)
-        self._at(self._now_s + self._scenario.report_s, _Report())
+                live.go_on(self._time.now_s)
+                self._plan_end(live)
+        self._time.at(self._time.now_s + self._scenario.report_s, _Report())
 
-    def _progress(self, live: LiveTraining) -> Progress:
-        steps = self._jobs[live.at].steps
-        done = min(1.0, live.done / steps)
-        return Progress(self._now, step=live.done, total=steps, work_done=done)
+    def _progress(self, attempt: LiveTraining) -> Progress:
+        steps, done = self._jobs[attempt.job].steps, attempt.work.value
+        return Progress(self._now, step=done, total=steps, work_done=min(1.0, done / steps))
 
     # ------------------------------------------------------------- jobs
 
@@ -609,7 +443,7 @@ class _TrainingLoop:
         spec = JobSpec(
             name=job.name,
             user=job.user,
-            uid=self._uids.setdefault(job.user, len(self._uids)),
+            uid=self._uid(job.user),
             roles=job.roles,
             priority=job.priority,
             checkpoint=Checkpoint(CheckpointKind.SIGNAL, self._scenario.save_s),

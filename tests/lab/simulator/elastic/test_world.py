@@ -8,6 +8,7 @@ from radrm.core.words import Collocation
 from radrm.interference.model import Demand
 from radrm.lab.simulator.courses import Course
 from radrm.lab.simulator.elastic.loop import ElasticWorld
+from radrm.lab.simulator.loop import in_order
 from radrm.lab.simulator.world import LiveAttempt
 from radrm.simulated.spec import parse
 
@@ -29,8 +30,8 @@ def world() -> ElasticWorld:
 
 
 def until(world: ElasticWorld, when_s: float) -> None:
-    while world.next_s is not None and world.next_s <= when_s:
-        world.advance()
+    for _ in in_order([world], when_s):
+        pass
     world.pass_to(when_s)
 
 
