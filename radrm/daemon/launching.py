@@ -120,7 +120,8 @@ def plan_launch(
     envelope, job_file = submission.envelope, submission.job_file()
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "")
-    stdout, stderr = log_paths(job, action.number, options, cwd)
+    as_slurm = envelope.environment.get(MARK) == "1"
+    stdout, stderr = log_paths(job, action.number, options, cwd, as_slurm)
     environment = job_environment(action, job, envelope, options, devices, site, progress, cwd)
     if options.snapshot is not None:  # the logs stay outside
         cwd = os.path.join(cwd, options.snapshot)

@@ -115,16 +115,22 @@ def _sbatch(words: list[str]) -> int:
 
 
 def _squeue(words: list[str]) -> int:
-    from radrm.slurm.commands.names import squeue
+    from radrm.cli.show.formats import heading, read_format
+    from radrm.slurm.commands.names import ids_of, squeue
     from radrm.slurm.commands.shown import NO_JOB, known
 
     line = squeue(words, _me())
     if "--" in line:
         at = line.index("--") + 1
         there = known(line[at:])
-        if not there:
+        if not there and ids_of(line[at:]):
             print(f"slurm_load_jobs error: {NO_JOB}", file=sys.stderr)
             return 1
+        if not there:  # a name that no job has is none of Slurm's errors
+            (layout,) = [word for word in line if word.startswith("--format=")]
+            if "--no-header" not in line:
+                print(heading(read_format(layout.partition("=")[2])))
+            return 0
         line[at:] = there
     _radrm(line)
 

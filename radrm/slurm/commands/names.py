@@ -72,9 +72,13 @@ _COLUMNS = {
     "timeleft": "L", "reason": "r", "reasonlist": "R", "nodelist": "N", "partition": "P",
     "starttime": "S", "endtime": "e", "submittime": "V", "prioritylong": "Q", "priority": "p",
     "numcpus": "C", "numnodes": "D", "minmemory": "m", "dependency": "E", "comment": "k",
-    "tres-per-node": "b", "gres": "b",
+    "tres-per-node": "b", "gres": "b", "exechost": "B", "batchhost": "B", "account": "a",
+    "qos": "q", "feature": "f", "workdir": "Z", "command": "o", "userid": "U", "reservation": "v",
+    "licenses": "W", "reqnodes": "n", "groupname": "g", "nice": "y",
 }  # fmt: skip
 """Fields of squeue -O, and their letters of -o."""
+_UNKNOWN_HERE = frozenset("acdfgGhHIJnoOqsUvwWxXyYzZ")
+"""Letters of squeue for what no job has here, or what the queue does not tell."""
 _OF_QUEUE = {"u": "user", "j": "jobs", "t": "states", "o": "format", "n": "name", "h": "noheader",
              "l": "long", "S": "sort", "p": "partition", "A": "account", "q": "qos", "r": "array",
              "O": "Format", "a": "all", "M": "clusters", "w": "nodelist",
@@ -105,9 +109,9 @@ def squeue(words: Sequence[str], me: str) -> list[str]:
         elif name == "noheader":
             header = False
         elif name == "format":
-            layout = value
+            layout = _layout(value)
         elif name == "Format":
-            layout = _fields(value)
+            layout = _layout(_fields(value))
         elif name == "long":
             layout = _LONG_FORMAT
         elif name in ("iterate", "nodelist") or name not in (
@@ -124,6 +128,23 @@ def squeue(words: Sequence[str], me: str) -> list[str]:
         found += ["--state", wanted]
     found += [f"--format={layout}", *([] if header else ["--no-header"])]
     return [*found, "--", *jobs] if jobs else found
+
+
+def _layout(text: str) -> str:
+    """A format of squeue as one of radrm, whose `%N` are GPUs, and which has fewer letters."""
+
+    def ours(found: re.Match[str]) -> str:
+        dot, width, letter = found.groups()
+        if letter in _UNKNOWN_HERE:
+            return f"{'N/A':{'>' if dot else '<'}{min(int(width or 0), 100)}}"
+        return f"%{dot}{width}{'B' if letter == 'N' else letter}"
+
+    return re.sub(r"%(\.?)([0-9]{0,4})([A-Za-z%])", ours, text)
+
+
+def ids_of(words: Sequence[str]) -> list[str]:
+    """Return those words that are numbers of jobs; others are names."""
+    return [word for word in words if re.fullmatch(r"[0-9]+(_[0-9]+)?", word)]
 
 
 def scancel(words: Sequence[str], me: str) -> list[str]:
@@ -207,6 +228,7 @@ def srun(words: Sequence[str], cwd: str, host: str) -> tuple[list[str], Mapping[
     step = [f"--{name}" + ("" if value is None else f"={value}") for name, value in own.items()
             if name not in ("pty", "unbuffered", "overlap", "exact", "x11")]  # fmt: skip
     if step or found.variables.get("SLURM_NTASKS", "1") != "1":
+        found.raw.setdefault("name", name_from(os.path.basename(rest[0])))
         rest = ["srun", *step, "--", *rest]
     return _run(found, "output" in given, "pty" in own, rest), found.variables
 
