@@ -137,6 +137,7 @@ def _squeue(words: list[str]) -> int:
 
 def _scancel(words: list[str]) -> int:
     from radrm.slurm.commands.names import scancel, signal_in
+    from radrm.slurm.commands.shown import known
 
     job = job_of(os.environ, os.uname().nodename)
     asked = None if job is None else signal_in(words, job.id)
@@ -150,7 +151,11 @@ def _scancel(words: list[str]) -> int:
         if script and leader:
             os.kill(leader, number)
         return 0
-    _radrm(scancel(words, _me()))
+    line = scancel(words, _me())
+    by_name = any(word.startswith(("-n", "--name", "--jobname")) for word in words)
+    if by_name and "--" in line and not known(line[line.index("--") + 1 :]):
+        return 0  # as scancel: it chooses none
+    _radrm(line)
 
 
 def _scontrol(words: list[str]) -> int:

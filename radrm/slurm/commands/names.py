@@ -139,7 +139,9 @@ def _layout(text: str) -> str:
             return f"{'N/A':{'>' if dot else '<'}{min(int(width or 0), 100)}}"
         return f"%{dot}{width}{'B' if letter == 'N' else letter}"
 
-    return re.sub(r"%(\.?)([0-9]{0,4})([A-Za-z%])", ours, text)
+    braces = {"{": "{{", "}": "}}"}  # radrm's fields stand in them
+    plain = re.sub(r"[{}]", lambda found: braces[found[0]], text)
+    return re.sub(r"%(\.?)([0-9]{0,4})([A-Za-z%])", ours, plain)
 
 
 def ids_of(words: Sequence[str]) -> list[str]:
@@ -293,6 +295,7 @@ def read_words(
             return options, rest + left
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
+            name = _in_full(name, (*short.values(), *flags))
         else:
             name, value = short.get(word[1], word[1]), word[2:].removeprefix("=")
             equals = "=" if value else ""
@@ -300,11 +303,26 @@ def read_words(
                 left.insert(0, f"-{value}")
                 equals = value = ""
         if name not in flags and not equals:
-            if not left:
-                raise UsageError(f"{shown(word)} needs a value")
+            if not left or name in _DOCUMENTS:
+                why = "is not known here" if name in _DOCUMENTS else "needs a value"
+                raise UsageError(f"{shown(word)} {why}")
             value = left.pop(0)
         options.append((name, value))
     return options, rest
+
+
+_DOCUMENTS = ("json", "yaml")
+"""Options whose value may be left out. Nobody here has them."""
+
+
+def _in_full(name: str, known: Sequence[str]) -> str:
+    """The full name of an option: its unique beginning may be given, or the plural."""
+    if name in known:
+        return name
+    if name.endswith("s") and name[:-1] in known:
+        return name[:-1]
+    meant = {each for each in known if each.startswith(name)}
+    return meant.pop() if len(meant) == 1 and name else name
 
 
 def _one(option: str, value: str) -> str:
