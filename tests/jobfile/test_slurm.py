@@ -55,6 +55,7 @@ TABLE = {
     ("-o", "/dev/stdout", "-e", "/dev/stderr"): {},
     ("-o", "a", "-e", "/proc/self/fd/2"): {"output": "a"},
     ("-o", "/dev/null"): {"output": "/dev/null"},
+    ("-N1", "-n4", "--ntasks-per-node=2"): {"cpus": "4"},
     ("-n8", "-c2", "--overcommit", "--gpu-bind=single:1"): {"cpus": "2"},
     ("-d", "afterok:12:13,afterany:14"): {"after": ["12", "13", "14:any"]},
     ("-d", "afternotok:12_3"): {"after": ["12_3:failed"]},
@@ -90,6 +91,7 @@ def test_what_has_a_meaning_here() -> None:
 REFUSED = {
     ("-N", "2"): "--nodes: '2': this is one server",
     ("-n", "8", "--ntasks-per-node=4"): "need several nodes",
+    ("-N", "2", "-n", "8", "--ntasks-per-node=4"): "--nodes: '2'",
     ("-n", "0"): "is not a whole number from 1",
     ("-G", ":"): "is not [TYPE:]NUMBER",
     ("--gpus=a100:1,v100:1",): "several kinds of GPUs",

@@ -207,7 +207,12 @@ class _Translation:
         for each in self._effective("ntasks"):
             with self.at(each):
                 asked = _whole(each.value)
-                if per_node is not None and asked > per_node:
+                if per_node is not None and asked > per_node and "nodes" in self.given:
+                    del self.variables["SLURM_NTASKS_PER_NODE"]  # so does sbatch
+                    self.notes.append(
+                        f"--ntasks-per-node={per_node} is left out: {asked} tasks on one node"
+                    )
+                elif per_node is not None and asked > per_node:
                     raise ValueError(
                         f"{asked} tasks with {per_node} on a node need several nodes, and this is "
                         f"one server; write --ntasks-per-node={asked}"
