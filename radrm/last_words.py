@@ -112,7 +112,7 @@ _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,30}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)|
 # The prefix that torch, mpirun, Ray, vLLM or srun puts before each line of a process.
 _SOURCE = re.compile(
     r"(?:\[[\w,:]{1,40}\](?:<std(?:err|out)>)?: ?|\[[\w.-]{1,60}:\d{1,9}\] (?=\[|\*)"
-    r"|\(\w{1,60} (?:rank=\d{1,6} )?pid=\d{1,9}[^)\n]{0,60}\) ?|\d{1,4}: )"
+    r"|\(\w{1,60} (?:rank=\d{1,6} )?pid=\d{1,9}[^)\n]{0,60}\) ?| {0,3}\d{1,4}: )"
 )
 # vLLM logs a traceback as one line of its log for each of its lines.
 _LOGGED_ERROR = re.compile(r"ERROR \d\d-\d\d \d\d:\d\d:\d\d \[[^\]\n]{1,100}\] ?")

@@ -39,21 +39,25 @@ def most_memory_of(job: Job) -> int | None:
     return None if span is None else span[1]
 
 
-def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, str]:
+def log_paths(
+    job: Job, attempt: int, options: Options, cwd: str, as_slurm: bool = False
+) -> tuple[str, str]:
     """The paths of an attempt's standard output and error. `--output` alone is for both.
 
     From the second attempt on, a pattern without `%t` gets the attempt's number before its
     suffix, so that no attempt overwrites another's log. A device, as /dev/null, keeps its name.
+    A job that was submitted as Slurm's has one log for all attempts, as in Slurm.
     """
     stem = "radrm-%j" if job.array is None else "radrm-%A_%a"
     output = options.output or f"{stem}.out"
     error = options.error or (options.output if options.output else f"{stem}.err")
-    return _log_path(output, job, attempt, cwd), _log_path(error, job, attempt, cwd)
+    one_log = as_slurm or job.outer is not None
+    stdout, stderr = (_log_path(each, job, attempt, cwd, one_log) for each in (output, error))
+    return stdout, stderr
 
 
-def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
-    appends = job.outer is not None  # Slurm has one log for all of them
-    if attempt > 1 and "%t" not in pattern and not pattern.startswith("/dev/") and not appends:
+def _log_path(pattern: str, job: Job, attempt: int, cwd: str, one_log: bool) -> str:
+    if attempt > 1 and "%t" not in pattern and not pattern.startswith("/dev/") and not one_log:
         stem, suffix = os.path.splitext(pattern)
         pattern = f"{stem}.attempt%t{suffix}"
     values = {

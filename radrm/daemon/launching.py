@@ -26,7 +26,7 @@ from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
-from radrm.daemon.slurm_variables import slurm_variables
+from radrm.daemon.slurm_variables import COMMANDS, login_shell, slurm_variables
 from radrm.host import isolation as bpf
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
@@ -120,14 +120,16 @@ def plan_launch(
     envelope, job_file = submission.envelope, submission.job_file()
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "")
-    stdout, stderr = log_paths(job, action.number, options, cwd)
+    as_slurm = envelope.environment.get(MARK) == "1"
+    stdout, stderr = log_paths(job, action.number, options, cwd, as_slurm)
     environment = job_environment(action, job, envelope, options, devices, site, progress, cwd)
     if options.snapshot is not None:  # the logs stay outside
         cwd = os.path.join(cwd, options.snapshot)
     ours = job.outer is None  # Slurm limits the processes of its steps
     rules = site.isolation.rules(devices) if ours else None
     access = _access(action.placement, action.placement.devices, site)
-    has_interpreter_line = (job_file.script or "").startswith("#!")
+    has_line = (job_file.script or "").startswith("#!")
+    login = login_shell(job_file.interpreter_words()) if COMMANDS in environment else None
     return LaunchPlan(
         serial=action.serial,
         job_id=job.id,
@@ -138,7 +140,7 @@ def plan_launch(
         argv=job_file.argv or job_file.arguments or None,
         script=job_file.script,
         # The kernel reads a `#!` line itself, so its errors name the script's own interpreter.
-        interpreter=None if has_interpreter_line else job_file.interpreter_words() or None,
+        interpreter=login or (None if has_line else job_file.interpreter_words() or None),
         cwd=cwd,
         snapshot=options.snapshot is not None,
         environment=environment,
@@ -291,7 +293,9 @@ def _as_slurm(
     memory_mib, host = memory_of(job, shares), os.uname().nodename
     found = slurm_variables(action, job, submitted, devices, cpus, memory_mib, host, wall_s())
     # The programs with Slurm's names begin by it.
-    return {"RADRM_PYTHON": sys.executable, **found}
+    programs = wings.programs("slurm")
+    folder = {} if programs is None or job.outer is not None else {COMMANDS: programs}
+    return {"RADRM_PYTHON": sys.executable, **folder, **found}
 
 
 def task_environments(

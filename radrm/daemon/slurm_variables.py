@@ -8,13 +8,33 @@ Source: sbatch(1) of Slurm 25.11, "Output environment variables".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job
+from radrm.jobfile.shell import SHELLS, base
 
 PARTITION, CLUSTER = "gpu", "radrm"
 """There is one of each; squeue and sinfo show the same names."""
+
+
+COMMANDS = "RADRM_COMMANDS"
+"""The folder of the programs with Slurm's names."""
+_LOGIN = re.compile("-[A-Za-z]*l[A-Za-z]*|--login")
+_IN_LOGIN_SHELL = f'PATH=${COMMANDS}:$PATH; . "$0"'
+
+
+def login_shell(interpreter: Sequence[str]) -> list[str] | None:
+    """Return the words that begin a script of `#!/bin/bash -l`; None for other interpreters.
+
+    A login shell reads /etc/profile, which sets the PATH anew on Debian and Ubuntu. So the folder
+    of Slurm's commands is put there after that, and before the script. Functions of the profile,
+    as `module` and `conda`, stay known.
+    """
+    if len(interpreter) != 2 or base(interpreter[0]) not in SHELLS:
+        return None
+    return [*interpreter, "-c", _IN_LOGIN_SHELL] if _LOGIN.fullmatch(interpreter[1]) else None
 
 
 def slurm_variables(

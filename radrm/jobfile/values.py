@@ -265,8 +265,17 @@ def job_name(given: str) -> str:
     return given
 
 
+OWN_STREAMS = re.compile(r"/dev/(?:stdout|stderr|stdin|tty|fd/.*)|/proc/self/fd/.*")
+"""Names that each process has for its own streams. A job has no others than its logs."""
+
+
 def log_path(given: str) -> str:
     path(given)
+    if OWN_STREAMS.fullmatch(given):
+        raise ValueError(
+            f"{shown(given)} names a process's own stream, and a job has none but its logs; leave "
+            "the option out, and read the log by radrm logs JOB -f"
+        )
     for pattern in re.findall(r"%.?", given):
         if pattern not in ("%j", "%x", "%u", "%A", "%a", "%t", "%%"):
             raise ValueError(f"{pattern!r} is not a pattern; use %j %x %u %A %a %t, or %% for %")

@@ -115,22 +115,29 @@ def _sbatch(words: list[str]) -> int:
 
 
 def _squeue(words: list[str]) -> int:
-    from radrm.slurm.commands.names import squeue
+    from radrm.cli.show.formats import heading, read_format
+    from radrm.slurm.commands.names import ids_of, squeue
     from radrm.slurm.commands.shown import NO_JOB, known
 
     line = squeue(words, _me())
     if "--" in line:
         at = line.index("--") + 1
         there = known(line[at:])
-        if not there:
+        if not there and ids_of(line[at:]):
             print(f"slurm_load_jobs error: {NO_JOB}", file=sys.stderr)
             return 1
+        if not there:  # a name that no job has is none of Slurm's errors
+            (layout,) = [word for word in line if word.startswith("--format=")]
+            if "--no-header" not in line:
+                print(heading(read_format(layout.partition("=")[2])))
+            return 0
         line[at:] = there
     _radrm(line)
 
 
 def _scancel(words: list[str]) -> int:
     from radrm.slurm.commands.names import scancel, signal_in
+    from radrm.slurm.commands.shown import known
 
     job = job_of(os.environ, os.uname().nodename)
     asked = None if job is None else signal_in(words, job.id)
@@ -144,7 +151,11 @@ def _scancel(words: list[str]) -> int:
         if script and leader:
             os.kill(leader, number)
         return 0
-    _radrm(scancel(words, _me()))
+    line = scancel(words, _me())
+    by_name = any(word.startswith(("-n", "--name", "--jobname")) for word in words)
+    if by_name and "--" in line and not known(line[line.index("--") + 1 :]):
+        return 0  # as scancel: it chooses none
+    _radrm(line)
 
 
 def _scontrol(words: list[str]) -> int:

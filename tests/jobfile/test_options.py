@@ -15,7 +15,7 @@ from radrm.jobfile.option_help import run_help, submit_help
 from radrm.jobfile.options import OPTIONS, SHOWN, Options
 from radrm.jobfile.parsing import parse_words, typed_whole
 from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
-from radrm.jobfile.values import RoleOption, SignalOption, Span
+from radrm.jobfile.values import RoleOption, SignalOption, Span, log_path
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 BY_NAME = {option.name: option for option in OPTIONS}
@@ -354,3 +354,10 @@ def test_the_table_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("path", ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "/proc/self/fd/2"])
+def test_a_log_is_no_stream_of_its_own_process(path: str) -> None:
+    with pytest.raises(ValueError, match="radrm logs"):
+        log_path(path)
+    assert log_path("/dev/null") == "/dev/null"

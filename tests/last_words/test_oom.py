@@ -167,6 +167,7 @@ def test_fatal_exceptions(exception: str, requested: int | None) -> None:
         traceback(exception),
         EPOCHS + traceback(exception),
         prefixed("[rank0]: ", traceback(exception)),
+        prefixed(" 3: ", traceback(exception)),
         "\x1b[31m" + traceback(exception).replace("\n", "\x1b[0m\n"),
         traceback(exception).replace("\n", "\r\n"),
         traceback("ValueError: harmless, and caught") + EPOCHS + traceback(exception),

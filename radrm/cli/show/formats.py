@@ -10,6 +10,7 @@ for any field of `status --json`. `%%`, `{{` and `}}` are these characters.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from functools import cache
@@ -59,6 +60,8 @@ def _used(job: Document, *_: object) -> str:
 
 
 def _left(job: Document, index: Mapping[str, int], now: float) -> str:
+    if job.get("time_limit_s") is None:
+        return "UNLIMITED"
     ends_at = job.get("time_limit_at")
     return span(job.get("time_limit_s") if ends_at is None else ends_at - now)
 
@@ -70,6 +73,10 @@ def _limit(job: Document, *_: object) -> str:
 
 def _place(job: Document, index: Mapping[str, int], now: float) -> str:
     return f"({why(job, True, now)})" if job["state"] in WAITING else where(job, index)
+
+
+def _host(job: Document, *_: object) -> str:
+    return "" if job["state"] in WAITING else os.uname().nodename
 
 
 def _start(job: Document, *_: object) -> str:
@@ -116,6 +123,7 @@ LETTERS: dict[str, tuple[str, str, Show]] = {
     "k": ("COMMENT", "comment", lambda job, *_: job.get("comment")),
     "P": ("PARTITION", "always gpu", lambda *_: "gpu"),
     "D": ("NODES", "always 1", lambda *_: 1),
+    "B": ("EXEC_HOST", "this server, once it has started", _host),
 }
 """By letter: the heading, the meaning, and what a row shows."""
 

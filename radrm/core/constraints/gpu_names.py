@@ -15,7 +15,8 @@ can be read (`rtxa6000`, `a100sxm480gb`). Then a type means a GPU if each part t
     makers' words        decide only where the model alone does not: `6000` alone means no GPU
     profile, others      stand in the name
 
-A part that is not stated fits all: `a100` means every A100, and its MIG instances.
+A part that is not stated fits all: `a100` means every A100, and its MIG instances. A type that is
+the name of an architecture (`ampere`) means each model of it.
 
 Names: what NVML prints (NVIDIA's product names). Types: those in published job files and in
 `gres.conf` of clusters; Slurm's own are the driver's names in lower case, blanks as `_`.
@@ -96,6 +97,9 @@ def is_name_of(name: str, wanted: str, total_mib: int | None = None) -> bool:
     `name`: the driver's, or that of a simulated GPU. `total_mib`: the GPU's memory, with which a
     size in `wanted` is compared where the name has none; None: any size is right.
     """
+    architecture = _architecture_named(wanted)
+    if architecture is not None:
+        return architecture == _architecture(_read(name))
     asked, there = _read(wanted), _read(name)
     if not asked.says_something:
         return False
@@ -108,6 +112,21 @@ def is_name_of(name: str, wanted: str, total_mib: int | None = None) -> bool:
         and _same_form(asked, there)
         and asked.profile in (None, there.profile)
     )
+
+
+def is_type(text: str) -> bool:
+    """Return whether a text is a type of GPU: an architecture, or a model that is known.
+
+    Clusters name their nodes after much else, as processors and networks.
+    """
+    if _architecture_named(text) is not None:
+        return True
+    parts = _read(text)
+    if parts.others - {"mig"}:
+        return False
+    if not parts.models:
+        return "titan" in parts.makers
+    return _architecture(parts) is not None or any(map(_OTHER_MODELS.fullmatch, parts.models))
 
 
 def nearest(wanted: str, names: Iterable[str]) -> str | None:
@@ -182,6 +201,45 @@ def _same_form(asked: _Parts, there: _Parts) -> bool:
 
 def _begins(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
+
+
+# ------------------------------------------------------------------ architectures
+
+_ARCHITECTURES = {
+    "kepler": "k(?:10|20|40|80)[mx]?|[67][0-9]0",
+    "maxwell": "m(?:4|6|10|40|60)|9[5-8]0",
+    "pascal": "p(?:4|6|40|100|[1-6]000)|10[1-8]0|titan(?:xp)",
+    "volta": "g?v100[sl]?|titanv",
+    "turing": "t(?:4|[46]00|1000|1200)|20[6-8]0|16[3-6]0|titanrtx",
+    "ampere": "a(?:2|10[gm]?|16|30|40|100[xm]?|800|400|[12456]000|[45]500)|30[5-9]0",
+    "ada": "l(?:2|4|20|40s?)|40[5-9]0",
+    "hopper": "h(?:20|[128]00)|gh200",
+    "blackwell": "g?b(?:100|200|300)|gb10|50[5-9]0",
+}
+"""NVIDIA's architectures and their models. Workstations' numbers (6000) are of several."""
+_MODELS = {name: re.compile(models) for name, models in _ARCHITECTURES.items()}
+_OTHER_MODELS = re.compile("mi[0-9]{2,3}[ax]?|titan[xz]")
+"""AMD's, and those of two architectures."""
+
+
+def _architecture_named(text: str) -> str | None:
+    plain = re.sub("[^a-z]", "", text[:_MOST].lower())
+    plain = "ada" if plain in ("lovelace", "adalovelace") else plain
+    return plain if plain in _ARCHITECTURES and not re.search("[0-9]", text) else None
+
+
+def _architecture(parts: _Parts) -> str | None:
+    """The architecture of a GPU that was read; None if it is not known."""
+    for model in parts.models:
+        if _is_workstation(model):
+            if parts.variants & {"pro", "ada"}:
+                return "ada" if "ada" in parts.variants else "blackwell"
+            return "turing" if "rtx" in parts.makers else None
+        bare = len(model) == 3 and model.isdecimal() and not parts.makers & {"gtx", "geforce"}
+        for name, models in _MODELS.items():
+            if models.fullmatch(model) and not bare:
+                return name
+    return None
 
 
 # ------------------------------------------------------------------ reading

@@ -44,6 +44,7 @@ from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.options import Options
 from radrm.jobfile.parsing import typed
 from radrm.jobfile.sizes import memory_range, roles_of
+from radrm.jobfile.slurm import MARK
 from radrm.jobfile.targets import target_of
 
 
@@ -149,7 +150,7 @@ def not_sent(store: Store, job: Job, uid: int) -> list[Document]:
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """The paths of an attempt's logs, and the job's user. The client opens them itself, with its
-    own rights (`client/tail.py`)."""
+    own rights (`client/tail.py`). Its user also learns the submitted file and the job's folder."""
     job = yield from _one_job(loop, words, uid)
     if job.attempts == 0 and job.state.final:
         raise Refused(f"job {job.label} never started ({job.state.value}: {job.reason})")
@@ -161,12 +162,16 @@ def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
     submission = loop.store.submissions.of_job(job.id)
     options = submission.job_file().options
     cwd = os.path.join(submission.envelope.cwd, options.chdir or "")
-    stdout, stderr = log_paths(job, number, options, cwd)
+    own = uid in (job.spec.uid, 0)
+    as_slurm = submission.envelope.environment.get(MARK) == "1"
+    stdout, stderr = log_paths(job, number, options, cwd, as_slurm)
     return {
         "id": job.id,
         "uid": job.spec.uid,
         "stdout": stdout,
         "stderr": stderr,
+        "file": submission.envelope.file if own else None,
+        "cwd": os.path.normpath(cwd) if own else None,
         "attempt": number,
         "live": job.state.live and number == job.attempts,
         "final": job.state.final,

@@ -95,7 +95,12 @@ OPTIONS = tuple(
         _becomes("gpus-per-socket", "--gpus: N for each of --sockets-per-node"),
         _becomes("gres", "--gpus=N --gpu-type=TYPE, or --mig-profile; others are left out"),
         _becomes("tres-per-task", "--gpus, --cpus and --memory: so much for each task"),
-        _becomes("constraint", "--gpu-type; features of nodes are left out", "C"),
+        _becomes(
+            "constraint",
+            "--gpu-type; ampere and others are all types of that architecture;"
+            " features of nodes are left out",
+            "C",
+        ),
         _becomes("prefer", "--prefer-gpus, if it names types of GPU"),
         _becomes("cpus-per-task", "--cpus: N for each task", "c"),
         _becomes("cpus-per-gpu", "--cpus: N for each GPU"),
@@ -103,6 +108,7 @@ OPTIONS = tuple(
         _becomes("mem", "--memory", variable="SBATCH_MEM_PER_NODE"),
         _becomes("mem-per-cpu", "--memory: so much for each CPU"),
         _becomes("mem-per-gpu", "--memory: so much for each GPU"),
+        _becomes("gpu-bind", "SLURM_GPU_BIND, by which srun chooses the GPUs of each task"),
         _becomes("exclusive", "--collocation=exclusive: no GPU is shared", takes=MAYBE),
         # Nodes and tasks
         _becomes("nodes", "one node; more are refused", "N"),
@@ -113,6 +119,7 @@ OPTIONS = tuple(
             "that many tasks for each GPU, or GPUs for --ntasks",
             names=("ntasks-per-tres",),
         ),
+        _becomes("overcommit", "CPUs for one task only; srun starts more", "O", NONE),
         _becomes("nodelist", "nothing on this server; a note, if it names others only", "w"),
         _becomes("exclude", "nothing for other servers; refused, if it names this one", "x"),
         # When it runs
@@ -131,7 +138,7 @@ OPTIONS = tuple(
         _becomes("job-name", "--name", "J"),
         _becomes("comment", "--comment"),
         _becomes("chdir", "--chdir", "D", names=("workdir",)),
-        _becomes("output", "--output; %N is this server, %s and %t are 0", "o"),
+        _becomes("output", "--output; %N is this server, %s %t are 0; no /dev/stdout", "o"),
         _becomes("error", "--error", "e"),
         _becomes("open-mode", "append, as radrm always does; truncate is named in a note"),
         _becomes("export", "--env=NAME=VALUE; NONE leaves a login's variables only"),
@@ -173,13 +180,13 @@ OPTIONS = tuple(
         SbatchOption("oversubscribe", NOTHING, short="s", takes=NONE, names=("share",)),
         _nothing(VALUE, "A account", "L licenses", "p partition", "q qos", "m distribution"),
         _nothing(VALUE, "B extra-node-info", "F nodefile", "S core-spec", "acctg-freq", "batch"),
-        _nothing(VALUE, "cluster-constraint", "cores-per-socket", "delay-boot", "gpu-bind"),
+        _nothing(VALUE, "cluster-constraint", "cores-per-socket", "delay-boot"),
         _nothing(VALUE, "gpu-freq", "gres-flags", "hint", "kill-on-invalid-dep", "mcs-label"),
         _nothing(VALUE, "mem-bind", "network", "ntasks-per-core", "ntasks-per-socket", "priority"),
         _nothing(VALUE, "profile", "reservation", "resources", "sockets-per-node", "thread-spec"),
         _nothing(VALUE, "threads-per-core", "time-min", "tmp", "tres-bind", "wait-all-nodes"),
         _nothing(VALUE, "wckey", "context", "cpu-bind", "extra", "power"),
-        _nothing(NONE, "Q quiet", "O overcommit", "contiguous", "consolidate-segments", "reboot"),
+        _nothing(NONE, "Q quiet", "contiguous", "consolidate-segments", "reboot"),
         _nothing(NONE, "ignore-pbs", "spread-job", "spread-segments", "stepmgr", "use-min-nodes"),
         _nothing(MAYBE, "k no-kill", "get-user-env", "oom-kill-step", "propagate", "resv-ports"),
     )
@@ -210,4 +217,10 @@ BY_VARIABLE = {
 
 OF_PYXIS = "container-"
 """How the options of a common plugin of Slurm begin, which starts containers."""
-IN_SCRIPT = _IN_SCRIPT
+
+
+def why_unknown(name: str) -> str:
+    """Return why an option is refused that is none of these."""
+    if name.startswith(OF_PYXIS):
+        return f"of a plugin of Slurm (pyxis); {_IN_SCRIPT}"
+    return f"no option of sbatch in Slurm {RELEASE}; correct its name"

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 
+from radrm.core.constraints.gpu_names import is_type
 from radrm.errors import UsageError
 from radrm.jobfile.options import BY_NAME, RawOptions
 from radrm.jobfile.record import Record
@@ -29,7 +30,7 @@ from radrm.jobfile.slurm import options as known
 from radrm.jobfile.slurm.amounts import parse_memory, parse_moment, parse_time
 from radrm.jobfile.slurm.variables import repeated
 from radrm.jobfile.slurm.words import Given, spelled
-from radrm.jobfile.values import shown
+from radrm.jobfile.values import OWN_STREAMS, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,10 +123,8 @@ class _Translation:
             self.flags.add(name)
         elif name in BY_NAME:  # an option of ours among those of sbatch
             self.put(name, value if BY_NAME[name].metavar is not None else True)
-        elif name.startswith(known.OF_PYXIS):
-            raise ValueError(f"of a plugin of Slurm (pyxis); {known.IN_SCRIPT}")
         else:
-            raise ValueError(f"no option of sbatch in Slurm {known.RELEASE}; correct its name")
+            raise ValueError(known.why_unknown(name))
 
     def put(self, name: str, value: str | bool | list[str]) -> None:
         """Set an option of ours."""
@@ -208,7 +207,12 @@ class _Translation:
         for each in self._effective("ntasks"):
             with self.at(each):
                 asked = _whole(each.value)
-                if per_node is not None and asked > per_node:
+                if per_node is not None and asked > per_node and "nodes" in self.given:
+                    del self.variables["SLURM_NTASKS_PER_NODE"]  # so does sbatch
+                    self.notes.append(
+                        f"--ntasks-per-node={per_node} is left out: {asked} tasks on one node"
+                    )
+                elif per_node is not None and asked > per_node:
                     raise ValueError(
                         f"{asked} tasks with {per_node} on a node need several nodes, and this is "
                         f"one server; write --ntasks-per-node={asked}"
@@ -236,7 +240,7 @@ class _Translation:
     def _cpus(self) -> None:
         """Set `cpus`: those of each task times tasks, or of each GPU times GPUs."""
         found: dict[str, int] = {}
-        tasks = self.tasks or 1
+        tasks = 1 if "overcommit" in self.given else self.tasks or 1
         for each in self._effective("cpus-per-task", "cpus-per-gpu", "tres-per-task"):
             with self.at(each):
                 if each.name == "tres-per-task":
@@ -389,10 +393,17 @@ class _Translation:
         self.variables["SLURM_ARRAY_TASK_STEP"] = str(step)
 
     def output(self, value: str) -> None:
-        self.put("output", self._pattern(value))
+        self._log("output", value)
 
     def error(self, value: str) -> None:
-        self.put("error", self._pattern(value))
+        self._log("error", value)
+
+    def _log(self, name: str, value: str) -> None:
+        """The batch's own streams are its default log."""
+        if OWN_STREAMS.fullmatch(value):
+            self.notes.append(f"--{name}={value} is left out: a job's streams are its log")
+        else:
+            self.put(name, self._pattern(value))
 
     def _pattern(self, value: str) -> str:
         """Slurm's patterns as ours. There is one node and one task: %n %s %t are 0."""
@@ -467,6 +478,9 @@ class _Translation:
 
     def hold(self, value: str) -> None:
         self.put("hold", True)
+
+    def overcommit(self, value: str) -> None:
+        self.variables["SLURM_OVERCOMMIT"] = "1"
 
     def begin(self, value: str) -> None:
         if (moment := parse_moment(value)) is not None:
@@ -593,8 +607,9 @@ def _features(value: str, name: str) -> tuple[list[str], list[str]]:
     Raises ValueError for what would choose among GPUs, but not by their types.
     """
     words = [word for word in re.split(r"[|&,]", re.sub(r"[\[\]() ]", "", value)) if word]
-    types = [re.sub("^any-", "", word) for word in words if _GPU.fullmatch(word)]
-    others = [word for word in words if not _GPU.fullmatch(word)]
+    words = [re.sub("^any[-_]", "", word) for word in words]
+    types = [word for word in words if is_type(word)]
+    others = [word for word in words if word not in types]
     for word in others:
         if _OF_GPUS.search(word) and not _GENERAL.fullmatch(word):
             raise ValueError(
@@ -609,21 +624,7 @@ def _features(value: str, name: str) -> tuple[list[str], list[str]]:
 
 _GENERAL = re.compile(r"gpus?|(?:[a-z]+-)?gpu", re.IGNORECASE)
 """A feature of all nodes with GPUs."""
-_OF_GPUS = re.compile(
-    r"gpu|vram|cuda|sm_?[0-9]|^cc|^!|\*|kepler|maxwell|pascal|volta|turing|ampere|ada$|lovelace"
-    "|hopper|blackwell",
-    re.IGNORECASE,
-)
-_GPU = re.compile(
-    r"""(?:(?:any|nvidia|tesla|geforce|quadro|amd|gpu)[-_:]?)*
-    (?: a(?:2|10g?|16|30|40|100x?|800|[2-6]000) | b[1-3]00 | g[bh][23]00 | h(?:20|[128]00)
-      | k(?:20|40|80)[mx]? | l(?:4|20|40s?) | m(?:40|60) | p(?:4|40|100|[1-6]000) | t4 | v100s?
-      | mi[0-9]{2,3}x? | (?:rtx|gtx)[-_]?(?:pro[-_]?)?a?[0-9]{3,4} | titan(?:[-_]?(?:x|xp|v|rtx))?
-      | [1-5]0[5-9]0 )
-    (?:[-_]?(?:pcie|sxm[0-9]?|nvl|nvlink|ada|super|ti|[0-9]{1,3}gb?))*""",
-    re.IGNORECASE | re.VERBOSE,
-)
-"""Features of nodes that clusters name after their GPUs."""
+_OF_GPUS = re.compile(r"gpu|vram|cuda|sm_?[0-9]|^cc|^!|\*", re.IGNORECASE)
 
 
 def _is_target(user: str) -> bool:
@@ -670,6 +671,7 @@ _MEANINGS: dict[str, Callable[[_Translation, str], None]] = {
         (
             *_TOTALS,
             *("gpus-per-task", "tres-per-task", "constraint", "prefer", "mail-user", "wrap"),
+            "gpu-bind",
             *("cpus-per-task", "cpus-per-gpu", "mincpus", "mem", "mem-per-cpu", "mem-per-gpu"),
             *("ntasks", "ntasks-per-node", "ntasks-per-gpu", "help", "usage", "version"),
         ),
@@ -687,6 +689,7 @@ _MEANINGS: dict[str, Callable[[_Translation, str], None]] = {
     "export": _Translation.export,
     "nice": _Translation.nice,
     "hold": _Translation.hold,
+    "overcommit": _Translation.overcommit,
     "begin": _Translation.begin,
     "deadline": _Translation.deadline,
     "signal": _Translation.signal,

@@ -29,6 +29,7 @@ from radrm.jobfile.slurm.options import (
     NONE,
     OF_PYXIS,
     VALUE,
+    why_unknown,
 )
 from radrm.jobfile.values import shown
 
@@ -138,13 +139,13 @@ def read(
             given = value if equals else None
             own = () if equals and name in BY_NAME else flags  # --cluster=NAME is sbatch's
             name = _in_full(name, where, own)
-            takes = _takes(name, own)
+            takes = _takes(name, own, where)
             if takes == NONE and given is not None:
                 raise UsageError(f"{where}: {spelled(name)} takes no value; leave the value out")
         else:
             option = BY_SHORT.get(word[1])
             name = word[1] if option is None else option.name
-            takes = _takes(name, flags)
+            takes = _takes(name, flags, where)
             given = word[2:].removeprefix("=") or None
             if takes == NONE and given is not None:  # -Hv
                 left.insert(0, f"-{given}")
@@ -152,7 +153,7 @@ def read(
         if given is None and takes == VALUE:
             if left and (not left[0].startswith("-") or len(left[0]) == 1):
                 given = left.pop(0)
-            elif name in BY_NAME or name in OURS:  # the others are refused later, by their names
+            else:
                 raise UsageError(f"{where}: {spelled(name)} needs a value")
         found.append(Given(name, given, where))
     if left[:1] == [":"]:
@@ -178,14 +179,15 @@ def _in_full(name: str, where: str, flags: Collection[str]) -> str:
     return meant[0] if meant else name
 
 
-def _takes(name: str, flags: Collection[str]) -> str:
+def _takes(name: str, flags: Collection[str], where: str) -> str:
+    """Whether an option has a value. Raises `UsageError` for one that nobody knows."""
     if name in flags:
         return NONE
     if name in BY_NAME:
         return BY_NAME[name].takes
     if (ours := OURS.get(name)) is not None:
         return NONE if ours.metavar is None else VALUE if ours.bare is None else MAYBE
-    return VALUE
+    raise UsageError(f"{where}: {spelled(name)}: {why_unknown(name)}")
 
 
 def spelled(name: str) -> str:

@@ -72,9 +72,13 @@ _COLUMNS = {
     "timeleft": "L", "reason": "r", "reasonlist": "R", "nodelist": "N", "partition": "P",
     "starttime": "S", "endtime": "e", "submittime": "V", "prioritylong": "Q", "priority": "p",
     "numcpus": "C", "numnodes": "D", "minmemory": "m", "dependency": "E", "comment": "k",
-    "tres-per-node": "b", "gres": "b",
+    "tres-per-node": "b", "gres": "b", "exechost": "B", "batchhost": "B", "account": "a",
+    "qos": "q", "feature": "f", "workdir": "Z", "command": "o", "userid": "U", "reservation": "v",
+    "licenses": "W", "reqnodes": "n", "groupname": "g", "nice": "y",
 }  # fmt: skip
 """Fields of squeue -O, and their letters of -o."""
+_UNKNOWN_HERE = frozenset("acdfgGhHIJnoOqsUvwWxXyYzZ")
+"""Letters of squeue for what no job has here, or what the queue does not tell."""
 _OF_QUEUE = {"u": "user", "j": "jobs", "t": "states", "o": "format", "n": "name", "h": "noheader",
              "l": "long", "S": "sort", "p": "partition", "A": "account", "q": "qos", "r": "array",
              "O": "Format", "a": "all", "M": "clusters", "w": "nodelist",
@@ -105,9 +109,9 @@ def squeue(words: Sequence[str], me: str) -> list[str]:
         elif name == "noheader":
             header = False
         elif name == "format":
-            layout = value
+            layout = _layout(value)
         elif name == "Format":
-            layout = _fields(value)
+            layout = _layout(_fields(value))
         elif name == "long":
             layout = _LONG_FORMAT
         elif name in ("iterate", "nodelist") or name not in (
@@ -124,6 +128,25 @@ def squeue(words: Sequence[str], me: str) -> list[str]:
         found += ["--state", wanted]
     found += [f"--format={layout}", *([] if header else ["--no-header"])]
     return [*found, "--", *jobs] if jobs else found
+
+
+def _layout(text: str) -> str:
+    """A format of squeue as one of radrm, whose `%N` are GPUs, and which has fewer letters."""
+
+    def ours(found: re.Match[str]) -> str:
+        dot, width, letter = found.groups()
+        if letter in _UNKNOWN_HERE:
+            return f"{'N/A':{'>' if dot else '<'}{min(int(width or 0), 100)}}"
+        return f"%{dot}{width}{'B' if letter == 'N' else letter}"
+
+    braces = {"{": "{{", "}": "}}"}  # radrm's fields stand in them
+    plain = re.sub(r"[{}]", lambda found: braces[found[0]], text)
+    return re.sub(r"%(\.?)([0-9]{0,4})([A-Za-z%])", ours, plain)
+
+
+def ids_of(words: Sequence[str]) -> list[str]:
+    """Return those words that are numbers of jobs; others are names."""
+    return [word for word in words if re.fullmatch(r"[0-9]+(_[0-9]+)?", word)]
 
 
 def scancel(words: Sequence[str], me: str) -> list[str]:
@@ -207,6 +230,7 @@ def srun(words: Sequence[str], cwd: str, host: str) -> tuple[list[str], Mapping[
     step = [f"--{name}" + ("" if value is None else f"={value}") for name, value in own.items()
             if name not in ("pty", "unbuffered", "overlap", "exact", "x11")]  # fmt: skip
     if step or found.variables.get("SLURM_NTASKS", "1") != "1":
+        found.raw.setdefault("name", name_from(os.path.basename(rest[0])))
         rest = ["srun", *step, "--", *rest]
     return _run(found, "output" in given, "pty" in own, rest), found.variables
 
@@ -271,6 +295,7 @@ def read_words(
             return options, rest + left
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
+            name = _in_full(name, (*short.values(), *flags))
         else:
             name, value = short.get(word[1], word[1]), word[2:].removeprefix("=")
             equals = "=" if value else ""
@@ -278,11 +303,26 @@ def read_words(
                 left.insert(0, f"-{value}")
                 equals = value = ""
         if name not in flags and not equals:
-            if not left:
-                raise UsageError(f"{shown(word)} needs a value")
+            if not left or name in _DOCUMENTS:
+                why = "is not known here" if name in _DOCUMENTS else "needs a value"
+                raise UsageError(f"{shown(word)} {why}")
             value = left.pop(0)
         options.append((name, value))
     return options, rest
+
+
+_DOCUMENTS = ("json", "yaml")
+"""Options whose value may be left out. Nobody here has them."""
+
+
+def _in_full(name: str, known: Sequence[str]) -> str:
+    """The full name of an option: its unique beginning may be given, or the plural."""
+    if name in known:
+        return name
+    if name.endswith("s") and name[:-1] in known:
+        return name[:-1]
+    meant = {each for each in known if each.startswith(name)}
+    return meant.pop() if len(meant) == 1 and name else name
 
 
 def _one(option: str, value: str) -> str:

@@ -74,6 +74,8 @@ def scontrol(words: Sequence[str], run: Callable[[list[str]], int]) -> int:
         return run([_COMMANDS[command], "--", *_jobs(named)])
     if command in ("update", "updatejob"):
         return _update(named, run)
+    if command == "version":
+        return run(["--version"])
     if command == "ping":
         print(f"Slurmctld(primary) at {of_job.host()} is UP")
         return 0
@@ -118,7 +120,8 @@ def _show_jobs(names: Sequence[str], one_line: bool, detailed: bool) -> int:
     if not jobs:
         print("No jobs in the system")
     for job in jobs:
-        lines = [plain(line) for line in of_job.record(job, detailed)]
+        files = of_job.files(job) if names else {}
+        lines = [plain(line) for line in of_job.record(job, detailed, files)]
         print(" ".join(lines) if one_line else "\n   ".join(lines) + "\n")
     return 0
 

@@ -17,7 +17,7 @@ from radrm.errors import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     Job = dict[str, Any]
@@ -138,7 +138,24 @@ def _moment(at_s: float | None) -> str:
     return "Unknown" if at_s is None else moment(at_s)
 
 
-def record(job: Job, detailed: bool = False) -> list[str]:
+def files(job: Job) -> dict[str, str]:
+    """Return the files of a job, by Slurm's names. None before its start."""
+    with Client() as client:
+        try:
+            found = client.ask("logs", jobs=[str(job["id"])])
+        except Refused:
+            return {}
+    paths = {
+        "Command": found.get("file") or "(null)",
+        "WorkDir": found.get("cwd"),
+        "StdErr": found["stderr"],
+        "StdIn": os.devnull,
+        "StdOut": found["stdout"],
+    }
+    return {name: path for name, path in paths.items() if path}
+
+
+def record(job: Job, detailed: bool = False, files: Mapping[str, str] | None = None) -> list[str]:
     """Return the lines of `scontrol show job`."""
     user, where = job["user"], nodes(job)
     array = ""
@@ -160,7 +177,7 @@ def record(job: Job, detailed: bool = False) -> list[str]:
         found.append(f"  Nodes={where} GRES=gpu:{len(job['devices'])}({','.join(job['devices'])})")
     if job.get("comment"):
         found.append(f"Comment={job['comment']}")
-    return found
+    return found + [f"{name}={path}" for name, path in (files or {}).items()]
 
 
 def _after(job: Job) -> str:

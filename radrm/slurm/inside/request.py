@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from radrm.errors import Refused, UsageError
+from radrm.jobfile.inherited import SET, named_in
 from radrm.jobfile.record import Record
 from radrm.jobfile.slurm.amounts import parse_time
 from radrm.jobfile.values import shown
@@ -41,6 +42,7 @@ class Job(Record):
 class Request(Record):
     """A step. `gpus`: how many it asks for; None: it has all of the job's, beside other steps.
 
+    `per_node`: what `--ntasks-per-node` says.
     `binding`: the GPUs of each task, as `per_task:1`; "" for all of the step's. `counted`: it has
     its CPUs for itself while it runs. `overlap`: it waits for no other step. `lasts_s`: its time
     limit, None for none. `wait_s`: how long others run on after the first end, None for ever.
@@ -48,6 +50,7 @@ class Request(Record):
 
     command: tuple[str, ...]
     tasks: int
+    per_node: str | None
     cpus: int | None
     gpus: int | None
     binding: str
@@ -76,12 +79,33 @@ def job_of(environ: Mapping[str, str], host: str) -> Job | None:
     number = environ.get("RADRM_JOB_ID", "")
     if not (number.isdecimal() and environ.get("RADRM_ATTEMPT", "").isdecimal()):
         return None
-    gpus = tuple(each for each in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each)
-    numbers = tuple(each for each in environ.get("SLURM_JOB_GPUS", "").split(",") if each)
+    gpus, numbers = _gpus_of_job(environ)
     booked = environ.get("RADRM_CPUS", "")
     cpus = max(1, int(float(booked))) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", booked) else None
-    known = numbers if len(numbers) == len(gpus) else gpus
-    return Job(number, environ.get("SLURMD_NODENAME") or host, gpus, known, cpus)
+    return Job(number, environ.get("SLURMD_NODENAME") or host, gpus, numbers, cpus)
+
+
+def _gpus_of_job(environ: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the GPUs of the job or of the step around, and their numbers on the server.
+
+    A script may have set `CUDA_VISIBLE_DEVICES` itself, as `0,1`. In Slurm a job's first GPU is its
+    GPU 0, so a number chooses among the job's own; what names none of them is left out.
+    """
+    seen, given = (_listed(environ, f"{name}_VISIBLE_DEVICES") for name in ("CUDA", "NVIDIA"))
+    numbers = _listed(environ, "SLURM_STEP_GPUS") or _listed(environ, "SLURM_JOB_GPUS")
+    of_radrm = "CUDA_VISIBLE_DEVICES" in named_in(environ, SET)
+    if not given or given == ("void",) or of_radrm or seen == given:
+        return seen, numbers if len(numbers) == len(seen) else seen
+    known = numbers if len(numbers) == len(given) else given
+    both = list(zip(given, known, strict=True))
+    by_name = {name: pair for pair in both for name in pair}
+    by_name |= {str(at): pair for at, pair in enumerate(both)}
+    chosen = [by_name[name] for name in dict.fromkeys(seen) if name in by_name] or both
+    return tuple(gpu for gpu, _ in chosen), tuple(number for _, number in chosen)
+
+
+def _listed(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(each for each in environ.get(name, "").split(",") if each)
 
 
 def request(words: Sequence[str], job: Job, environ: Mapping[str, str]) -> Request:
@@ -111,6 +135,7 @@ def request(words: Sequence[str], job: Job, environ: Mapping[str, str]) -> Reque
     return Request(
         command=tuple(command),
         tasks=asked.tasks,
+        per_node=given.get("ntasks-per-node"),
         cpus=asked.cpus,
         gpus=asked.gpus,
         binding=asked.binding,
@@ -257,7 +282,8 @@ class _Asked:
         if self.tasks > MOST_TASKS:
             raise cannot(job, f"{PROCESSORS}; a step has at most {MOST_TASKS} tasks")
         wanted = self.tasks * (self.cpus or 1)
-        if job.cpus is not None and wanted > job.cpus and "overcommit" not in self.given:
+        shared = "overcommit" in self.given or self.environ.get("SLURM_OVERCOMMIT", "0") != "0"
+        if job.cpus is not None and wanted > job.cpus and not shared:
             raise cannot(job, f"{PROCESSORS}; it asks for {wanted} CPUs, the job has {job.cpus}")
 
 

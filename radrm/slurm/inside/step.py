@@ -28,6 +28,7 @@ import sys
 import time
 
 from radrm.errors import Refused, UsageError, plain
+from radrm.jobfile.inherited import SET, list_of
 from radrm.jobfile.values import shown
 from radrm.slurm.inside.request import Job, Request, bound
 
@@ -63,7 +64,8 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of a task, but for `SLURM_TASK_PID`."""
     tasks = str(request.tasks)
-    found = _exported(request.export, environ)
+    exported = _exported(request.export, environ)
+    found = dict(exported)
     found.setdefault("SLURM_JOB_NAME", request.name or environ.get("RADRM_JOB_NAME", ""))
     found |= dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), job.id)
     for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_STEP_NODELIST"):
@@ -84,15 +86,20 @@ def environment(
     if request.cpus is not None:
         found["SLURM_CPUS_PER_TASK"] = str(request.cpus)
         found["SLURM_CPUS_ON_NODE"] = str(request.cpus * request.tasks)
-    return found | _of_gpus(request, job, share, task)
+    if request.per_node is not None:
+        found["SLURM_NTASKS_PER_NODE"] = request.per_node
+    found |= _of_gpus(request, share, task, found.get("CUDA_VISIBLE_DEVICES", ""))
+    # A job that a task submits starts without them.
+    ours = {name: value for name, value in found.items() if exported.get(name) != value}
+    return {**found, f"{SET}_FOR_STEP": list_of(ours)}
 
 
-def _of_gpus(request: Request, job: Job, share: Share, task: int) -> dict[str, str]:
+def _of_gpus(request: Request, share: Share, task: int, seen: str) -> dict[str, str]:
     own = bound(request.binding, share.gpus, task)
     found = {"SLURM_STEP_GPUS": ",".join(share.numbers)} if share.gpus else {}
     if share.gpus:
         found["SLURM_GPUS_ON_NODE"] = str(len(share.gpus))
-    if tuple(own) != job.gpus:  # else all that radrm has set stays as it is
+    if ",".join(own) != seen:  # else all that radrm has set stays as it is
         found["CUDA_VISIBLE_DEVICES"] = ",".join(own)
         found["NVIDIA_VISIBLE_DEVICES"] = ",".join(own) or "void"
     return found

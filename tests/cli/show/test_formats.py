@@ -28,7 +28,7 @@ def laid(text: str, **changed: Any) -> str:
     [
         ("%i %j %u %t %T", "5 resnet50 ada R RUNNING"),
         ("%.6i|%6i|%.3j|%3j|", "     5|5     |res|res|"),
-        ("%M %l %L", "1:00 UNLIMITED -"),
+        ("%M %l %L", "1:00 UNLIMITED UNLIMITED"),
         ("%R %N %b %D %P", "0 0 gpu:1 1 gpu"),
         ("{id:.4} {name:6} {reserved_mib} {held} {devices}", '   5 resnet - false ["GPU-a"]'),
         ("100%% {{%i}}", "100% {5}"),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from radrm.core.constraints.gpu_names import is_name_of, nearest
+from radrm.core.constraints.gpu_names import is_name_of, is_type, nearest
 
 # Models that differ, as NVML prints them.
 DRIVER = (
@@ -274,9 +274,33 @@ def test_no_model_is_meant_by_the_full_name_of_another(
     assert not is_name_of(name, spell(other))
 
 
+ARCHITECTURES = {
+    "volta": ("Tesla V100-SXM2-16GB", "NVIDIA TITAN V"),
+    "Turing": ("Tesla T4", "Quadro RTX 6000", "NVIDIA GeForce GTX 1660 SUPER", "NVIDIA TITAN RTX"),
+    "ampere": ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA RTX A6000", "NVIDIA GeForce RTX 3090"),
+    "lovelace": ("NVIDIA L40S", "NVIDIA RTX 6000 Ada Generation", "NVIDIA GeForce RTX 4090 D"),
+    "hopper": ("NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB"),
+    "blackwell": ("NVIDIA B200", "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
+}
+
+
+def test_an_architecture_means_each_of_its_models() -> None:
+    every = [name for names in ARCHITECTURES.values() for name in names]
+    for written, names in ARCHITECTURES.items():
+        assert [name for name in every if is_name_of(name, written)] == list(names)
+
+
+def test_which_features_of_nodes_are_types_of_gpus() -> None:
+    types = "a100 A100_80 gpu-a100 rtx_3090 2080ti titan_v gtx980 rtxa6000 mi250x ampere rtx6000"
+    others = "6000 980 skylake c32 m64 7742 amd ib hdr100 epyc7742 gpu gpu80 nvlink e5-2680 avx512"
+    assert [word for word in types.split() if not is_type(word)] == []
+    assert [word for word in others.split() if is_type(word)] == []
+
+
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_any_text_is_read(name: str, written: str) -> None:
     is_name_of(name, written)
+    is_type(written)
     nearest(written, [name])
 
 

@@ -27,3 +27,10 @@ def test_no_attempt_overwrites_anothers_log_and_a_device_keeps_its_name(
     job = World(gpus(1)).submit()
     job = replace(job, spec=replace(job.spec, name="a/b"))
     assert log_paths(job, attempt, Options(**given), "/w") == paths
+
+
+def test_attempts_of_a_job_of_slurm_have_one_log() -> None:
+    job = World(gpus(1)).submit()
+    given = Options(output="%x-%j.log")
+    first, second = (log_paths(job, attempt, given, "/w", as_slurm=True) for attempt in (1, 2))
+    assert first == second == (f"/w/{job.spec.name}-1.log",) * 2

@@ -39,6 +39,16 @@ QUEUES = {
     ("-t", "PD,R"): ["status", "--all", "--state", "pending,running", SHOWN],
     ("--states=all",): ["status", "--all", SHOWN],
     ("-p", "gpu", "-S", "i", "-o", "%i"): ["status", "--format=%i"],
+    # A host, not GPUs; and what no job has here.
+    ("-o", "%.3i|%8N|%Z|%.5q|%%N"): ["status", "--format=%.3i|%8B|N/A|  N/A|%%N"],
+    ("--users=bob", "--nohead", "-o", '{"%i"}'): [
+        "status",
+        "--user",
+        "bob",
+        '--format={{"%i"}}',
+        "--no-header",
+    ],
+    ("-O", "nodelist:6,account:4"): ["status", "--format=%6BN/A "],
 }
 CANCELS = {
     ("12", "13"): ["cancel", "--", "12", "13"],
@@ -68,6 +78,7 @@ WRONG: list[tuple[Callable[[list[str], str], object], list[str], str]] = [
     (scancel, ["1_[0-99999999]"], "more than 10000 elements"),
     (squeue, ["12"], "is not an option"),
     (squeue, ["-i", "5"], "--iterate is not known"),
+    (squeue, ["--json"], "is not known here"),
     (squeue, ["-u", "ada,bob"], "one at a time"),
 ]
 
@@ -83,9 +94,9 @@ def test_what_is_refused(
 RUNS = {
     "--gpus=1 --pty -t 60 bash -l": "--gpus=1 --time=3600s --pty -- bash -l",
     "-u python t.py": "--gpus=0 -- python t.py",
-    "-l hostname": "--gpus=0 -- srun --label -- hostname",
+    "-l /bin/hostname": "--gpus=0 --name=hostname -- srun --label -- /bin/hostname",
     "-n 2 --gres=gpu:2 --gpu-memory=4G -K python t.py": (
-        "--gpus=2 --gpu-memory=4G --cpus=2 -- srun --kill-on-bad-exit -- python t.py"
+        "--gpus=2 --gpu-memory=4G --cpus=2 --name=python -- srun --kill-on-bad-exit -- python t.py"
     ),
 }
 
@@ -256,6 +267,11 @@ def test_what_a_job_finds_of_slurm(daemon: DaemonHome, tmp_path: Path) -> None:
     # An ended job is no longer in the queue; one that never was is an error.
     assert run("squeue", "-h", "-j", "1").stdout == ""
     assert run("squeue", "-j", "99").returncode == 1
+    unknown_name = run("squeue", "-n", "nosuch", "-o", "%i %N")
+    assert (unknown_name.returncode, unknown_name.stdout) == (0, "JOBID EXEC_HOST\n")
+    assert run("scancel", "--name=nosuch").returncode == 0 != run("scancel", "99").returncode
+    for path in (f"Command={tmp_path}/job.sbatch", f"StdOut={tmp_path}/slurm-1.out"):
+        assert f" {path}" in read["shown"]
     assert run("sacct", "-nPXj", "1", "-o", "JobID,ExitCode").stdout == "1|0:0\n"
 
 

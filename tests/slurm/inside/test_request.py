@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from radrm.errors import RadrmError
+from radrm.jobfile.inherited import SET, list_of
 from radrm.slurm.inside.options import MAYBE, NONE, SHORT, TAKES, read
 from radrm.slurm.inside.request import Job, Request, bound, job_of, request
 
@@ -58,6 +59,7 @@ STEPS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("--mpi=pmix -p gpu -A me --qos high --mem=4G --pty --export=ALL,A=1 x", {}, {"tasks": 1}),
     ("--jobid=12 --het-group=0 -w box -r 0 x", {}, {}),
     ("-O -n 32 x", {}, {"tasks": 32}),
+    ("x", {"SLURM_OVERCOMMIT": "1", "SLURM_NTASKS": "32"}, {"tasks": 32}),
     ("-n 8 -D /tmp --open-mode=append -i none x", {}, {"chdir": "/tmp", "appends": True}),
     ("--multi-prog conf -n", {}, {"multi_prog": True, "command": ("conf", "-n")}),
     ("-- -n", {}, {"command": ("-n",)}),
@@ -151,6 +153,29 @@ def test_the_job_is_known_by_what_radrm_has_set() -> None:
         "box",
     )
     assert found == Job("7", "box", ("GPU-x", "GPU-y"), ("3", "5"), 2)
+
+
+OF_JOB = {"NVIDIA_VISIBLE_DEVICES": "GPU-x,GPU-y", "SLURM_JOB_GPUS": "3,5"}
+OWN_GPUS: list[tuple[dict[str, str], tuple[str, ...]]] = [
+    ({}, ("GPU-x", "GPU-y")),  # a script unset it
+    ({"CUDA_VISIBLE_DEVICES": "0,1"}, ("GPU-x", "GPU-y")),
+    ({"CUDA_VISIBLE_DEVICES": "1"}, ("GPU-y",)),
+    ({"CUDA_VISIBLE_DEVICES": "5"}, ("GPU-y",)),
+    ({"CUDA_VISIBLE_DEVICES": "GPU-y,GPU-x"}, ("GPU-y", "GPU-x")),
+    ({"CUDA_VISIBLE_DEVICES": "7"}, ("GPU-x", "GPU-y")),  # none of the job's
+    ({"CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "void"}, ("0", "1")),
+    ({"CUDA_VISIBLE_DEVICES": "0,1", SET: list_of({"CUDA_VISIBLE_DEVICES": "0,1"})}, ("0", "1")),
+]
+
+
+@pytest.mark.parametrize(("environ", "gpus"), OWN_GPUS)
+def test_a_step_has_gpus_of_its_job_whatever_the_script_has_set(
+    environ: dict[str, str], gpus: tuple[str, ...]
+) -> None:
+    found = job_of({"RADRM_JOB_ID": "7", "RADRM_ATTEMPT": "1", **OF_JOB, **environ}, "box")
+    assert found is not None and found.gpus == gpus
+    numbers = {"GPU-x": "3", "GPU-y": "5", "0": "3", "1": "5"}
+    assert found.numbers == tuple(numbers[gpu] for gpu in gpus)
 
 
 def test_every_option_is_spelled_once() -> None:

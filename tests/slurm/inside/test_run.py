@@ -48,6 +48,25 @@ def test_one_task_is_the_command_itself(tmp_path: Path) -> None:
     assert shown == ["4 3"]
 
 
+def test_a_task_sees_the_gpus_of_its_job_and_hands_nothing_of_the_step_on(tmp_path: Path) -> None:
+    environ = {**os.environ, **JOB, "NVIDIA_VISIBLE_DEVICES": "a,b", "CUDA_VISIBLE_DEVICES": "1",
+               "RADRM_CHECKPOINT_DIR": str(tmp_path)}  # fmt: skip
+    words = ["--ntasks-per-node=2", "--export=ALL,MINE=1", sys.executable, "-c", HANDED_ON]
+    done = subprocess.run(
+        [PROGRAMS / "srun", *words], env=environ, text=True, capture_output=True, timeout=60
+    )
+    assert done.stdout == "b 2 None 1\n" * 2
+
+
+HANDED_ON = """
+import os
+from radrm.jobfile.inherited import drop_outer
+seen = [os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "SLURM_NTASKS_PER_NODE")]
+drop_outer(os.environ)
+print(*seen, os.environ.get("SLURM_NTASKS"), os.environ.get("MINE"))
+"""
+
+
 def test_several_tasks(tmp_path: Path) -> None:
     code, lines, said = srun(
         tmp_path, "-l", "-n2", "--gpus-per-task=1", "sh", "-c", f"{SHOW}; cat; exit $SLURM_PROCID",
