@@ -72,6 +72,8 @@ _WENT_ON = re.compile(
     r"|trying|skip(?:ping|ped|s)?|continuing|switching|dropping|splitting|using(?: default)?)"
     r"\b.{0,60}\b(?:\w{0,6}batch|batch_?size|chunk\w{0,3}|til(?:e|es|ed|ing)|sequence|sample"
     r"|resolution)"
+    r"|\b(?:batch[ _]?size|batch|chunks?|tiles?|resolution) (?:(?:is|was|now) ){0,2}"
+    r"(?:reduced|halved|lowered|decreased)\b"
     # Or does it another way.
     r"|\bretrying (?:with|without|on|using)\b|\btrying again\b|\bwill retry\b"
     r"|\bretrying\.{0,3}$|\bfall(?:ing|s)? back (?:to|on)\b|(?<!set )\bfallback to\b"
@@ -140,7 +142,7 @@ _FRAME = re.compile(
 )
 _HALF_LINE = 4096
 """Characters at each end of a long line that are read: as a traceback in a line of JSON."""
-_MOST_PREFIX = 100
+_MOST_PREFIX = 200
 _DIGITS = str.maketrans("123456789", "000000000")
 
 HEADER = "Traceback (most recent call last)"
@@ -171,7 +173,8 @@ _MESSENGER = re.compile(
 # Exceptions that a program meets because a step before it failed. What that printed says why.
 _CONSEQUENCE = re.compile(
     r"(?:Attribute|Type)Error: .{0,200}\bNoneType\b"
-    r"|[\w.]{0,100}\b(?:Runtime|Value|Validation|System)Error\b|(?:[\w.]{1,100}\.)?Exception\b"
+    r"|[\w.]{0,100}\b(?:Runtime|Value|Validation|System|ActorDied|WorkerCrashed)Error\b"
+    r"|(?:[\w.]{1,100}\.)?Exception\b"
 )
 _STEP_FAILED = re.compile(
     r"\bNoneType\b|(?i:\b(?:failed|failure|unable|could not|couldn't|cannot)(?: to)? "
@@ -181,7 +184,7 @@ _STEP_FAILED = re.compile(
 )
 _OTHER_STEP = re.compile(
     r"(?i:\b(?:data ?sets?|config\w{0,10}|tokenizers?|plugins?|extensions?|librar(?:y|ies)"
-    r"|modules?|images?)\b)"
+    r"|modules?|images?|folders?|director(?:y|ies)|checkpoints?|sockets?|connections?)\b)"
 )
 NEAR_LINES = 10
 """What a failed step printed stands right before the exception that it led to."""

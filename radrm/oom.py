@@ -68,7 +68,7 @@ _FAMILIES = _table(
     ),
     (
         "GPU",
-        r"(?i:(?<![/\w.-])gpu(?!\d\d|[\w-]{0,30}/|-\w)|\bvram\b|\bon device\b"
+        r"(?i:(?<![/\w.-])gpu(?!\d\d|[\w-]{0,30}/|-\w)|\bvram\b|\bvideo memory\b|\bon device\b"
         r"|\bdevice[ -](?:heap )?(?:memory|vector|buffer|array)"
         r"|\bdevice (?:ordinal )?\[?\d|\[device\]"
         # An exception of a module for GPUs.
@@ -105,7 +105,10 @@ _WORDS = _table(
     ("allocation failed", r"(?i:\bmemory allocation of (?:size )?\d{1,20}.{0,9} failed)"),
     ("allocation failed", r"(?i:\b(?:cuda|gpu|device) allocation (?:failed|failure))"),
     ("out of memory", r"(?i:\bmemory (?:is |was )?(?:not enough|exhausted|insufficient)\b)"),
-    ("allocation failed", r"(?i:\bmemory not available to alloc)"),
+    (
+        "allocation failed",
+        r"(?i:\bmemory not available to alloc|\ballocation failed ?: device memory)",
+    ),
     (
         "allocation failed",
         r"(?i:\balloc fail\b)|\bfailed to \w{0,9}[mM]alloc\w{0,9}\b.{0,40}\bbytes",
@@ -151,6 +154,7 @@ _TEXTS = _table(
         r"thrust::(?:system::)?(?:detail::)?bad_alloc"
         r"|temporary_buffer::allocate: get_temporary_buffer",
     ),
+    ("Paddle: GPU memory", r"enforce allocating <= available failed"),
     ("CUDA out of memory", r"Check failed: \[?\w{1,20} == cudaSuccess\]? out of memory"),
     ("Dst tensor is not initialized", r"\bDst tensor is not initialized"),
     # Before PyTorch reports that memory ran out, it asks NVML which processes have it. On a MIG
