@@ -117,25 +117,36 @@ _COUNT = re.compile(
     r"(\d{1,9})\b)"
 )
 _COUNTS_BEFORE = 5
+_OF_WORK = re.compile(r"(?i:\b(step|epoch|iter(?:ation)?|batch)s?[ #:=]{1,3}(\d{1,9})\b)")
+_RISES = 3
+"""So often a count of work rises if the program works on. Another rank comes less far."""
 
 _LINE_ENDS = re.compile(r"[\r\n]+")
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,30}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)|[\0\ufeff]")
+# What `ts`, journald or a container's log puts before every line.
+_STAMP = re.compile(
+    r"\[?(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d(?:\.\d{1,6})?)\]?:? "
+)
 # The prefix that torch, mpirun, Ray, vLLM or srun puts before each line of a process.
 _SOURCE = re.compile(
     r"(?:\[[\w,:]{1,40}\](?:<std(?:err|out)>)?: ?|\[[\w.-]{1,60}:\d{1,9}\] (?=\[|\*)"
-    r"|\(\w{1,60} (?:rank=\d{1,6} )?pid=\d{1,9}[^)\n]{0,60}\) ?|\s{0,3}\d{1,4}: )"
+    r"|\((?:\w{1,60} )?(?:rank=\d{1,6} )?pid=\d{1,9}[^)\n]{0,60}\) ?|\s{0,3}\d{1,4}: )"
 )
 # vLLM logs a traceback as one line of its log for each of its lines.
 _LOGGED_ERROR = re.compile(r"ERROR \d\d-\d\d \d\d:\d\d:\d\d \[[^\]\n]{1,100}\] ?")
 _FRAME = re.compile(
     r"\s*(?:frame #\d+: |#\d+ |@ +0x|\[ ?\d{1,4}\] (?:/|0x|\.))|\s+(?:File \"|\[\d{1,4}\] |@ )"
     # Of glibc, Kokkos, MXNet and TensorRT-LLM.
-    r"|\s*[^\s(]{1,300}\([^)]{0,1000}\+0x[\da-f]{1,16}\) ?\[0x|\[0x[\da-f]{4,16}\] "
+    r"|\s*[^\s(]{1,300}\(.{0,1000}\+0x[\da-f]{1,16}\) ?\[0x|\[0x[\da-f]{4,16}\] "
     r"|\s*\[bt\] \(\d|\d{1,3} {2,10}0x[\da-f]"
     # Of Rust: a number and a path, and where that is.
-    r"|\s{1,5}\d{1,4}: {1,20}(?:0x[\da-f]{1,16} - )?(?:<[\w&*\[(]|\w{1,60}::[\w<{]"
+    r"|\s{1,5}\d{1,4}: {1,20}(?:0x[\da-f]{1,16} - )?(?:<[\w&*\[(]"
+    r"|\w{1,60}(?:::\w{1,60}){0,20}::(?:<.{0,500}|\S{1,300})$"
     r"|(?:main|_start|__libc_start\w{0,20}|start_thread|clone3?|__clone)$)"
     r"|\s{4,20}at [/.\w-]{1,300}:\d{1,6}(?::\d{1,6})?$"
+    # Of Java and .NET.
+    r"|\s{1,8}at [\w.$<>`+/]{1,300}\("
     # Of Go: a function with addresses, and the registers.
     r"|[\w./*()-]{1,200}\((?:\{?0x[^)]{0,300}|\.{3})\)$|goroutine \d{1,9} |created by [\w./]"
     r"|[a-z]{1,2}\w{1,5} {1,6}0x[\da-f]{1,16}$"
@@ -214,13 +225,10 @@ def lines_of(tail: str) -> list[str]:
     """Return the lines that are not empty, without colours, prefixes and native frames."""
     lines = []
     stamp = ""
-    for line in _LINE_ENDS.split(tail[-TAIL_BYTES:]):
-        if len(line) > 2 * _HALF_LINE:
-            line = line[:_HALF_LINE] + line[-_HALF_LINE:]
-        line = _COLOUR.sub("", line)
-        if _FRAME.match(line):
-            continue  # before its number is taken for a rank
-        for prefix in (_SOURCE, _LOGGED_ERROR):
+    for line in _unstamped(_LINE_ENDS.split(tail[-TAIL_BYTES:])):
+        for prefix in (_SOURCE, _SOURCE, _LOGGED_ERROR):
+            if _FRAME.match(line):
+                break  # its number is no rank
             if found := prefix.match(line):
                 line = line[found.end() :]
         at = line.find(HEADER, 0, _MOST_PREFIX + len(HEADER))
@@ -231,6 +239,21 @@ def lines_of(tail: str) -> list[str]:
         if line.strip() and not _FRAME.match(line):
             lines.append(line.rstrip())
     return lines
+
+
+def _unstamped(lines: list[str]) -> list[str]:
+    """Return the lines, none longer than it is read, without colours, and without the time if all
+    but the first, which may be cut, begin with it."""
+    plain = []
+    for line in lines:
+        if len(line) > 2 * _HALF_LINE:
+            line = line[:_HALF_LINE] + line[-_HALF_LINE:]
+        if line := _COLOUR.sub("", line):
+            plain.append(line)
+    stamps = [None if _NATIVE_LOG.match(line) else _STAMP.match(line) for line in plain]
+    if len(plain) < 2 or not all(stamps[1:]):
+        return plain
+    return [line[stamp.end() if stamp else 0 :] for line, stamp in zip(plain, stamps, strict=True)]
 
 
 def _printed(lines: list[str]) -> int:
@@ -306,12 +329,24 @@ def _went_further(lines: list[str], at: int) -> bool:
     return any(int(found[2]) > before.get(found[1].lower(), 10**9) for found in later)
 
 
+def _works(lines: list[str]) -> bool:
+    """Return whether a count of steps, epochs or the like rises again and again."""
+    last: dict[str, int] = {}
+    rises: dict[str, int] = {}
+    for line in lines:
+        for found in () if _QUIET.match(line) else _OF_WORK.finditer(line):
+            word, count = found[1].lower(), int(found[2])
+            rises[word] = rises.get(word, 0) + (count > last.get(word, count))
+            last[word] = count
+    return any(number >= _RISES for number in rises.values())
+
+
 def _in_exception(message: list[str], find: Callable[[str], _Found | None]) -> _Found | None:
     """Return what an exception or the lines after it say; `message` begins with it."""
     own = find(message[0])
     if own is None and not _LONG_MESSAGE.match(message[0]):
         return _in_last_lines(message[1:], find)
-    if any(map(_WENT_ON.search, message[1:])):
+    if any(map(_WENT_ON.search, message[1:])) or _works(message[1:]):
         return None
     return own or next(filter(None, map(find, message)), None)
 
@@ -331,12 +366,13 @@ def _in_last_lines(
         logged = _NATIVE_LOG.match(line)
         passing = logged and not (gave_up and "E" in logged[0])
         if found is not None and not passing and not _MILD.search(line):
-            return None if told or _went_further(lines, at) else found
+            went_on = told or _went_further(lines, at) or _works(lines[at + 1 :])
+            return None if went_on else found
         if _UNCAUGHT.match(line):
             return None
         # An error of another kind, and before it a word of a program that works: it went on.
         other_end = other_end or bool(_ERROR.search(line) and not _OF_MEMORY.search(line))
-        told = told or bool(other_end and _TOLD_INFO.match(line))
+        told = told or bool(other_end and not gave_up and _TOLD_INFO.match(line))
         printed += _printed([line])
         if printed >= most:
             return None
