@@ -53,7 +53,7 @@ _FAMILIES = _table(
         r"\bHIP\b|\bhip[A-Z]|(?i:\broc(?:m|blas|fft)|\bmiopen|\bhip(?:blas|fft|error)|\bhsa_)",
     ),
     ("OpenCL", r"\bCL_[A-Z]|\bcl[A-Z][a-z]{2,20}[A-Z(]|(?i:opencl|pyopencl)"),
-    ("Vulkan", r"\bVK_[A-Z]|\bvk::|(?i:vulkan)"),
+    ("Vulkan", r"\bVK_[A-Z]|\bvk(?:::|[A-Z])|(?i:vulkan)"),
     ("SYCL", r"\b(?:UR|PI|ZE)_(?:RESULT_)?ERROR_|(?i:\bsycl|\bxpu\b)"),
     (
         "CUDA",
@@ -134,11 +134,13 @@ _NUMBERS = _table(
     (
         "out of memory",
         r"\bcu(?:da)?(?:Mem)?(?:Alloc|Malloc)\w{0,12}\b.{0,120}"
-        r"\b(?i:returned|error|code|status|result)(?: code)?[ :=#(\[]{1,4}(?:code )?2" + _ENDS_HERE,
+        r"\b(?i:returned|error|code|stat(?:us)?|result)(?: code)?[ :=#(\[]{1,20}(?:code )?2"
+        + _ENDS_HERE,
     ),
+    ("out of memory", r"\bvkAllocateMemory failed -2\b"),
     ("out of memory", r"cudaSuccess\W{0,4} \(2 vs\. 0\)|\bCUresult\b.{0,40}\bresult[ :=]{1,3}2\b"),
 )
-"""CUDA's error 2 without its words."""
+"""CUDA's error 2, and Vulkan's -2, without their words."""
 _FAILURES = (*_WORDS, *_NAMES, *_NUMBERS)
 
 _TEXTS = _table(

@@ -254,3 +254,103 @@ lightning.fabric.utilities.exceptions.SIGTERMException
     "a load that fails later": f"worker 1: {TRIED}; using cpu for this shard\nshard 2 done\n"
     + traceback("RuntimeError: worker 3 exited with exit code 2"),
 }
+
+LAST = {
+    "OpenPose": "F0301 10:00:00.000000  4711 syncedmem.cpp:71] Check failed: error == cudaSuccess (2 vs. 0)  out of memory\n*** Check failure stack trace: ***\n"
+    + "    @     0x7f2b  google::LogMessage::Fail()\n" * 20
+    + "Aborted (core dumped)\n",
+    "DeepFaceLab": "Error: OOM when allocating tensor with shape[8,512,64,64] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n\t [[{{node conv2d_5}}]]\nHint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom to RunOptions for current allocation info.\n\n"
+    + traceback(
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: 2 root error(s) found.\n  (0) RESOURCE_EXHAUSTED: OOM when allocating tensor with shape[8,512,64,64] and type float on /device:GPU:0 by allocator GPU_0_bfc\n\t [[{{node conv2d_5}}]]"
+    )
+    + "Done.\n",
+    "Real-ESRGAN": "vkAllocateMemory failed -2\n"
+    + "vkQueueSubmit failed -4\n" * 3
+    + "encode image out.png failed\n",
+    "OpenFold": traceback("RuntimeError: CUDA error: out of memory")
+    + "srun: error: gpu07: task 2: Exited with exit code 1\n"
+    + prefixed(
+        " 0: ",
+        traceback(
+            "torch.distributed.DistBackendError: [0] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store, but store->get('0') got error: Connection reset by peer"
+        ),
+    ),
+    "Composer": traceback(OOM)
+    + "----------End global rank 1 STDOUT----------\nERROR:composer.cli.launcher:Global rank 0 (PID 4711) exited with code 1\n",
+    "Megatron": prefixed("[rank7]: ", traceback(f"torch.OutOfMemoryError: {TRIED}"))
+    + "[rank7]:[W1024 10:00:00.1 ProcessGroupNCCL.cpp:1250] Warning: WARNING: process group has NOT been destroyed before we destruct ProcessGroupNCCL.\n"
+    + child_failed(),
+    "DiffDock": f"Failed on ['complex_12'] {TRIED}\n" + traceback(OOM),
+    "spaCy": traceback(
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 536,870,912 bytes (allocated so far: 7,516,192,768 bytes)."
+    )
+    + "\n⚠ Aborting and saving the final best model. Encountered exception:\nOutOfMemoryError('Out of memory allocating 536,870,912 bytes')\n",
+    "GENESIS": "error at cudaMalloc : out of memory (gpu_sp_energy.cu:1201)\n"
+    + "srun: error: gpu07: task 0: Exited with exit code 1\n",
+    "HOOMD": traceback("RuntimeError: CUDA Error: out of memory before /src/hoomd/GPUArray.h:801"),
+    "ABACUS": " Unexpected Device Error /src/source/module_base/cuda/memory_op.cu:120: cudaErrorMemoryAllocation, out of memory\n",
+    "PyG": traceback("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    + "Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f2b>\n"
+    + traceback("AssertionError: can only test a child process"),
+    "InvokeAI": "[2024-05-01 10:00:00,000]::[InvokeAI]::ERROR --> Error while invoking session 4711, invocation a1 (denoise_latents): CUDA out of memory. Tried to allocate 2.00 GiB.\n[2024-05-01 10:00:00,000]::[InvokeAI]::ERROR --> "
+    + traceback(OOM),
+    "Whisper": '  File "/opt/whisper/transcribe.py", line 12\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\nSkipping a.mp3 due to RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n',
+    "a user's words": "FATAL: GPU memory allocation of 12884901888 bytes failed on device 0\n",
+    "a user's other words": "[ERROR] not enough free GPU memory for the grid (need 31.2 GB, have 23.4 GB)\n",
+    "Fortran's": "cudaMalloc stat =            2\nERROR STOP\n",
+    "OpenACC by GCC": "libgomp: cuMemAlloc error: out of memory\n",
+    "JAX behind pjit": traceback(
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:GPU compile permanent error. Ran out of memory in memory space hbm. Used 31.2G of 23.6G hbm. Exceeded hbm capacity by 7.6G."
+    ),
+    "RFdiffusion": "Error executing job with overrides: ['inference.num_designs=10']\n"
+    + traceback(
+        "RuntimeError: The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n    return torch.einsum('bijk', x)\n           ~~~~~~~~~~~~ <--- HERE\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    )
+    + "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
+}
+LAST_OTHER = {
+    "Boltz": "| WARNING: ran out of memory, skipping batch\nNumber of failed examples: 1\n"
+    + traceback("FileNotFoundError: [Errno 2] No such file or directory: 'out/predictions'"),
+    "Composer": "INFO: CUDA out of memory detected. Gradient Accumulation increased from 1 -> 2, and the batch will be retrained.\n"
+    + traceback("RuntimeError: The dataloader is empty"),
+    "Composer's timeout": "ERROR:composer.cli.launcher:Rank 3 crashed with exit code -6.\nWaiting up to 30 seconds for all training processes to terminate. Press Ctrl-C to exit immediately.\n",
+    "Real-ESRGAN": "vkCreateDevice failed -3\ninvalid gpu device\n",
+    "fastai": traceback("AttributeError: 'Learner' object has no attribute 'to_fp16_oom'"),
+    "spaCy": traceback(
+        "ValueError: [E1041] Expected a string, Doc, or bytes as input, but got: <class 'NoneType'>"
+    ),
+    "TorchScript": traceback(
+        "RuntimeError: The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n    return x.view(3)\n           ~~~~~~ <--- HERE\nRuntimeError: shape '[3]' is invalid for input of size 4"
+    ),
+    "GROMACS": "Fatal error:\nStep 100: The total potential energy is nan, which is not finite.\nFor more information and tips for troubleshooting GPU memory, please check the GROMACS website\n",
+    "JAX": traceback(
+        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: CUBLAS_STATUS_INTERNAL_ERROR"
+    ),
+    "JAX's autotuner": "2024-05-01 10:00:00.1: W external/xla/xla/service/gpu/gemm_fusion_autotuner.cc:100] ran out of memory when profiling; skipping 3 configurations\n"
+    + traceback("ValueError: Incompatible shapes for dot: got (3, 4) and (5, 6)."),
+    "a module": traceback(
+        "RuntimeError: failed to load module gpu_kernels: CUDA_ERROR_NO_BINARY_FOR_GPU"
+    ),
+    "an engine": traceback(
+        "RuntimeError: Failed to create engine: GPU architecture is not supported"
+    ),
+    "a thread": "Exception in thread Thread-3:\n"
+    + traceback("queue.Full")
+    + traceback("RuntimeError: prefetcher died"),
+    "Hydra": "Error executing job with overrides: ['trainer.gpu_oom=retry']\n"
+    + traceback("hydra.errors.InstantiationException: Error in call to target 'model.Net'"),
+    "memory told": "GPU 0: 23.1/24.0 GiB used, out of which 21.0 GiB by PyTorch memory pools\n"
+    + traceback("ValueError: labels out of range"),
+    "no free GPU": "no GPU with enough free memory was found: waiting\nTerminated\n",
+    "a disk cache": traceback(
+        "RuntimeError: failed to allocate 12 GB in the cache on /scratch: no space left on device"
+    ),
+    "a limit of a language": "Error: memory exhausted (limit reached?)\nExecution halted\n",
+    "Python's": "MemoryError\n",
+    "a build": "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\nmake: *** [gpu_kernel.o] Error 1\n",
+    "Slurm's epilog": "slurmstepd: error: Exceeded job memory limit at some point. gpu07\n",
+    "MPI": "--------------------------------------------------------------------------\nA process failed to create a queue pair. This usually means either\nthe device has run out of queue pairs (too many connections) or\nthere are insufficient resources available to allocate a queue pair\n(out of memory). The level of insufficiency can be controlled by\n--------------------------------------------------------------------------\n",
+    "UCX": "[1714550400.1] [gpu07:4711:0] mm_posix.c:233 UCX ERROR shared memory error: failed to allocate 8447 bytes: Not enough memory to write total of 4292720 bytes. Please check that /dev/shm or the directory you specified has more available memory.\n",
+    "verbs": "[gpu07:4711] Failed to register memory for cuda buffer: Cannot allocate memory\n",
+    "Python's parser": "s_push: parser stack overflow\nMemoryError\n",
+}
