@@ -12,7 +12,7 @@ Some programs print a text of their own, without one of these words: `_TEXTS` ha
 
 Sources: CUDA Runtime API, `cudaError_t` (2: `cudaErrorMemoryAllocation`); the status codes of
 cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER, HIP, OpenCL, Vulkan and SYCL; and the texts of the
-programs in `tests/last_words/corpus.py`.
+programs in `tests/last_words`.
 """
 
 from __future__ import annotations
@@ -45,17 +45,20 @@ _FAMILIES = _table(
     ("TensorRT", r"\[TRT\]|TensorRT|Error Code \d{1,3}: (?:OutOfMemory|Cuda Runtime)"),
     ("ONNX Runtime", r"(?i:onnxruntime)"),
     ("RMM", r"\bRMM\b|rmm::"),
+    ("OptiX", r"(?i:\boptix)"),
+    ("NVENC", r"(?i:_?nvenc\b|\bcuvid)"),
+    ("WebGPU", r"\bwgpu\b|Device::create_"),
     (
         "ROCm",
         r"\bHIP\b|\bhip[A-Z]|(?i:\broc(?:m|blas|fft)|\bmiopen|\bhip(?:blas|fft|error)|\bhsa_)",
     ),
     ("OpenCL", r"\bCL_[A-Z]|\bcl[A-Z][a-z]{2,20}[A-Z(]|(?i:opencl|pyopencl)"),
-    ("Vulkan", r"\bVK_[A-Z]|\bvk::|(?i:vulkan)"),
+    ("Vulkan", r"\bVK_[A-Z]|\bvk(?:::|[A-Z])|(?i:vulkan)"),
     ("SYCL", r"\b(?:UR|PI|ZE)_(?:RESULT_)?ERROR_|(?i:\bsycl|\bxpu\b)"),
     (
         "CUDA",
         r"(?i:(?<!/)cuda(?![\w-]{0,30}/)|\bcupy|\bpycuda)|\bCU[A-Z]{2,12}_(?:STATUS|ERROR)_"
-        r"|\bcu(?:Mem|Ctx|Module|Launch|Array|Stream)[A-Z]\w|\.cuh?\b",
+        r"|\bcu(?:Mem|Ctx|Module|Launch|Array|Stream)[A-Z]\w|\bCUresult\b|\.cuh?\b",
     ),
     ("PyTorch", r"\btorch\.OutOfMemoryError"),
     (
@@ -65,8 +68,11 @@ _FAMILIES = _table(
     ),
     (
         "GPU",
-        r"(?i:(?<![/\w.-])gpu(?!\d\d|[\w-]{0,30}/|-\w)|\bvram\b|\bon device\b"
-        r"|\bdevice (?:heap )?(?:memory|vector|buffer|array)|\bdevice (?:ordinal )?\d"
+        r"(?i:(?<![/\w.-])gpu(?!\d\d|[\w-]{0,30}/|-\w)|\bvram\b|\bvideo memory\b|\bon device\b"
+        r"|\bdevice[ -](?:heap )?(?:memory|vector|buffer|array)"
+        r"|\bdevice (?:ordinal )?\[?\d|\[device\]"
+        # An exception of a module for GPUs.
+        r"|^[\w.]{0,100}gpu\w{0,20}\.\w{1,60}(?:error|exception): "
         r"|\baccelerator\b|\bhbm\b|\bnpu\b|\bmps backend\b|arrayfire|\bhami\b)",
     ),
 )
@@ -78,12 +84,13 @@ _ENDS_HERE = r"(?:$|[\])\[:;,'\".]| at\b| in\b| -| \()"
 _WORDS = _table(
     (
         "out of memory",
-        r"(?i:\bout[ _]of[ _](?:[\w-]{1,20} ){0,3}memory\b)|(?<!_)\bOutOf\w{0,9}Memory",
+        r"(?i:\bout[ _]of[ _](?:[\w-]{1,20} ){0,4}memory\b)|(?<!_)\bOutOf\w{0,9}Memory",
     ),
     ("out of memory", r"(?i:\b(?:gpu|cuda|device) (?:\d{1,3} )?OOM\b)|\bOOM when allocating"),
     (
         "out of memory",
-        r"(?i:\b(?:not? enough|insufficient) (?:[\w-]{1,20} ){0,3}(?:memory|vram)\b)",
+        r"(?i:(?:\b(?:not?|n't)(?: \w{1,10})? enough|\binsufficient)"
+        r" (?:[\w-]{1,20}[ -]){0,3}(?:memory|vram)\b)",
     ),
     (
         "allocation failed",
@@ -97,7 +104,11 @@ _WORDS = _table(
     ("allocation failed", r"(?i:memory\w{0,2} (?:object )?allocation (?:failed|failure|error))"),
     ("allocation failed", r"(?i:\bmemory allocation of (?:size )?\d{1,20}.{0,9} failed)"),
     ("allocation failed", r"(?i:\b(?:cuda|gpu|device) allocation (?:failed|failure))"),
-    ("out of memory", r"(?i:\bmemory (?:is )?(?:not enough|exhausted)\b)"),
+    ("out of memory", r"(?i:\bmemory (?:is |was )?(?:not enough|exhausted|insufficient)\b)"),
+    (
+        "allocation failed",
+        r"(?i:\bmemory not available to alloc|\ballocation failed ?: device memory)",
+    ),
     (
         "allocation failed",
         r"(?i:\balloc fail\b)|\bfailed to \w{0,9}[mM]alloc\w{0,9}\b.{0,40}\bbytes",
@@ -123,18 +134,29 @@ _NUMBERS = _table(
     (
         "out of memory",
         r"\bcu(?:da)?(?:Mem)?(?:Alloc|Malloc)\w{0,12}\b.{0,120}"
-        r"\b(?:returned|error|code|status|Result)[ :=#(]{1,4}(?:code )?2" + _ENDS_HERE,
+        r"\b(?i:returned|error|code|stat(?:us)?|result)(?: code)?[ :=#(\[]{1,20}(?:code )?2"
+        + _ENDS_HERE,
     ),
-    ("out of memory", r"cudaSuccess\W{0,4} \(2 vs\. 0\)"),
+    ("out of memory", r"\bvkAllocateMemory failed -2\b"),
+    ("out of memory", r"cudaSuccess\W{0,4} \(2 vs\. 0\)|\bCUresult\b.{0,40}\bresult[ :=]{1,3}2\b"),
 )
-"""CUDA's error 2 without its words."""
+"""CUDA's error 2, and Vulkan's -2, without their words."""
 _FAILURES = (*_WORDS, *_NAMES, *_NUMBERS)
 
 _TEXTS = _table(
     ("Accelerate: no batch size", r"RuntimeError: No executable batch size found, reached zero"),
     ("OpenCL", r"\bMemory Object Allocation Failure\b"),
-    ("CUDA Fortran", r"ALLOCATE: \d{1,20} bytes requested; status = 2\b"),
-    ("Thrust", r"thrust::(?:system::)?(?:detail::)?bad_alloc"),
+    (
+        "CUDA Fortran",
+        r"ALLOCATE: \d{1,20} bytes requested; status = 2\b"
+        r"|\bMem(?:cpy|set) \(.{0,100}\) FAILED: 2\(",
+    ),
+    (
+        "Thrust",
+        r"thrust::(?:system::)?(?:detail::)?bad_alloc"
+        r"|temporary_buffer::allocate: get_temporary_buffer",
+    ),
+    ("Paddle: GPU memory", r"enforce allocating <= available failed"),
     ("CUDA out of memory", r"Check failed: \[?\w{1,20} == cudaSuccess\]? out of memory"),
     ("Dst tensor is not initialized", r"\bDst tensor is not initialized"),
     # Before PyTorch reports that memory ran out, it asks NVML which processes have it. On a MIG
@@ -160,7 +182,8 @@ _OPTIONS = {
 """Of programs that take a fraction of the GPU's total memory: the option that sets it."""
 
 _WORTH = re.compile(
-    r"(?i:memor|alloc|\boom\b|exhausted|vram|cuda|No executable batch|Dst tensor|NVML_SUCC)"
+    r"(?i:memor|alloc|\boom\b|exhausted|vram|cuda|CUresult|No executable batch|Dst tensor"
+    r"|NVML_SUCC|FAILED: 2)"
 )
 """A line without any of these is none of the above; most lines are."""
 _NO_STATEMENT = re.compile(
@@ -169,6 +192,10 @@ _NO_STATEMENT = re.compile(
     r"|^[\w.]{0,100}\b(?:Import|ModuleNotFound|Attribute|Name|Key|Type|Index|Syntax|Indentation"
     r"|FileNotFound|Permission|NotImplemented|Timeout|Connection\w{0,12}|Unicode\w{0,9})Error: "
     r"|\b(?:except|raises?|catch)[ (]|\bDID NOT RAISE\b"
+    # What pytest shows of an assertion.
+    r"|^E {3,40}(?:Regex|Input|Expected regex|Actual message|Assertion\w{1,9}|assert|[-+?]|where)\b"
+    # The driver limits the encoder's sessions.
+    r"|OpenEncodeSession"
 )
 _SUPPOSED = re.compile(
     r"(?i:\b(?:if|whenever|in case|avoid(?:s|ing)?|prevent(?:s|ing|ed)?|may|might|would|unless"
@@ -222,16 +249,19 @@ _MOST_FRAMES = 200
 _SAME_FAILURE = 4
 """Lines that one failure may take, as a library and its callers report it."""
 
+# Reports of an error in several lines: the call, and the reason alone or before it.
 _BARE = re.compile(
-    r"(?i:[\W_]{0,20}"
-    r"(?:(?:error|reason|message|description|what\(\))(?: (?:text|string|message))?)?"
-    r"[\W_]{0,20}out of memory\W{0,20})$"
+    r"(?i:(?:\b(?:failed|with|error|code|status|reason|message|text|string|description|what)\b"
+    r"|[\W\d_]){0,40}(?:out of|not enough|insufficient) memory(?: left| available)?\W{0,20})$"
 )
 _REPORT = re.compile(
-    r"(?i:\b(?:cuda|hip)\w{0,20}\b.{0,80}\b(?:error|fail)|\bcu[A-Z]\w{1,20} failed|\.cuh?\b)"
+    r"(?i:\b(?:cuda|hip)\w{0,20}\b.{0,80}\b(?:error|fail)|\bcu[A-Z]\w{1,20} failed|\.cuh?\b"
+    r"|\b(?:cuda|hip) call\b|\bDevice::create_\w)"
 )
+_REASON = re.compile(r"(?i:\b(?:error: |arena )out of memory\W{0,20}$)")
+_ITS_CALL = re.compile(r"\s{1,20}(?:cuda|hip|cu)[A-Z]\w{2,40}\(|Memory type: GPU\b")
 _REPORT_LINES = 5
-"""A report of an error in several lines, of which the last has the reason."""
+"""The lines of such a report."""
 
 
 def classify(exit: Exit, tail: str) -> OutOfMemory | None:
@@ -242,12 +272,7 @@ def classify(exit: Exit, tail: str) -> OutOfMemory | None:
     """
     if exit.ok or not ended_by_itself(exit):
         return None
-    lines = lines_of(tail)
-    for at, line in enumerate(lines):
-        if _BARE.match(line):
-            before = reversed(lines[max(0, at - _REPORT_LINES) : at])
-            report = next(filter(_REPORT.search, before), "")
-            lines[at] = f"{report[-200:]} {line.strip()}"
+    lines = _with_reports_joined(lines_of(tail))
     found = search(lines, _signature)
     if found is None:
         return None
@@ -255,6 +280,21 @@ def classify(exit: Exit, tail: str) -> OutOfMemory | None:
     if likelier is not None and any(map(likelier.search, lines)):
         return None
     return found if found.requested_mib is not None else _with_request(found, lines)
+
+
+def _with_reports_joined(lines: list[str]) -> list[str]:
+    """Return the lines, with the call in the line that has the reason why it failed."""
+    joined = list(lines)
+    for at, line in enumerate(lines):
+        if _BARE.match(line):
+            near = reversed(lines[max(0, at - _REPORT_LINES) : at])
+            report = next(filter(_REPORT.search, near), "")
+            joined[at] = f"{report[-200:]} {line.strip()}"
+        elif _REASON.search(line):
+            near = iter(lines[at + 1 : at + 1 + _REPORT_LINES])
+            call = next(filter(_ITS_CALL.match, near), "")
+            joined[at] = f"{line} {call.strip()[:200]}".rstrip()
+    return joined
 
 
 def _with_request(found: OutOfMemory, lines: list[str]) -> OutOfMemory:

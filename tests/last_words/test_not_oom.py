@@ -19,10 +19,12 @@ from tests.last_words.logs import (
     OOM,
     TORCH,
     TORCHRUN,
+    prefixed,
     traceback,
     vllm,
 )
 
+STEPS = "".join(f"step {i} loss 0.3\n" for i in range(12))
 NOT_OOM = {
     "nothing": "",
     "plain failure": traceback("ValueError: bad learning rate"),
@@ -65,6 +67,12 @@ NOT_OOM = {
     "a program uses the CPU": "CUDA error: out of memory\nUsing the CPU\nerror: no data\n",
     "a log tells it mildly": "2026-01-01 10:00:00 - train - info - CUDA out of memory\n"
     "train.py:3: warning: CUDA out of memory\n| WARN | CUDA out of memory\nerror: no data\n",
+    "a library goes on, and is killed": OOM + STEPS + "Killed\n",
+    "a program goes on, and is killed": "CUDA error: out of memory\n" + STEPS + "Killed\n",
+    "a program reduces its batch": OOM + "batch size reduced to 8\n" + "error: no data\n",
+    "a note, with times": prefixed(
+        "2026-01-01 10:00:00 ", "note: run 3 ended with CUDA out of memory\nerror: no data\n"
+    ),
     "a library tells in passing": f"{TORCH}; skipping batch\nerror: no data\n",
     "long ago": TORCH + "\n" + EPOCHS,
     "allocators try again": (
@@ -237,6 +245,23 @@ def test_no_output_raises(exit: Exit, tail: str) -> None:
         "retrying batch",
         "I 1 INFO ",
         "CUDA error: out of memory\nCUDA out of memory: allocating 2 GiB\n",
+        "RuntimeError: failed to load ",
+        "Traceback (most recent call last)\nRuntimeError: worker exited\n",
+        "Traceback (most recent call last)\nTypeError: 'NoneType'\nCUDA error\n",
+        "lib(a+0x1",
+        "f((+0x1) [0",
+        "  at a(",
+        "12:00:00 ",
+        "2026-01-01 10:00:00 CUDA error: out of memory\n",
+        "step 1 step 2 ",
+        "CUDA error: out of memory\nstep 1\n",
+        "Traceback (most recent call last)\nCUDAError: out of memory\nbatch 1 batch 2\n",
+        "a.b(0x1, ",
+        "error failed code 2 ",
+        "not a enough b-c-",
+        "  3: a::",
+        "error: out of memory\n",
+        "cudaMalloc failed error code ",
         "ERROR 01-01 00:00:00 [",
         "ERROR 01-01 00:00:00 [a] Traceback (most recent call last)\n",
         " ",

@@ -283,6 +283,17 @@ STILL_OOM = {
     "a helper thread dies of it": OOM
     + "Exception in thread Thread-3 (_pin_memory_loop):\n"
     + traceback("ConnectionRefusedError: [Errno 111] Connection refused"),
+    "ranks whose labels srun aligns": prefixed(" 3: ", OOM) + prefixed("10: ", "step 7\n" * 30),
+    "ranks of a large step": prefixed("  3: ", OOM) + prefixed("127: ", "step 7\n" * 30),
+    "a step fails, and its caller says so": "cudaMalloc failed: out of memory\n"
+    "llama_model_load: error loading model\n"
+    + traceback("ValueError: Failed to load model from file: m.gguf"),
+    "every line has its time": prefixed(
+        "May  1 10:00:00 ",
+        f"terminate called after throwing an instance of 'c10::Error'\n  what():  {TORCH.partition(': ')[2]}\n"
+        + "frame #1: c10::cuda + 0x12 (0x7f in libc10.so)\n" * 40,
+    ),
+    "another rank goes a step further": OOM + "step 7 loss 0.2\nstep 8 loss 0.2\n",
     "libraries say goodbye": OOM + "".join(f"wandb: line {i}\n" for i in range(AFTERMATH_LINES)),
     "two ranks at once": "".join(
         f"[rank0]: {a}\n[rank1]: {b}\n"
