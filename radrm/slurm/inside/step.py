@@ -28,6 +28,7 @@ import sys
 import time
 
 from radrm.errors import Refused, UsageError, plain
+from radrm.jobfile.inherited import SET_FOR_STEP, set_listed
 from radrm.jobfile.values import shown
 from radrm.slurm.inside.request import Job, Request, bound
 
@@ -63,9 +64,10 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of a task, but for `SLURM_TASK_PID`."""
     tasks = str(request.tasks)
-    found = _exported(request.export, environ)
-    found.setdefault("SLURM_JOB_NAME", request.name or environ.get("RADRM_JOB_NAME", ""))
-    found |= dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), job.id)
+    exported = _exported(request.export, environ)
+    found = dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), job.id)
+    if "SLURM_JOB_NAME" not in exported:
+        found["SLURM_JOB_NAME"] = request.name or environ.get("RADRM_JOB_NAME", "")
     for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_STEP_NODELIST"):
         found[name] = job.host
     for name in ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_STEP_NUM_NODES"):
@@ -84,7 +86,8 @@ def environment(
     if request.cpus is not None:
         found["SLURM_CPUS_PER_TASK"] = str(request.cpus)
         found["SLURM_CPUS_ON_NODE"] = str(request.cpus * request.tasks)
-    return found | _of_gpus(request, job, share, task)
+    set_listed(exported, SET_FOR_STEP, found | _of_gpus(request, job, share, task))
+    return exported
 
 
 def _of_gpus(request: Request, job: Job, share: Share, task: int) -> dict[str, str]:
@@ -263,7 +266,7 @@ def become(command: Command, streams: tuple[int, int, int]) -> NoReturn:
         os.set_inheritable(at, True)  # also one that was opened there because it was closed
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both
         signal.signal(number, signal.SIG_DFL)
-    environ["SLURM_TASK_PID"] = str(os.getpid())
+    set_listed(environ, SET_FOR_STEP, {"SLURM_TASK_PID": str(os.getpid())})
     words = resolved(words, environ)
     try:
         os.execvpe(words[0], words, environ)
