@@ -32,6 +32,7 @@ NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4}).encode()
         ("fit", b"using Flux\n", "radrm submit -- julia fit"),
         ("train", b"\x7fELF\2\1\1\0" + bytes(2 << 20), "radrm submit -- ./train"),
         ("bin/train", b"\x7fELF\2", "radrm submit -- bin/train"),
+        ("config.yaml", b"lr: 1\n", "submit the program that reads it"),
     ],
 )
 def test_a_program_is_refused(name: str, data: bytes, line: str) -> None:
