@@ -105,6 +105,7 @@ def test_a_stop_and_a_kill_reach_what_is_left(attempt: Attempt, waits: bool) -> 
     assert process.wait(10) == 0
     end = attempt.record("exit.json")
     assert (end["code"], end["left"]) == (5, None)
+    assert ("itself_ago_s" in end) != waits, "its script has ended, and that is its end"
 
 
 def _lives(pid: int) -> bool:
