@@ -36,6 +36,9 @@ _BEGINS = (
     (re.compile(r"from [\w.]+ import \S"), "python"),
     (re.compile(r"(?:async )?def \w+\(.*:\s*$|class \w+(?:\(.*\))?:\s*$|print\(.*\)"), "python"),
     (re.compile(r"[rRbBuU]?(?:\"\"\"|''')"), "python"),
+    (re.compile(r"(?:if|for|with) .*[\w)\]\"']:\s*$|try:\s*$|@\w[\w.]*(?:\(.*\))?\s*$"), "python"),
+    (re.compile(r"\w+ = \S"), "python"),
+    (re.compile(r"\w+ <- \S"), "Rscript"),
     (re.compile(r"(?:library|require|suppressPackageStartupMessages)\(\S"), "Rscript"),
     (re.compile(r"using [A-Z]\w*(?:[,:] *\w+)*\s*$"), "julia"),
 )
