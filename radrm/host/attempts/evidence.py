@@ -264,7 +264,8 @@ class Evidence:
     def _itself_in(self, record: Mapping[str, Any]) -> Instant | None:
         """When the main process ended by itself, in an exit record."""
         ago_s = record.get("itself_ago_s")
-        if type(ago_s) is not float or not 0 <= ago_s <= record["boot_s"]:
+        latest = min(record["boot_s"], record["wall_s"])
+        if type(ago_s) is not float or not 0 <= ago_s <= latest:
             return None
         times = {"boot_s": record["boot_s"] - ago_s, "wall_s": record["wall_s"] - ago_s}
         return self._instant({**record, **times})
