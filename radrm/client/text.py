@@ -52,7 +52,7 @@ def next_steps(job: Document) -> list[str]:
         return [f"radrm release {name}", f"radrm explain {name}"]
     if state in WAITING and job.get("behind"):
         ahead = plain(str(job["behind"]))
-        return [f"radrm explain {ahead}", f"radrm edit {name} --priority=N", f"radrm cancel {name}"]
+        return [f"radrm explain {ahead}", f"radrm cancel {name}"]
     if state in WAITING:
         change = job.get("way_out")
         edit = [f"radrm edit {name} {plain(change)}"] if change else []
@@ -69,4 +69,7 @@ def next_steps(job: Document) -> list[str]:
         return [f"radrm logs {name} --stderr"]  # the same: it must ask for something else
     if "gpus.misplaced" in str(job.get("reason")):
         return [f"radrm logs {name}"]  # the same: the script chooses its GPU itself
-    return [f"radrm logs {name} --stderr", f"radrm requeue {name}"]
+    again = [f"radrm logs {name} --stderr", f"radrm requeue {name}"]
+    if str(job.get("reason")).startswith("time limit") and job.get("saved_work_done") is None:
+        return [*again, f"radrm edit {name} --time=LONGER"]  # else it ends there once more
+    return again

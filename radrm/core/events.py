@@ -287,6 +287,7 @@ class AttemptEnded(AttemptEvent):
     `beside`: no, with another process on the GPU, if there was one.
     `fault`: that was a fault of the server, which one of its clients caused; nobody knows which.
     `left`: what still ran when the main process had ended, and was ended; None: nothing.
+    `itself`: when the main process ended without a stop; the rest may last some seconds more.
     """
 
     exits: tuple[Exit, ...] = ()
@@ -303,6 +304,7 @@ class AttemptEnded(AttemptEvent):
     beside: bool = False
     fault: bool = False
     left: str | None = None
+    itself: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -210,6 +210,7 @@ class Attempts:
                 beside=passes in BESIDE,
                 fault=fault,
                 left=found.left,
+                itself=found.itself,
             )
             events += _last_report(job, attempt, found.saved.reported, now)
         elif not found.began and job.outer is not None:

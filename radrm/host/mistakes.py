@@ -17,6 +17,7 @@ import sys
 
 from radrm.errors import CannotRun, NoProgram, UsageError
 from radrm.host.storage.sources import MAX_SCRIPT, text_of
+from radrm.jobfile.languages import run_by
 from radrm.jobfile.radfile import JobFile
 
 TYPE_CHECKING = False
@@ -252,14 +253,22 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
             step = f"{unfilled[0]} gets its values from --param={unfilled[1]}=VALUE,VALUE"
         elif is_script and " " in program:
             step = f"write #!/usr/bin/env -S {program}"
+        elif "/" not in program and not is_script and os.path.isfile(os.path.join(cwd, program)):
+            step = f"for the file in this folder write {_as_command(f'./{program}')}"
         elif "/" not in program:
             step += " or the PATH"
         elif not is_script and job_file.options.snapshot is None:
             step += _WAY_OUT
         raise NoProgram(f"{what}: there is no such program; {step}")
     is_folder = all(os.path.isdir(path) for path in found)
-    cause = "it is a folder" if is_folder else f"it is not executable; chmod +x {found[0]}"
+    step_to_run = f"write {_as_command(program)}" if run_by(program) else f"chmod +x {found[0]}"
+    cause = "it is a folder" if is_folder else f"it is not executable; {step_to_run}"
     raise CannotRun(f"{what}: {cause}{f'; {step}' if is_folder else ''}")
+
+
+def _as_command(program: str) -> str:
+    """Return how to run a file, as `python ./train.py`."""
+    return _shown(" ".join(filter(None, (run_by(program), program))))
 
 
 def _meant(words: Sequence[str]) -> str | None:

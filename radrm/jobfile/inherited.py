@@ -22,12 +22,26 @@ if TYPE_CHECKING:
 SET = "RADRM_SET"
 """The list of an attempt. Another list for a part of it has a longer name."""
 SET_FOR_TASK = "RADRM_SET_FOR_TASK"
+SET_FOR_WORKER = "RADRM_SET_FOR_WORKER"
+"""Those of `radrun`: what it knows before a worker begins, and with its generation."""
+SET_FOR_GENERATION = "RADRM_SET_FOR_GENERATION"
+SET_FOR_STEP = "RADRM_SET_FOR_STEP"
+"""That of `srun` inside a job."""
 SUBMITTED_WITH = "RADRM_SUBMITTED_WITH"
 
 
 def list_of(variables: Mapping[str, str]) -> str:
     """Return the list of these variables, as the value of one."""
     return " ".join(f"{name}:{_checksum(value)}" for name, value in variables.items())
+
+
+def set_listed(
+    environment: MutableMapping[str, str], name: str, variables: Mapping[str, str]
+) -> None:
+    """Set these variables, and list them under a name beside those that an outer part has set."""
+    listed = {**named_in(environment, name), **variables}
+    environment.update(variables)
+    environment[name] = list_of(listed)
 
 
 def named_in(environment: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -23,6 +23,8 @@ _RUN_BY = {
     "mjs": "node",
     "lua": "lua",
 }
+_DATA = frozenset({"json", "jsonl", "yaml", "yml", "toml", "csv"})
+_EXAMPLE = ["python", "train.py"]
 _NAMES = {
     "python": "a Python program",
     "jupyter execute": "a notebook",
@@ -34,6 +36,9 @@ _BEGINS = (
     (re.compile(r"from [\w.]+ import \S"), "python"),
     (re.compile(r"(?:async )?def \w+\(.*:\s*$|class \w+(?:\(.*\))?:\s*$|print\(.*\)"), "python"),
     (re.compile(r"[rRbBuU]?(?:\"\"\"|''')"), "python"),
+    (re.compile(r"(?:if|for|with) .*[\w)\]\"']:\s*$|try:\s*$|@\w[\w.]*(?:\(.*\))?\s*$"), "python"),
+    (re.compile(r"\w+ = \S"), "python"),
+    (re.compile(r"\w+ <- \S"), "Rscript"),
     (re.compile(r"(?:library|require|suppressPackageStartupMessages)\(\S"), "Rscript"),
     (re.compile(r"using [A-Z]\w*(?:[,:] *\w+)*\s*$"), "julia"),
 )
@@ -53,8 +58,9 @@ def refuse_program(data: bytes, filename: str) -> None:
     start = data[:_MOST_LOOKED_AT].lstrip(b"\xef\xbb\xbf")
     if start.startswith(b"#!"):
         return
-    runs = _RUN_BY.get(name.rpartition(".")[2].lower()) if "." in name else None
-    runs = runs or _by_its_text(data, start)
+    if _ending(name) in _DATA:
+        raise BadFile(f"{where}: no job file; submit the program that reads it: {_line(_EXAMPLE)}")
+    runs = run_by(name) or _by_its_text(data, start)
     if runs is None:
         return
     what = _NAMES.get(runs, f"a program for {runs}")
@@ -62,6 +68,15 @@ def refuse_program(data: bytes, filename: str) -> None:
     if "jupyter" not in runs:
         step += f"; or begin it with #!/usr/bin/env {runs}"
     raise BadFile(f"{where}: {what}, which no shell can run; {step}")
+
+
+def run_by(name: str) -> str | None:
+    """Return what runs a file of this name, as `python`; None if its ending does not tell."""
+    return _RUN_BY.get(_ending(name))
+
+
+def _ending(name: str) -> str:
+    return name.rpartition(".")[2].lower() if "." in name else ""
 
 
 def _line(words: list[str]) -> str:

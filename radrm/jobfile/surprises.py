@@ -72,14 +72,32 @@ def _shown(words: Sequence[str]) -> str:
 # What a script leaves running.
 
 
-_WAITS = frozenset({"wait", "fg", "jobs", "kill", "pgrep", "pkill", "killall", "ps"})
+_DEEPEST = 8
+"""Calls within each other that are followed."""
+_MOST_OF_TRAP = 100
+_WAITS = frozenset({"wait", "fg", "kill", "pkill", "killall"})
 """Who uses one of these looks after what was begun before."""
+_LOOKS = frozenset({"jobs", "pgrep", "ps"})
+"""The same, but only in a loop: else they show once that it runs."""
+_LOOKS_IN_QUOTES = re.compile(r"\$\((?:jobs|pgrep|ps)\b")
 _SHORT = frozenset(
     {
         *("cat", "cd", "conda", "cp", "date", "deactivate", "declare", "disown", "echo", "exit"),
-        *("export", "hostname", "let", "local", "ls", "mkdir", "module", "mv", "popd"),
-        *("printf", "pushd", "pwd", "read", "readonly", "return", "rm", "set", "shift"),
-        *("shopt", "source", "squeue", "test", "touch", "trap", "true", "false", "ulimit"),
+        *(
+            "export",
+            "grep",
+            "head",
+            "hostname",
+            "let",
+            "local",
+            "ls",
+            "mkdir",
+            "module",
+            "mv",
+            "popd",
+        ),
+        *("popd", "printf", "pushd", "pwd", "read", "readonly", "return", "rm", "set", "shift"),
+        *("shopt", "source", "squeue", "test", "touch", "tmux", "trap", "true", "false", "ulimit"),
         *("umask", "unset", "nvidia-smi", ":", ".", "[", "[[", "$!", "for", "case", "select"),
         *("fi", "done", "esac", "}", "else", "continue", "break"),
     }
@@ -99,12 +117,14 @@ def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
     """
     left: tuple[str, ...] | None = None
     before: tuple[str, ...] = ()
+    loops = 0
     for command in _called(commands):
         words = command.program
         name = shell.base(words[0]) if words else ""
+        loops += _loops(command)
         if name == "trap" and any(re.search(r"\b(kill|wait)\b", word) for word in words):
             return None
-        if name in _WAITS:
+        if name in _WAITS or (loops > 0 and _looks(command)):
             left = None
         elif command.end == "&" and (words or before):
             left = before if not words or name in _CLOSING else words
@@ -115,6 +135,20 @@ def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
         if words and name not in _CLOSING:
             before = words
     return left
+
+
+def _loops(command: Step) -> int:
+    """Return how many loops begin with a command, less one if a loop ends."""
+    words = command.program
+    leading = command.words[: len(command.words) - len(words)]
+    begin = leading.count("while") + leading.count("until") + (words[:1] == ("for",))
+    return begin - (words[:1] == ("done",))
+
+
+def _looks(command: Step) -> bool:
+    words = command.program
+    named = bool(words) and shell.base(words[0]) in _LOOKS
+    return named or any(map(_LOOKS_IN_QUOTES.search, words))
 
 
 def never_ends(steps: Sequence[Step]) -> bool:
@@ -129,7 +163,7 @@ def never_ends(steps: Sequence[Step]) -> bool:
 def _is_short(words: Sequence[str]) -> bool:
     name = shell.base(words[0])
     if name != "sleep":
-        return name in _SHORT or name.isdigit()
+        return name in _SHORT or name in _LOOKS or name.isdigit()
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]*)?)([smhd]?)", words[1] if len(words) > 1 else "")
     return found is not None and float(found[1]) * _UNITS_S[found[2]] <= _SHORT_SLEEP_S
 
@@ -156,23 +190,32 @@ def _is_container(words: Sequence[str]) -> bool:
 
 def _called(commands: Iterable[Step]) -> Iterator[Step]:
     """Return the commands in the order in which they run: those of functions where these are
-    called. A function inside another one is not followed."""
-    bodies: dict[str, list[Step]] = {}
-    found = [each for command in commands for each in _spelled_out(command)]
-    at = count = 0
-    while at < len(found) and count < _MOST_COMMANDS:
-        begin = _body_at(found, at)
-        if begin is not None:
-            end = _end_of_body(found, begin)
-            bodies[found[at].words[0]] = found[begin:end]
-            at = end + 1
+    called, and with a trap."""
+    bodies: dict[str, Sequence[Step]] = {}
+    stack: list[tuple[Sequence[Step], int]] = [([e for c in commands for e in _spelled_out(c)], 0)]
+    left = _MOST_COMMANDS
+    while stack and left > 0:
+        steps, at = stack.pop()
+        left -= 1
+        if at >= len(steps):
             continue
-        words = found[at].program
-        body = bodies.get(words[0]) if words and found[at].end != "&" else None
-        for each in found[at : at + 1] if body is None else body:
-            yield each
-            count += 1
-        at += 1
+        begin = _body_at(steps, at)
+        if begin is not None:
+            end = _end_of_body(steps, begin)
+            bodies[steps[at].words[0]] = steps[begin:end]
+            stack.append((steps, end + 1))
+            left -= end - at  # they have been looked at
+            continue
+        stack.append((steps, at + 1))
+        step, words = steps[at], steps[at].program
+        body = bodies.get(words[0]) if words and step.end != "&" else None
+        if body is not None and len(stack) <= _DEEPEST:
+            stack.append((body, 0))
+        elif words[:1] == ("trap",):
+            its = (each for word in words[1:] for each in bodies.get(word, ())[:_MOST_OF_TRAP])
+            yield Step((*step.words, *(word for each in its for word in each.words)), step.end)
+        else:
+            yield step
 
 
 def _spelled_out(command: Step) -> list[Step]:

@@ -32,6 +32,11 @@ NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4}).encode()
         ("fit", b"using Flux\n", "radrm submit -- julia fit"),
         ("train", b"\x7fELF\2\1\1\0" + bytes(2 << 20), "radrm submit -- ./train"),
         ("bin/train", b"\x7fELF\2", "radrm submit -- bin/train"),
+        ("train", b'if __name__ == "__main__":\n    main()\n', "radrm submit -- python train"),
+        ("train", b"@hydra.main(None)\ndef main(cfg):\n", "radrm submit -- python train"),
+        ("train", b"lr = 0.1\n", "radrm submit -- python train"),
+        ("fit", b"x <- 1\n", "radrm submit -- Rscript fit"),
+        ("config.yaml", b"lr: 1\n", "submit the program that reads it"),
     ],
 )
 def test_a_program_is_refused(name: str, data: bytes, line: str) -> None:
@@ -53,6 +58,11 @@ def test_a_program_is_refused(name: str, data: bytes, line: str) -> None:
         ("class", "class=3; python train.py\n"),
         ("v1.2", "print_all() { echo; }\nprint_all\n"),
         ("a", "import\n"),
+        ("a", "while :\ndo break; done\n"),
+        ("a", "if :; then echo; fi\n"),
+        ("a", "for i in 1 2\ndo echo; done\n"),
+        ("a", "lr=0.1\n"),
+        ("a", "[ a = b ] || true\n"),
         ("a", "{ echo nbformat; }\n"),
     ],
 )

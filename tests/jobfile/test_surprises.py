@@ -43,6 +43,11 @@ LEFT = [
     f"{T} --gpu 0 & sleep 1s\n{T} --gpu 1 & sleep 1s",
     f"({T} &) &",
     "python - <<EOF &\nprint(1)\nEOF",
+    f"{T} &\nps aux | grep python",
+    f"{T} &\njobs -l",
+    f"for i in 1 2; do {T} & done\nps",
+    f"one() {{ {T} $1 & }}\nmain() {{\n  one 1\n  one 2\n}}\nmain",
+    f"clean() {{ rm -r tmp; }}\ntrap clean EXIT\n{T} &",
 ]
 NOT_LEFT = [
     T,
@@ -58,6 +63,10 @@ NOT_LEFT = [
     f"{T} &\nsleep 48h",
     f"{T} &\nwhile kill -0 $!; do sleep 10; done",
     f"trap 'kill 0' EXIT\n{T} &",
+    f"finish() {{ wait; }}\ntrap finish EXIT\n{T} &",
+    f'{T} &\nwhile [ -n "$(jobs -r)" ]; do sleep 5; done',
+    f"{T} &\nuntil ! pgrep -f train.py; do sleep 5; done",
+    f"all() {{ wait; }}\nmain() {{ {T} & all; }}\nmain",
     f"{T} 2>&1",
     f"{T} &> log",
     f"{T} >& log",
@@ -160,8 +169,9 @@ def test_a_python_script() -> None:
 
 
 def test_hostile_texts_are_read_for_a_bounded_time() -> None:
-    for text in ("f() {\n", "((", "a &\n", "f() { f; }\nf\n", "$((", "x<<E &\n"):
+    for text in ("f() {\n", "((", "a &\n", "f() { f; f; }\nf\n", "$((", "x<<E &\n"):
         notes(text * 3_000)
+    notes("f() { g() { a; }\n" + "g\n" * 3_000 + "}\n" + "f\n" * 3_000)
 
 
 @pytest.mark.parametrize("script", [*LEFT, 'cd "$(dirname "$0")"\npython a.py'])

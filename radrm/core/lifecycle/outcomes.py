@@ -271,13 +271,14 @@ def standing(stop: Stop | None, event: AttemptEnded, end: Instant) -> Stop | Non
 
 
 def _came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
-    """Return whether all processes had ended before the stop was asked for.
+    """Return whether the job had ended before the stop was asked for: its main process by itself,
+    or all its processes.
 
     Such a stop does not count, except a user's cancel: otherwise the job could run again.
     """
     if event.happened is None or stop.reason is StopReason.CANCELLED:
         return False
-    late_s = stop.asked.since(end)
+    late_s = stop.asked.since(event.itself or end)
     return late_s is not None and late_s > 0
 
 

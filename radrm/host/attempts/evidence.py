@@ -121,6 +121,8 @@ class Ended:
     outer: OuterEnd | None = None
     left: str | None = None
     """What still ran when its main process had ended, and was ended."""
+    itself: Instant | None = None
+    """When its main process ended without a stop."""
     redirected: tuple[tuple[str, str], ...] = ()
     """Path and end of files to which its script sent output."""
     after: tuple[int, ...] = ()
@@ -183,6 +185,7 @@ class Evidence:
             saved_in(record, self._clock),
             _tasks_in(record),
             left=_left_in(record),
+            itself=self._itself_in(record),
             redirected=_redirected_in(record),
             after=tuple(count if type(count) is int and count > 0 else 0 for count in after),
         )
@@ -258,6 +261,15 @@ class Evidence:
             f"what became of the attempt in {self.folder} cannot be told: {cause}; "
             "fix that and start the daemon again"
         )
+
+    def _itself_in(self, record: Mapping[str, Any]) -> Instant | None:
+        """When the main process ended by itself, in an exit record."""
+        ago_s = record.get("itself_ago_s")
+        latest = min(record["boot_s"], record["wall_s"])
+        if type(ago_s) is not float or not 0 <= ago_s <= latest:
+            return None
+        times = {"boot_s": record["boot_s"] - ago_s, "wall_s": record["wall_s"] - ago_s}
+        return self._instant({**record, **times})
 
     def _instant(self, record: Mapping[str, Any]) -> Instant:
         return self._clock.noted(record["boot_id"], record["boot_s"], record["wall_s"])

@@ -161,7 +161,8 @@ that does not exist or cannot be run. Who reads the others checks them: `limits`
 `--silent-limit`), `grouped` (no process of the job may run outside its group), `not_limited` (why
 a limit is not set), `cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were
 set), `exceeded_mib` (the host memory limit at which the kernel killed processes), `waits_for_all`,
-`left` (what still ran when the main process had ended, for users), `tasks` (`elastic/exits.py`) and
+`left` (what still ran when the main process had ended, for users), `itself_ago_s` (the real seconds
+since the main process ended without a stop), `tasks` (`elastic/exits.py`) and
 `redirected` (`redirected.py`)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))

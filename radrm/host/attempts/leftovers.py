@@ -40,6 +40,9 @@ DRAIN_S = 2.0
 """Real seconds for readers to end once all others have."""
 MOST_NAMED = 3
 _LONGEST_NAME = 80
+_INTERPRETERS = frozenset(
+    {"python", "pypy", "bash", "sh", "dash", "zsh", "ksh", "perl", "ruby", "node", "julia"}
+)
 LONGEST_TEXT = MOST_NAMED * (_LONGEST_NAME + 20) + 40
 
 
@@ -88,12 +91,14 @@ def _inside(pid: int, found: Mapping[int, Stat], shells: set[int]) -> bool:
 def _command(pid: int) -> str:
     """Return the command of a process on one line, as `python -u train.py`; "" once it has ended.
 
-    Other users read it, too, so not the arguments, which may be secret.
+    Other users read it, too, so not the arguments, which may be secret: only an interpreter's
+    options, and what it runs.
     """
     words = start_of(f"/proc/{pid}/cmdline", 4096).decode("utf-8", "replace").split("\0")
     shown = [words[0].rpartition("/")[2]]
+    interprets = shown[0].rstrip("0123456789.") in _INTERPRETERS
     for word in words[1:]:
-        if word.startswith("--") or (word.startswith("-") and "c" in word):
+        if word.startswith("-") and (not interprets or "c" in word or word.startswith("--")):
             break
         shown.append(word)
         if not word.startswith("-"):

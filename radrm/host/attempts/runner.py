@@ -134,8 +134,8 @@ class Runner:
         self._status: int | None = None
         self._killing = False
         self._stop: Stop | None = None
-        self._ends_itself = False
-        """Whether its main process has ended without a stop."""
+        self._ended_itself_s: float | None = None
+        """When its main process ended without a stop, or all of it where all is waited for."""
         self._left: list[str] = []
         """What was still running when the main process had ended."""
 
@@ -168,6 +168,8 @@ class Runner:
             if end["left"] and end.get("code") == 0:  # else its last words are why it failed
                 self._leftovers.tell(self._launch, end["left"])
             end |= saved.read_saved(self._launch) | exits.read_exits(self._launch)
+            if self._ended_itself_s is not None:
+                end["itself_ago_s"] = time.monotonic() - self._ended_itself_s
         for group in filter(None, (self._cgroup, *self._limits.groups)):
             cgroups.remove(group)
         crossed("end known")
@@ -274,7 +276,8 @@ class Runner:
 
     def _let_go(self) -> None:
         """Let what the main process has left say its last words, and end it (`leftovers`)."""
-        self._ends_itself = not self._killing and self._stop is None
+        if not self._killing and self._stop is None:
+            self._ended_itself_s = time.monotonic()
         self._let_end(self._leftovers.MOMENT_S)
         if self._runs_on() and (work := self._leftovers.work_in(self._find())):
             self._left.append(self._leftovers.named(work))
@@ -344,7 +347,7 @@ class Runner:
         found = machine.of_attempt(token)
         if not found and engines.declared(self._launch) is None:
             return
-        if self._ends_itself:
+        if self._ended_itself_s is not None:
             names = [f"container {each.id[:12]}" for each in found]
             self._left.append(self._leftovers.listed(names))
         known: set[str] = set()

@@ -28,7 +28,7 @@ import sys
 import time
 
 from radrm.errors import Refused, UsageError, plain
-from radrm.jobfile.inherited import SET, list_of
+from radrm.jobfile.inherited import SET_FOR_STEP, set_listed
 from radrm.jobfile.values import shown
 from radrm.slurm.inside.request import Job, Request, bound
 
@@ -65,9 +65,9 @@ def environment(
     """Return the environment of a task, but for `SLURM_TASK_PID`."""
     tasks = str(request.tasks)
     exported = _exported(request.export, environ)
-    found = dict(exported)
-    found.setdefault("SLURM_JOB_NAME", request.name or environ.get("RADRM_JOB_NAME", ""))
-    found |= dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), job.id)
+    found = dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), job.id)
+    if "SLURM_JOB_NAME" not in exported:
+        found["SLURM_JOB_NAME"] = request.name or environ.get("RADRM_JOB_NAME", "")
     for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_STEP_NODELIST"):
         found[name] = job.host
     for name in ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_STEP_NUM_NODES"):
@@ -88,10 +88,9 @@ def environment(
         found["SLURM_CPUS_ON_NODE"] = str(request.cpus * request.tasks)
     if request.per_node is not None:
         found["SLURM_NTASKS_PER_NODE"] = request.per_node
-    found |= _of_gpus(request, share, task, found.get("CUDA_VISIBLE_DEVICES", ""))
-    # A job that a task submits starts without them.
-    ours = {name: value for name, value in found.items() if exported.get(name) != value}
-    return {**found, f"{SET}_FOR_STEP": list_of(ours)}
+    found |= _of_gpus(request, share, task, exported.get("CUDA_VISIBLE_DEVICES", ""))
+    set_listed(exported, SET_FOR_STEP, found)
+    return exported
 
 
 def _of_gpus(request: Request, share: Share, task: int, seen: str) -> dict[str, str]:
@@ -270,7 +269,7 @@ def become(command: Command, streams: tuple[int, int, int]) -> NoReturn:
         os.set_inheritable(at, True)  # also one that was opened there because it was closed
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both
         signal.signal(number, signal.SIG_DFL)
-    environ["SLURM_TASK_PID"] = str(os.getpid())
+    set_listed(environ, SET_FOR_STEP, {"SLURM_TASK_PID": str(os.getpid())})
     words = resolved(words, environ)
     try:
         os.execvpe(words[0], words, environ)

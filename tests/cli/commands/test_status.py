@@ -239,6 +239,26 @@ def test_every_state_has_a_card_and_a_next_step(state: JobState) -> None:
     assert state.value in headline(it, {}).plain
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, ["logs 5 --stderr", "requeue 5", "edit 5 --time=LONGER"]),
+        ({"saved_work_done": 0.4}, ["logs 5 --stderr", "requeue 5"]),
+        ({"reason": "silent for 1h"}, ["logs 5 --stderr", "requeue 5"]),
+    ],
+)
+def test_a_job_that_runs_again_from_its_start_needs_more_time(
+    more: dict[str, Any], told: list[str]
+) -> None:
+    it = job(5, "TIMEOUT", reason="time limit (2h) reached", attempts=1) | more
+    assert next_steps(it) == [f"radrm {each}" for each in told]
+
+
+def test_a_job_behind_another_is_told_of_that_one_alone() -> None:
+    """Its priority may be limited (`limits.priority_max`)."""
+    assert next_steps(job(5, "PENDING", behind="4")) == ["radrm explain 4", "radrm cancel 5"]
+
+
 def test_a_job_that_never_started_has_no_run_time() -> None:
     assert "before it started" in headline(job(5, "CANCELLED"), {}).plain
 

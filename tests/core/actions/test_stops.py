@@ -129,6 +129,24 @@ def test_what_all_stops_came_too_late_for_was_not_stopped() -> None:
     assert (done.state, done.outcome, done.reason) == (JobState.COMPLETED, Outcome.COMPLETED, None)
 
 
+@pytest.mark.parametrize("reason", [StopReason.PREEMPTED, StopReason.TIMEOUT])
+def test_a_stop_while_what_a_job_has_left_is_ended_comes_too_late(reason: StopReason) -> None:
+    """Its script ended in time, so it does not run again, and those after it may start."""
+    world = World(gpus(1))
+    world.submit(GIB)
+    world.obey = False
+    itself = world.now
+    world.boot_s += 1.0
+    stop(world, reason, "a reason of later")
+    world.boot_s += 1.0
+    world.step(
+        ev.AttemptEnded(
+            at=world.now, job_id=1, serial=1, happened=world.now, exits=(Exit(0),), itself=itself
+        )
+    )
+    assert world.state(1) is JobState.COMPLETED
+
+
 # ------------------------------------------------------------------ whichever way it is asked
 
 

@@ -8,20 +8,23 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from selectors import DefaultSelector
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radrm.elastic.radrun import arguments
 from radrm.elastic.radrun.folder import Folder
 from radrm.elastic.radrun.placement import Placement, Task, is_server, parse
 from radrm.elastic.radrun.reports import MOST_BYTES, Reports, Usage, Use
-from radrm.elastic.radrun.workers import environment, proc
+from radrm.elastic.radrun.workers import environment, launching, proc
 from radrm.elastic.radrun.workers.cpus import Cpus, deal, set_affinity
 from radrm.elastic.radrun.workers.members import Generation
 from radrm.elastic.radrun.workers.process import Worker
+from radrm.jobfile.inherited import drop_outer
 from tests.waiting import wait_until
 
 STANDBY = Path(environment.__file__).with_name("standby.py")
@@ -188,6 +191,32 @@ def test_roles_have_the_addresses_of_all() -> None:
     counts = placement.roles()
     assert is_server("ps", counts) and not is_server("worker", counts)
     assert not is_server("main", {"main": 4})
+
+
+def test_a_job_that_a_worker_submits_inherits_nothing_of_radrun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = {"HOME": "/home/ann", "PATH": "/bin"}
+    monkeypatch.setattr(os, "environ", dict(users))
+    given: list[dict[str, str]] = []
+
+    def begin(_: object, task: Task, program: object, its: dict[str, str], *others: object) -> Any:
+        given.append(its)
+        return SimpleNamespace(task=task, pid=len(given), start_ticks=1)
+
+    monkeypatch.setattr(launching, "Worker", begin)
+    common = launching.common_environment("/hub", "/checkpoints")
+    tasks = tuple(Task("main", n, environment={"OMP_NUM_THREADS": "2"}) for n in range(2))
+    generation = Generation(1, Placement(1, tasks))
+    launcher = launching.Launcher(
+        DefaultSelector(), arguments.parse(["train.py"]), common, "/place", lambda: None
+    )
+    launcher.fill(generation, 0, goes=True)
+    assert [its["RANK"] for its in given] == ["0", "1"]
+    assert all("MASTER_ADDR" in its for its in given)
+    for its in given:
+        drop_outer(its)
+        assert its == users
 
 
 @given(st.binary(max_size=200))

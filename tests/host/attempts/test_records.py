@@ -40,10 +40,12 @@ def test_an_exit_of_another_boot_has_its_own_time(host: Host) -> None:
     who = Identity(1, 1, "another-boot")
     write_start(host, who, boot_id="another-boot", boot_s=500.0, wall_s=1000.0)
     end = {**attempts.NO_END, "code": 0, "boot_id": "another-boot", "boot_s": 530.0}
+    end["itself_ago_s"] = 2.0
     attempts.write_record(str(host.folder), attempts.EXIT, {**end, "wall_s": 1030.5})
     ended = host.daemon().adopt(SERIAL, 3)
     assert isinstance(ended, Ended) and ended.started is not None
     assert ended.at.wall_s == 1030.5 and ended.at.since(ended.started.at) == 30.0
+    assert ended.itself is not None and ended.at.since(ended.itself) == 2.0
 
 
 @pytest.mark.parametrize("text", ["", '{"version": 1, "code": "0"}'])
@@ -84,7 +86,7 @@ RECORDS: dict[str, dict[str, Any]] = {
         "runner_start_ticks": 1,
         **attempts.now(),
     },
-    "exit.json": {**attempts.NO_END, "code": 0, **attempts.now()},
+    "exit.json": {**attempts.NO_END, "code": 0, "itself_ago_s": 0.5, **attempts.now()},
     "claim": {"by": "runner", "pid": 2**22 - 2, "start_ticks": 1, "boot_id": "of another boot"},
 }
 NUMBERS = [True, -1, 0, 2**31, 2**63, 10**400, -1e308, float("nan"), float("inf")]

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from radrm.errors import RadrmError
-from radrm.jobfile.inherited import SET, list_of
+from radrm.jobfile.inherited import SET, drop_outer, list_of
+from radrm.slurm.inside import step
 from radrm.slurm.inside.options import MAYBE, NONE, SHORT, TAKES, read
 from radrm.slurm.inside.request import Job, Request, bound, job_of, request
+from radrm.slurm.inside.shares import Share
 
 FOUR = Job("12", "box.org", ("a", "b", "c", "d"), ("0", "1", "2", "3"), 8)
 NO_LIMIT = Job("12", "box", (), (), None)
@@ -186,3 +188,17 @@ def test_every_option_is_spelled_once() -> None:
     assert {letter for letter, name in SHORT.items() if TAKES[name] == MAYBE} == set("IKk")
     for name, takes in TAKES.items():
         assert read([f"--{name}" + ("" if takes == NONE else "=1"), "x"])[1] == ["x"]
+
+
+@pytest.mark.parametrize("words", ["-n2 --gpus-per-task=1 -c2 x", "--export=NONE,MINE=1 x", "x"])
+def test_a_job_that_a_task_submits_inherits_nothing_of_its_step(words: str) -> None:
+    set_there = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "CUDA_VISIBLE_DEVICES": "a,b,c,d"}
+    outer = {"HOME": "/home/ann", "MINE": "1", **set_there, SET: list_of(set_there)}
+    outer_share, inner_share = Share(3, FOUR.gpus, FOUR.numbers), Share(4, (), ())
+    task = step.environment(asked(words), FOUR, outer_share, 0, outer)
+    assert task["SLURM_STEP_ID"] == "3"
+    # Also of a step in a step, which sets less.
+    for environ in (task, step.environment(asked("y"), FOUR, inner_share, 0, task)):
+        its = dict(environ)
+        drop_outer(its)
+        assert its == {"HOME": "/home/ann", "MINE": "1"}

@@ -16,6 +16,7 @@ import socket
 from collections.abc import Mapping
 
 from radrm.elastic.radrun.placement import Placement, Task
+from radrm.jobfile.inherited import SET_FOR_GENERATION, list_of
 
 _HOST = "127.0.0.1"
 
@@ -58,7 +59,7 @@ class Ports:
             cluster = {"cluster": self._peers, "task": {"type": task.role, "index": index}}
             found["RADRM_PEERS"] = json.dumps(self._peers)
             found["TF_CONFIG"] = json.dumps(cluster)
-        return found
+        return {**found, SET_FOR_GENERATION: list_of(found)}
 
 
 def variables(

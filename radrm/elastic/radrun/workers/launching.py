@@ -12,6 +12,7 @@ from radrm.elastic.radrun.workers import environment
 from radrm.elastic.radrun.workers.environment import Ports
 from radrm.elastic.radrun.workers.members import Generation
 from radrm.elastic.radrun.workers.process import Program, Worker
+from radrm.jobfile.inherited import SET_FOR_WORKER, set_listed
 
 
 class Launcher:
@@ -62,8 +63,6 @@ class Launcher:
         found = environment.variables(
             task, placement, generation.number, restarts, options.max_restarts
         )
-        if generation.ports is not None:
-            found |= generation.ports.variables(task, placement)
         program = Program(
             script=options.script_of(task.role),
             arguments=options.arguments,
@@ -71,9 +70,11 @@ class Launcher:
             no_python=options.no_python,
             place=self._place,
         )
-        generation.add(
-            Worker(self._selector, task, program, self._common | found, imports, self._on_change)
-        )
+        its = dict(self._common)
+        set_listed(its, SET_FOR_WORKER, found)
+        if generation.ports is not None:
+            its |= generation.ports.variables(task, placement)
+        generation.add(Worker(self._selector, task, program, its, imports, self._on_change))
 
     def let_go(self, generation: Generation) -> None:
         """Let all workers of a generation run their program that wait for it."""
@@ -86,8 +87,8 @@ class Launcher:
 def common_environment(hub_path: str, checkpoints: str) -> dict[str, str]:
     """What all workers have beside radrun's own environment."""
     found = dict(os.environ)
-    found["RADRM_ELASTIC_SOCKET"] = hub_path
-    found["RADRM_CHECKPOINT_DIR"] = checkpoints
+    own = {"RADRM_ELASTIC_SOCKET": hub_path, "RADRM_CHECKPOINT_DIR": checkpoints}
+    set_listed(found, SET_FOR_WORKER, own)
     # These are of a whole attempt; each worker has its own.
     for name in ("RADRM_ELASTIC_DIR", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
         found.pop(name, None)

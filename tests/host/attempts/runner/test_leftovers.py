@@ -73,7 +73,7 @@ def test_the_last_line_of_a_failed_job_stays_its_last(attempt: Attempt) -> None:
     [
         (("sh", "-c", "sleep 100; :", "secret"), "sleep 100"),
         ((*PYTHON, "import time; time.sleep(100)", "secret"), f"{PROGRAM} -I -S"),
-        (("tail", "-f", "/dev/null", "--pid=1"), "tail -f /dev/null"),
+        (("tail", "-f", "/dev/null", "--pid=1"), "tail"),  # as `curl -u NAME:SECRET`
         (("tail", "--follow=descriptor", "/dev/null"), "tail"),
     ],
 )
@@ -105,6 +105,7 @@ def test_a_stop_and_a_kill_reach_what_is_left(attempt: Attempt, waits: bool) -> 
     assert process.wait(10) == 0
     end = attempt.record("exit.json")
     assert (end["code"], end["left"]) == (5, None)
+    assert ("itself_ago_s" in end) != waits, "its script has ended, and that is its end"
 
 
 def _lives(pid: int) -> bool:
