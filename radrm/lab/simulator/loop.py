@@ -35,9 +35,8 @@ from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.planning.thinking import think_in_place
 from radrm.core.records import Device, Instant, Job, Progress, Share
-from radrm.core.scheduler import Rules, Scheduler
+from radrm.core.scheduler import Rules, Scheduler, Window
 from radrm.core.settings import CoreSettings
-from radrm.core.state.load import Window
 from radrm.errors import RadrmError
 from radrm.simulated.integral import Integral
 

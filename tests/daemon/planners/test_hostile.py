@@ -32,7 +32,7 @@ WORST = {name: SLOW[name] for name in ("slow-raises", "slow-spins", "slow-exits"
     "planners",
     [
         pytest.param(FAST, id="fast"),
-        pytest.param(WORST, id="slow"),
+        pytest.param(WORST, id="slow", marks=pytest.mark.nightly),
         pytest.param(SLOW, id="all slow", marks=pytest.mark.nightly),
     ],
 )

@@ -26,7 +26,7 @@ def example(planner: str, restarts: bool = False) -> Run:
     return simulate(jobs, Scenario(parse("sim:4xA100-40GB"), config, life=life))
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("restarts", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_idle_gpus_shorten_the_run_times_by_a_fifth(restarts: bool) -> None:
     before, after = metrics(example("default")), metrics(example("default+elastic", restarts))
     assert before.unfinished == after.unfinished == after.oom_count == 0
