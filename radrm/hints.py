@@ -1,4 +1,4 @@
-"""Say what the submitter can change where an attempt's last words tell.
+"""Hints for the submitter, from the last lines that an attempt printed.
 
 Only errors that radrm's own settings cause, and cure, belong here. As for out-of-memory (`oom.py`),
 the exit must have failed and the program must have ended by that error (`last_words.py`).
@@ -52,15 +52,15 @@ def hidden(exit: Exit, tails: Sequence[str], redirected: Sequence[tuple[str, str
         return None
     if exit.ok and any(map(seems_lost, tails)):
         return (
-            "exit code 0, but its output ended with an error: out of GPU memory. Its script lost "
-            "the exit code; with `set -eo pipefail`, radrm reruns it"
+            "exit code 0, but its output ended with an error: out of GPU memory. The script hides "
+            "the exit code; add `set -eo pipefail`, and radrm reruns the job"
         )
     where = next((path for path, end in redirected if seems_lost(end)), None)
     if where is not None:
         code = "exit code 0, but " if exit.ok else ""
         return (
-            f"{code}{where} ends with an error: out of GPU memory. radrm reruns a job whose own "
-            "output says so: do not redirect it"
+            f"{code}{where} ends with an error: out of GPU memory. radrm reads the job's own "
+            "output only; do not redirect it, and radrm reruns the job"
         )
     if not exit.ok and redirected and not any(map(str.strip, tails)):
         return f"its script redirects its output to {redirected[-1][0]}"

@@ -65,7 +65,7 @@ from radrm.core.rules import Rules as Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
 from radrm.core.state import timers
-from radrm.core.state.load import Window as Window
+from radrm.core.state.load import Window
 from radrm.core.state.state import State
 from radrm.core.state.users import UserCounts
 from radrm.core.view import View

@@ -250,8 +250,8 @@ class Attempts:
 
 
 _SHARED = (
-    "other jobs write to its log, so it cannot be told whether it ran out of GPU memory: give each "
-    "its own, as with --output=%x.%j.out"
+    "other jobs write to the same log, so radrm cannot tell whether this one ran out of GPU "
+    "memory; give each job its own log, as with --output=%x.%j.out"
 )
 
 

@@ -59,7 +59,9 @@ def refuse_program(data: bytes, filename: str) -> None:
     if start.startswith(b"#!"):
         return
     if _ending(name) in _DATA:
-        raise BadFile(f"{where}: no job file; submit the program that reads it: {_line(_EXAMPLE)}")
+        raise BadFile(
+            f"{where}: not a job file; submit the program that reads it: {_line(_EXAMPLE)}"
+        )
     runs = run_by(name) or _by_its_text(data, start)
     if runs is None:
         return
@@ -67,7 +69,7 @@ def refuse_program(data: bytes, filename: str) -> None:
     step = f"write: {_line([*runs.split(), name])}"
     if "jupyter" not in runs:
         step += f"; or begin it with #!/usr/bin/env {runs}"
-    raise BadFile(f"{where}: {what}, which no shell can run; {step}")
+    raise BadFile(f"{where}: {what}, not a shell script; {step}")
 
 
 def run_by(name: str) -> str | None:

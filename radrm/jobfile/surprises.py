@@ -41,8 +41,8 @@ def surprises(job_file: JobFile) -> list[str]:
         if _is_container(left):
             keep = "let it run in the foreground"
         notes.append(
-            f"the script ends while `{_shown(left)}` runs in the background, and radrm ends that "
-            f"then; {keep}"
+            f"the script ends while `{_shown(left)}` still runs in the background, and radrm "
+            f"then stops it; {keep}"
         )
     elif never_ends(found):
         notes.append(

@@ -273,8 +273,8 @@ def log_path(given: str) -> str:
     path(given)
     if OWN_STREAMS.fullmatch(given):
         raise ValueError(
-            f"{shown(given)} names a process's own stream, and a job has none but its logs; leave "
-            "the option out, and read the log by radrm logs JOB -f"
+            f"{shown(given)} is a stream of a process, not a file; leave the option out, and read "
+            "the log: radrm logs -f JOB"
         )
     for pattern in re.findall(r"%.?", given):
         if pattern not in ("%j", "%x", "%u", "%A", "%a", "%t", "%%"):

@@ -5,7 +5,7 @@ Theory of operation
 Work, CPU time, activity and energy all grow at rates that are constant between two changes: a job
 starts or ends, its size or its CPUs change, a device fails. So a rate times the time since the last
 change is exact, there is no time step, and the moment at which a total is reached is known until
-the next change. Whoever changes a rate says when; what the old rate has given is added up first.
+the next change. A change of a rate has a time; what the old rate gave until then is added first.
 
 `simulator.world` (GPU jobs), `simulator.elastic.training` (jobs of several roles) and
 `simulated.model` (the driver of the daemon's simulated GPUs, in real time) differ in which rates

@@ -94,7 +94,7 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
 
 def left(job: Document) -> str:
     """What still ran when the job's main process had ended, and how to keep it."""
-    what = f"{plain(job['left'])} still ran when the script ended, so radrm has ended that"
+    what = f"stopped, as it was still running when the script ended: {plain(job['left'])}"
     return f"{what}; to keep it, write `wait` at the end of the script, or use --background=wait"
 
 

@@ -1,4 +1,4 @@
-"""Jobs that use GPUs which they were not given: their users are told, and a site may stop them.
+"""Jobs that use GPUs which they were not given: radrm warns their users, or cancels the jobs.
 
 Theory of operation
 -------------------
@@ -10,21 +10,21 @@ one of them does not hold the device.
 That memory counts as used there, as that of unmanaged processes does (`ledger.py`). It is
 no part of the attempt's own use, so such an attempt teaches nothing about what its job needs.
 
-The warning has three steps. `TOLD_AFTER_S` after the first such reading the user is told. With
-`gpus.misplaced = "cancel"` a job that holds more than `CONTEXT_MIB` there is told that it is
-cancelled in `STOPPED_AFTER_S`, and then it is. When it uses the GPU no more, the warning stays in
-the past tense, without another notice, as the record of the attempt (`Attempt.misplaced`).
+The warning has three steps. `TOLD_AFTER_S` after the first such reading the user is warned. With
+`gpus.misplaced = "cancel"`, the user of a job that holds more than `CONTEXT_MIB` there is warned
+that it is cancelled in `STOPPED_AFTER_S`; then it is. After the use has ended, the warning stays as
+a record of the attempt (`Attempt.misplaced`), in the past tense and without another notice.
 
 Invariants:
 - No job is stopped without a warning, `STOPPED_AFTER_S` before, nor without a reading that shows
   its use then. Memory that the driver does not report stops no job: unknown is never too much.
-- A user is told once of the same GPUs, and once more if the job will be stopped.
+- A user is warned once of the same GPUs, and once more if the job will be cancelled.
 
 What may interleave: a task that leaves a device after a resize is still seen there for a moment.
-A reading that failed, or that tells of no processes, proves neither use nor its end.
+A reading that failed, or that lists no processes, proves neither use nor its end.
 
-What a restart sees: the warnings, so nobody is told again. All times begin anew, but for that of
-a warning.
+What a restart sees: the stored warnings, so no user is warned twice. All other times start again
+from zero.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ there. Contexts that PyTorch and NCCL open on GPU 0 by mistake were seen with 21
 
 
 def look(state: State, readings: Sequence[Reading]) -> None:
-    """Tell of the attempts that readings show on devices which are not theirs, and stop those that
-    stay, if the site wants that."""
+    """Warn the users of attempts that readings show on devices which are not theirs, and cancel
+    those that stay, if the site is set so."""
     seen: dict[int, dict[str, int | None]] = {}
     for reading in readings:
         for attempt, memory in _not_given(state, reading):

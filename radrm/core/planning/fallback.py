@@ -67,7 +67,7 @@ class _Search:
     mode: Collocation | None
 
     def find(self, policy_state: Any) -> Found:
-        """Return a placement, or why there is none. A search that failed is not repeated in vain.
+        """Return a placement, or why there is none. The result of a failed search is kept.
 
         Nothing is asked of the policy while the job could start on no device.
         """

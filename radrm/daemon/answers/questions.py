@@ -318,8 +318,8 @@ def _not_here(loop: Loop, asked: Options) -> list[str]:
     if not names:
         return []
     return [
-        f"no GPU here is named {names}, so --prefer-gpus or --avoid-gpus has no effect by it; "
-        "see radrm gpus"
+        f"no GPU here matches {names}, so that part of --prefer-gpus or --avoid-gpus has no "
+        "effect; see radrm gpus"
     ]
 
 

@@ -113,7 +113,7 @@ def tell(launch: Fields, names: str) -> None:
     end = "script" if launch["script"] is not None else "command"
     wait = "write `wait` at the end of the script, or " if end == "script" else ""
     line = (
-        f"radrm: still running when the {end} ended, and therefore ended: {names}. "
+        f"radrm: the {end} ended, and radrm stopped what was still running: {names}. "
         f"To keep it running, {wait}use --background=wait.\n"
     )
     path = os.path.join(launch["cwd"], launch["stderr"])

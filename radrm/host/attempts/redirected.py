@@ -1,7 +1,7 @@
 """The files to which a job's script sends its programs' output, and how they end.
 
 radrm judges a job by its own logs. A script that redirects its program, or shows its output with
-`tee`, hides how that ended: so the user is told of the file. It is no evidence: another job may
+`tee`, hides how that ended, so a hint names the file. It is no evidence: another job may
 write to it, too.
 
 The script is not run, and no shell reads it: names that it writes out, and variables whose value it

@@ -587,18 +587,20 @@ class _Tres(Record):
 
 def _tres(value: str) -> _Tres:
     """Read `cpu=4,mem=8G,gres/gpu=1`. Raises ValueError for other resources."""
-    found: dict[str, float | int | str] = {}
+    gpus: str | None = None
+    cpus: int | None = None
+    mib: float | None = None
     for each in value.split(","):
         kind, _, amount = re.sub(r"^gres[:/]", "", each).replace("=", ":").partition(":")
         if kind == "gpu":
-            found["gpus"] = amount or "1"
+            gpus = amount or "1"
         elif kind == "cpu":
-            found["cpus"] = _whole(amount)
+            cpus = _whole(amount)
         elif kind == "mem":
-            found["mib"] = parse_memory(amount)
+            mib = parse_memory(amount)
         else:
             raise ValueError(f"{shown(each)} is none of cpu=N, mem=SIZE, gres/gpu=N")
-    return _Tres(**found)  # type: ignore[arg-type]
+    return _Tres(gpus, cpus, mib)
 
 
 def _features(value: str, name: str) -> tuple[list[str], list[str]]:
@@ -642,7 +644,7 @@ def _unquoted(word: str) -> str:
 _CONDITIONS = {"afterok": "", "afterany": ":any", "afternotok": ":failed", "aftercorr": ""}
 _NO_CONDITIONS = {
     "after": "radrm waits for the ends of jobs, not for starts; write afterany",
-    "singleton": "radrm runs jobs of one name together; name the one before: --after=NAME:any",
+    "singleton": "jobs of one name may run at the same time; name the one before: --after=NAME:any",
     "afterburstbuffer": "there is no burst buffer; write afterany",
     "expand": "a job cannot grow by another one; leave it out",
 }

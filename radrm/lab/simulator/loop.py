@@ -23,6 +23,7 @@ Theory of operation
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,9 +35,8 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.planning.thinking import think_in_place
-from radrm.core.records import Device, Instant, Job, Progress, Share
-from radrm.core.scheduler import Rules, Scheduler, Window
-from radrm.core.settings import CoreSettings
+from radrm.core.records import Instant, Job, Progress, Share
+from radrm.core.scheduler import Rules, Scheduler
 from radrm.errors import RadrmError
 from radrm.simulated.integral import Integral
 
@@ -138,18 +138,11 @@ class _Wake:
     at_s: float
 
 
-class CoreLoop(Generic[R]):
+class CoreLoop(ABC, Generic[R]):
     """`Scheduler.step` on a timeline. A subclass carries out its actions on attempts."""
 
-    def __init__(
-        self,
-        time: Timeline,
-        rules: Rules,
-        settings: CoreSettings,
-        windows: Callable[[Device], Window] | None = None,
-    ) -> None:
-        self._time, self._planners = time, rules.planners
-        self._scheduler = Scheduler(rules, settings, windows)
+    def __init__(self, time: Timeline, rules: Rules, scheduler: Scheduler) -> None:
+        self._time, self._planners, self._scheduler = time, rules.planners, scheduler
         self._live: dict[int, R] = {}
         """By the job's id, which is its place in the trace and one."""
         self._uids: dict[str, int] = {}
@@ -219,15 +212,15 @@ class CoreLoop(Generic[R]):
         refusals = self._scheduler.why_waiting(job_id, self._now)
         return "; ".join(dict.fromkeys(each.message for each in refusals))
 
+    @abstractmethod
     def _job(self, position: int) -> Job:
         """Return the job at a place of the trace, as it is submitted now."""
-        raise NotImplementedError
 
-    def _launch(self, action: act.Launch) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _launch(self, action: act.Launch) -> None: ...
 
-    def _stop(self, attempt: R) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _stop(self, attempt: R) -> None: ...
 
     def _running(self, action: act.AttemptAction) -> R | None:
         """Return the attempt that an action is about, if that lives."""
@@ -269,42 +262,36 @@ class ChangingLoop(CoreLoop[R]):
     _standby_s = 0.0
     _resize_s = 0.0
 
-    def __init__(
-        self,
-        time: Timeline,
-        rules: Rules,
-        settings: CoreSettings,
-        windows: Callable[[Device], Window] | None = None,
-    ) -> None:
-        super().__init__(time, rules, settings, windows)
+    def __init__(self, time: Timeline, rules: Rules, scheduler: Scheduler) -> None:
+        super().__init__(time, rules, scheduler)
         self._saved: dict[int, float] = {}
         """The work that each job has saved, by its id."""
         self._resizes: dict[R, _Resize[R]] = {}
 
     # ------------------------------------------------------------- of a kind of attempt
 
+    @abstractmethod
     def _save_s(self, job_id: int) -> float | None:
         """Return how long a job stands still to save its state; None: it cannot."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _stand_still(self, attempt: R, still: bool) -> None:
         """Have an attempt stand still, or go on when nothing else holds it up."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _set_shares(self, attempt: R, shares: tuple[Share, ...]) -> None:
         """Give an attempt these shares now."""
-        raise NotImplementedError
 
     def _why_no_resize(self, action: act.Resize) -> str | None:
         """Return why an attempt cannot have a size; None: it can."""
         return None
 
+    @abstractmethod
     def _finish_resize(self, attempt: R, action: act.Resize) -> None:
         """Give an attempt that stands still its new size, and tell the core."""
-        raise NotImplementedError
 
-    def _progress(self, attempt: R) -> Progress:
-        raise NotImplementedError
+    @abstractmethod
+    def _progress(self, attempt: R) -> Progress: ...
 
     # ------------------------------------------------------------- of all
 

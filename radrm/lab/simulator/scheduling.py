@@ -26,7 +26,7 @@ from radrm.core.records import (
     OutOfMemory,
     Reading,
 )
-from radrm.core.scheduler import Rules
+from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Outcome
 from radrm.estimators.history import WAITING
@@ -150,7 +150,7 @@ class OwnLoop(CoreLoop[LiveAttempt]):
         read = scenario.smact_read and all(d.smact == "measured" for d in scenario.devices)
         self._smact_read = read
         windows = self._window if read else None
-        super().__init__(self._world, rules, self._settings, windows)
+        super().__init__(self._world, rules, Scheduler(rules, self._settings, windows))
         self._tasks, self._history = tasks, history
         self._auto = auto
         mps = scenario.config.mps

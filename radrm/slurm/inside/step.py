@@ -149,15 +149,17 @@ def _multi(request: Request) -> list[list[str]]:
             raise UsageError(f"{plain(path)}: {shown(line)}: {str(error).lower()}") from None
         if words:
             for at, task in enumerate(_ranks(words[0], request.tasks, path)):
-                values = {"t": str(task), "o": str(at)}
-                found[task] = [
-                    re.sub(r"%([to])", lambda m, v=values: v[m[1]], word)  # type: ignore[misc]
-                    for word in words[1:]
-                ]
+                found[task] = [_filled_in(word, task, at) for word in words[1:]]
     missing = [task for task in range(request.tasks) if not found.get(task)]
     if missing:
         raise UsageError(f"{plain(path)} has no program for task {missing[0]}")
     return [found[task] for task in range(request.tasks)]
+
+
+def _filled_in(word: str, task: int, at: int) -> str:
+    """Return a word with `%t` as the task's number, and `%o` as its place in its range."""
+    values = {"%t": str(task), "%o": str(at)}
+    return re.sub(r"%[to]", lambda found: values[found[0]], word)
 
 
 def _ranks(text: str, tasks: int, path: str) -> list[int]:

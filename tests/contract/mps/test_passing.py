@@ -31,10 +31,18 @@ def fail(
 ) -> Job:
     attempt = world.live(job)
     assert attempt is not None
-    about = {"job_id": job.id, "serial": attempt.serial}
-    exits = (Exit(code),)
-    said = {"passes": passes, "fault": fault, "oom": oom, "beside": beside}
-    world.step(ev.AttemptEnded(at=world.now, exits=exits, **about, **said))  # type: ignore[arg-type]
+    world.step(
+        ev.AttemptEnded(
+            at=world.now,
+            job_id=job.id,
+            serial=attempt.serial,
+            exits=(Exit(code),),
+            passes=passes,
+            fault=fault,
+            oom=oom,
+            beside=beside,
+        )
+    )
     return world.jobs[job.id]
 
 

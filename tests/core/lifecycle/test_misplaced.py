@@ -1,4 +1,4 @@
-"""Jobs that use GPUs which they were not given: who is told, who is stopped, what is counted."""
+"""Jobs that use GPUs which they were not given: warnings, cancellation, and memory counted."""
 
 from __future__ import annotations
 

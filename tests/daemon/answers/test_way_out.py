@@ -1,4 +1,4 @@
-"""What a waiting job's user is told to change: it must let the job start, or nothing is told."""
+"""The option that a waiting job is advised to change lets the job start."""
 
 from __future__ import annotations
 

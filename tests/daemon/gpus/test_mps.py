@@ -1,7 +1,7 @@
 """MPS with the real daemon: NVML and the control daemon are stand-ins, jobs are real processes.
 
 A job here is a client as CUDA makes one of a process that finds a control daemon, and records
-its environment (tests/standins/mps_client.py). On a push: what clients are told, that a fault
+its environment (tests/standins/mps_client.py). On a push: the environment of clients, that a fault
 stays with its server, and that a server outlives the daemon. At night: who stays after a fault, the
 end of one of several clients, and servers of several users.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,32 +19,35 @@ class Waited(Exception):
     pass
 
 
-@pytest.fixture
-def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Takes a share, as another living process each time. Raises `Waited` instead of waiting."""
-    ended: set[int] = set()
-    pids = iter(range(1000, 2000))
+class Steps:
+    """Takes shares, as another living process each time. Raises `Waited` instead of waiting."""
 
-    def stop(_: float) -> None:
-        raise Waited
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.last = 999
+        self._folder, self._ended = folder, set[int]()
+        monkeypatch.setattr(shares, "identify", lambda _: shares.Identity(self.last, 1, "boot"))
+        monkeypatch.setattr(shares, "alive", lambda one: one.pid not in self._ended)
 
-    def take(words: str, **environ: str) -> tuple[int, str, str]:
-        pid = next(pids)
-        me = shares.Identity(pid, 1, "boot")
-        monkeypatch.setattr(shares, "identify", lambda _: me)
-        monkeypatch.setattr(shares, "alive", lambda one: one.pid not in ended)
-        environ["RADRM_CHECKPOINT_DIR"] = str(tmp_path)
-        found = shares.take(
-            request([*words.split(), "x"], JOB, {}), JOB, environ, lambda _: None, stop
-        )
-        take.last = pid  # type: ignore[attr-defined]
+    def __call__(self, words: str, **environ: str) -> tuple[int, str, str]:
+        def wait(_: float) -> None:
+            raise Waited
+
+        self.last += 1
+        environ["RADRM_CHECKPOINT_DIR"] = str(self._folder)
+        asked = request([*words.split(), "x"], JOB, {})
+        found = shares.take(asked, JOB, environ, lambda _: None, wait)
         return found.number, ",".join(found.gpus), ",".join(found.numbers)
 
-    take.end = ended.add  # type: ignore[attr-defined]
-    return take
+    def end(self, pid: int) -> None:
+        self._ended.add(pid)
 
 
-def test_steps_that_ask_have_different_gpus(steps: Any) -> None:
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
+    return Steps(tmp_path, monkeypatch)
+
+
+def test_steps_that_ask_have_different_gpus(steps: Steps) -> None:
     assert steps("--gres=gpu:1 --exclusive") == (0, "a", "4")
     first = steps.last
     assert steps("--gpus=1") == (1, "b", "6")
@@ -63,13 +65,13 @@ def test_steps_that_ask_have_different_gpus(steps: Any) -> None:
     steps.end(1000 + 6)
 
 
-def test_a_step_that_has_ended_leaves_nothing(steps: Any) -> None:
+def test_a_step_that_has_ended_leaves_nothing(steps: Steps) -> None:
     steps("--gpus=2")
     steps.end(steps.last)
     assert steps("--gpus=2") == (1, "a,b", "4,6")
 
 
-def test_cpus_are_counted_for_steps_that_want_their_own(steps: Any) -> None:
+def test_cpus_are_counted_for_steps_that_want_their_own(steps: Steps) -> None:
     steps("--exact -n3")
     steps("-n 4")
     steps("-c 1")
@@ -78,11 +80,11 @@ def test_cpus_are_counted_for_steps_that_want_their_own(steps: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"next": 1}', '{"next": 0, "steps": {"1": 2}}'])
-def test_a_book_that_makes_no_sense_is_empty(steps: Any, tmp_path: Path, text: str) -> None:
+def test_a_book_that_makes_no_sense_is_empty(steps: Steps, tmp_path: Path, text: str) -> None:
     (tmp_path / STEPS).write_text(text)
     assert steps("--gpus=2")[1] == "a,b"
 
 
-def test_without_a_folder_the_step_runs(steps: Any, tmp_path: Path) -> None:
+def test_without_a_folder_the_step_runs(steps: Steps, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / STEPS)
     assert steps("--gpus=2") == (0, "a,b", "4,6")

@@ -30,6 +30,7 @@ from radrm.core.records import (
     TaskUse,
 )
 from radrm.core.rules import Planner, SlowPlanner
+from radrm.core.scheduler import Scheduler
 from radrm.core.words import CheckpointKind, Collocation, Outcome, Resizing
 from radrm.errors import UsageError
 from radrm.lab.simulator.courses import Task
@@ -293,7 +294,7 @@ class _TrainingLoop(ChangingLoop[LiveTraining]):
         if planners is not None:
             rules = replace(rules, planners=tuple(planners))
         settings = replace(make_settings(scenario.config), gpuless_at_once=_MANY)
-        super().__init__(Timeline(), rules, settings)
+        super().__init__(Timeline(), rules, Scheduler(rules, settings))
         self._scenario, self._jobs = scenario, jobs
         self._standby_s, self._resize_s = scenario.standby_s, scenario.resize_s
         self._runs = [TrainingJobRun(job) for job in jobs]

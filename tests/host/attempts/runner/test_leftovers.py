@@ -96,7 +96,7 @@ def test_it_waits_for_all_where_that_is_asked_for(attempt: Attempt) -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_stop_and_a_kill_reach_what_is_left(attempt: Attempt, waits: bool) -> None:
-    """A reader that never ends is drained for a while; nobody else is waited for."""
+    """A stop ends the drain at once, and the exit code is that of the script."""
     script = "echo $$ >pid; exec 3> >(exec sleep 1000)\nexit 5"
     process = attempt.start(script=f"#!/bin/bash\n{script}", waits_for_all=waits)
     main = int(wait_until(lambda: (attempt.cwd / "pid").exists() and attempt.text("pid")))
