@@ -79,7 +79,7 @@ def test_one_log_the_last_line_must_be_the_jobs_own(first: int) -> None:
             assert server.end(0, OOM) is not JobState.FAILED
         else:
             assert server.end(1, OOM + BAD) is JobState.FAILED
-            assert "other jobs write to its log" in server.reason(1)
+            assert "other jobs write to the same log" in server.reason(1)
 
 
 def test_what_others_wrote_after_it_says_nothing() -> None:

@@ -35,7 +35,7 @@ if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import job_process, redirected, saved, tails
+from radrm.host.attempts import job_process, saved, tails
 from radrm.host.attempts.elastic import exits
 from radrm.host.crossings import crossed
 from radrm.host.processes import affinity, cgroups, client_work
@@ -266,10 +266,10 @@ class Runner:
     def _supervise(self) -> None:
         """Until the main process has ended, or all of the job where that is asked for."""
         # Not before, for the job need not wait; not later, for an upgrade may remove the code.
-        from radrm.host.attempts import containers, engines, leftovers
+        from radrm.host.attempts import containers, engines, leftovers, redirected
 
         self._engines, self._machine = engines, containers.Containers()
-        self._leftovers = leftovers
+        self._leftovers, self._redirected = leftovers, redirected
         for_all = self._launch.get("waits_for_all") is True
         while self._children_left() and (self._status is None or (for_all and self._find())):
             self._obey(self._wait(self._stop.look() if self._stop is not None else None))
@@ -452,7 +452,7 @@ class Runner:
         end |= tails.read_tails(self._launch, begins, logs)
         if end.get("code") == 0:
             end |= {key: tails.may_tell(end[key]) for key in ("stderr_tail", "stdout_tail")}
-        return end | redirected.read_redirected(self._launch, self._began_s)
+        return end | self._redirected.read_redirected(self._launch, self._began_s)
 
 
 if __name__ == "__main__":

@@ -247,26 +247,13 @@ class _Saved(Generic[R]):
     attempt: R
 
 
-@dataclass(slots=True, eq=False)
-class _Resize(Generic[R]):
-    """A resize under way. `begun`: the old workers have been stopped."""
-
-    attempt: R
-    action: act.Resize
-    begun: bool = False
-
-
 class ChangingLoop(CoreLoop[R]):
-    """Decisions about attempts that save their work, and change their shares and their size."""
-
-    _standby_s = 0.0
-    _resize_s = 0.0
+    """Decisions about attempts that save their work, and change their shares."""
 
     def __init__(self, time: Timeline, rules: Rules, scheduler: Scheduler) -> None:
         super().__init__(time, rules, scheduler)
         self._saved: dict[int, float] = {}
         """The work that each job has saved, by its id."""
-        self._resizes: dict[R, _Resize[R]] = {}
 
     # ------------------------------------------------------------- of a kind of attempt
 
@@ -282,14 +269,6 @@ class ChangingLoop(CoreLoop[R]):
     def _set_shares(self, attempt: R, shares: tuple[Share, ...]) -> None:
         """Give an attempt these shares now."""
 
-    def _why_no_resize(self, action: act.Resize) -> str | None:
-        """Return why an attempt cannot have a size; None: it can."""
-        return None
-
-    @abstractmethod
-    def _finish_resize(self, attempt: R, action: act.Resize) -> None:
-        """Give an attempt that stands still its new size, and tell the core."""
-
     @abstractmethod
     def _progress(self, attempt: R) -> Progress: ...
 
@@ -298,8 +277,6 @@ class ChangingLoop(CoreLoop[R]):
     def _on(self, happened: object) -> None:
         if isinstance(happened, _Saved):
             self._end_save(happened.attempt)
-        elif isinstance(happened, _Resize):
-            self._continue_resize(happened)
         else:
             super()._on(happened)
 
@@ -311,10 +288,6 @@ class ChangingLoop(CoreLoop[R]):
             if attempt is not None:
                 self._set_shares(attempt, action.shares)
                 self._tell(ev.SharesApplied, attempt, shares=action.shares)
-        elif isinstance(action, act.Resize):
-            attempt = self._running(action)
-            if attempt is not None:
-                self._begin_resize(attempt, action)
         else:
             super()._carry_out(action)
 
@@ -331,6 +304,48 @@ class ChangingLoop(CoreLoop[R]):
         self._saved[attempt.job + 1] = attempt.work.value
         self._stand_still(attempt, False)
         self._tell(ev.CheckpointTaken, attempt, progress=progress)
+
+
+@dataclass(slots=True, eq=False)
+class _Resize(Generic[R]):
+    """A resize under way. `begun`: the old workers have been stopped."""
+
+    attempt: R
+    action: act.Resize
+    begun: bool = False
+
+
+class ResizingLoop(ChangingLoop[R]):
+    """Decisions about attempts that also change their size."""
+
+    _standby_s = 0.0
+    _resize_s = 0.0
+
+    def __init__(self, time: Timeline, rules: Rules, scheduler: Scheduler) -> None:
+        super().__init__(time, rules, scheduler)
+        self._resizes: dict[R, _Resize[R]] = {}
+
+    def _why_no_resize(self, action: act.Resize) -> str | None:
+        """Return why an attempt cannot have a size; None: it can."""
+        return None
+
+    @abstractmethod
+    def _finish_resize(self, attempt: R, action: act.Resize) -> None:
+        """Give an attempt that stands still its new size, and tell the core."""
+
+    def _on(self, happened: object) -> None:
+        if isinstance(happened, _Resize):
+            self._continue_resize(happened)
+        else:
+            super()._on(happened)
+
+    def _carry_out(self, action: act.Action) -> None:
+        if isinstance(action, act.Resize):
+            attempt = self._running(action)
+            if attempt is not None:
+                self._begin_resize(attempt, action)
+        else:
+            super()._carry_out(action)
 
     def _begin_resize(self, attempt: R, action: act.Resize) -> None:
         here = self._resizes.get(attempt)

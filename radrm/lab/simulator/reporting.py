@@ -246,9 +246,6 @@ class ReportingLoop(OwnLoop, ChangingLoop[LiveAttempt]):
         share = shares[0]  # all shares of a task have the same, and a job has one task
         self._cpu_world.set_shares(attempt, share.cpu_weight, share.cpus)
 
-    def _why_no_resize(self, action: act.Resize) -> str | None:
-        return "not in the simulator"
-
     def _course(self, job_id: int) -> Course:
         course = super()._course(job_id)
         return course.continued(self._life.restart_s) if self._saved.get(job_id) else course

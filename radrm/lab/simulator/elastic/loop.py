@@ -31,6 +31,7 @@ from radrm.interference.model import Demand
 from radrm.lab.simulator.courses import Course, Task
 from radrm.lab.simulator.estimates import AutoEstimates
 from radrm.lab.simulator.history import History
+from radrm.lab.simulator.loop import ResizingLoop
 from radrm.lab.simulator.reporting import CpuWorld, ReportingLoop
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.scheduling import SIGNATURE
@@ -134,7 +135,7 @@ class _Workers:
         return self.steps.pace(self.count, self.cpus)
 
 
-class ElasticLoop(ReportingLoop):
+class ElasticLoop(ReportingLoop, ResizingLoop[LiveAttempt]):
     """The servers of a scenario, with jobs that grow and shrink."""
 
     def __init__(

@@ -34,7 +34,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.words import CheckpointKind, Collocation, Outcome, Resizing
 from radrm.errors import UsageError
 from radrm.lab.simulator.courses import Task
-from radrm.lab.simulator.loop import TERM, Arrival, ChangingLoop, Running, Timeline, in_order
+from radrm.lab.simulator.loop import TERM, Arrival, ResizingLoop, Running, Timeline, in_order
 from radrm.lab.simulator.run import AttemptRun, JobRun, Run
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import server_steps
@@ -283,7 +283,7 @@ def simulate_training(
     return _TrainingLoop(jobs, scenario, planners).run()
 
 
-class _TrainingLoop(ChangingLoop[LiveTraining]):
+class _TrainingLoop(ResizingLoop[LiveTraining]):
     def __init__(
         self,
         jobs: Sequence[TrainingJob],
