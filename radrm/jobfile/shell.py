@@ -49,23 +49,6 @@ _OF_WORDS = ("ansi", "single", "double", "escaped", "plain")
 _DOCUMENT = "document"
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """Yield the simple commands of a shell script, as words without their quotes."""
-    words: list[str] = []
-    word: str | None = None
-    for kind, piece, _, _ in _pieces(text):
-        if kind in _OF_WORDS:
-            word = (word or "") + piece
-            continue
-        if kind in ("blank", "cut", "here") and word is not None:
-            words.append(word)
-            word = None
-        if kind == "cut":
-            yield words
-            words = []
-    yield words if word is None else [*words, word]
-
-
 class Step(Record):
     """A simple command and what ends it: `&`, `&&`, `|`, `;`, `(`, `)`, a line end, or nothing."""
 

@@ -60,7 +60,7 @@ def _is_radrun(words: Sequence[str]) -> bool:
 
 def _in_text(text: str) -> bool:
     """Return whether a command of a text for a shell is `radrun`."""
-    return _RADRUN in text and any(map(_is_radrun, shell.commands(text)))
+    return _RADRUN in text and any(_is_radrun(step.words) for step in shell.steps(text))
 
 
 TYPE_CHECKING = False
