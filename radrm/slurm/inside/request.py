@@ -57,6 +57,7 @@ class Request(Record):
     counted: bool
     overlap: bool
     label: bool
+    unbuffered: bool
     kill_on_bad_exit: bool
     wait_s: float | None
     lasts_s: float | None
@@ -142,6 +143,7 @@ def request(words: Sequence[str], job: Job, environ: Mapping[str, str]) -> Reque
         counted=counted,
         overlap="overlap" in given or environ.get("SLURM_OVERLAP", "0") not in ("", "0"),
         label="label" in given or environ.get("SLURM_LABELIO", "0") not in ("", "0"),
+        unbuffered="unbuffered" in given or environ.get("SLURM_UNBUFFEREDIO", "0") not in ("", "0"),
         kill_on_bad_exit=bad not in (None, "", "0") or ("kill-on-bad-exit" in given and not bad),
         wait_s=wait or None,
         lasts_s=lasts_s,

@@ -2,10 +2,10 @@
 
 Theory of operation. One task without a label needs nobody beside it: `srun` becomes the task, which
 so gets each signal itself. Else `srun` forks the tasks, each in a process group of its own, and
-stays to pass on standard input (to all tasks, as in Slurm), labelled lines, and signals. All this
-is one loop that waits for descriptors; a handler of a signal only writes to one of them. Nothing
-that a task leaves open keeps it waiting: it ends when all tasks have ended and what they had
-written is read.
+stays to pass on standard input (to all tasks, as in Slurm), output, and signals. Where tasks share a
+stream, their lines stay whole, as in Slurm. All this is one loop that waits for descriptors; a
+handler of a signal only writes to one of them. Nothing that a task leaves open keeps it waiting: it
+ends when all tasks have ended and what they had written is read.
 
 A signal of radrm (TERM at a stop, USR1 before a time limit) goes to the topmost process that
 handles it: to `srun`, which passes it on, so no task gets it twice.
@@ -26,6 +26,7 @@ import signal
 import stat
 import sys
 import time
+from collections import Counter
 
 from radrm.errors import Refused, UsageError, plain
 from radrm.jobfile.inherited import SET_FOR_STEP, set_listed
@@ -296,6 +297,8 @@ class Step:
         """Tasks that run, by pid."""
         self._code = 0
         self._rests: dict[int, bytes] = {}
+        self._shared: frozenset[int] = frozenset()
+        """Streams to which several tasks write."""
         self._inputs: dict[int, bytearray] = {}
         self._ends_s = self._kills_s = self._again_s = float("inf")
         self._interrupted_s = float("-inf")
@@ -308,6 +311,9 @@ class Step:
         for number in (*numbers, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
         self._poll.register(wake, selectors.EVENT_READ, lambda: self._signals(wake))
+        if not self._request.unbuffered:
+            used = Counter(fd for _, *given in streams for fd in set(given))
+            self._shared = frozenset(fd for fd, tasks in used.items() if tasks > 1)
         plans = [self._piped(task, *each) for task, each in enumerate(streams)]
         for task, (command, plan) in enumerate(zip(every, plans, strict=True)):
             self._fork(task, command, plan)
@@ -325,33 +331,41 @@ class Step:
 
     def _piped(self, task: int, given: int, out: int, err: int) -> tuple[int, int, int]:
         """The streams of a task, with pipes where something is passed on."""
-        if self._request.label:
-            out, err = (self._labelled(task, fd) for fd in (out, err))
+        out, err = (self._relayed(task, fd) for fd in (out, err))
         if given == 0 and self._request.tasks > 1 and passable(0):
             given = self._fed()
         return given, out, err
 
-    def _labelled(self, task: int, target: int) -> int:
+    def _relayed(self, task: int, target: int) -> int:
+        """A pipe whose whole lines are written to the target, with the task's label if asked for;
+        the target itself where no other task writes to it."""
+        labelled = self._request.label
+        if not labelled and target not in self._shared:
+            return target
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
         width = len(str(self._request.tasks - 1))
-        label = f"{task:>{width}}: ".encode()
+        label = f"{task:>{width}}: ".encode() if labelled else b""
         self._rests[read] = b""
         self._poll.register(read, selectors.EVENT_READ, lambda: self._lines(read, target, label))
         return write
 
     def _lines(self, source: int, target: int, label: bytes) -> None:
-        """Write the whole lines that are there, each with its label."""
+        """Write the whole lines that are there, each with its label. Without one, what ends in a
+        carriage return is a line too: a bar of progress."""
         try:
             data = os.read(source, _CHUNK)
         except BlockingIOError:
             return
-        *lines, rest = (self._rests[source] + data).split(b"\n")
-        if (not data and rest) or len(rest) > _CHUNK:
-            lines, rest = [*lines, rest], b""
-        if lines:
-            _write(target, b"".join(label + line + b"\n" for line in lines))
-        self._rests[source] = rest
+        text = self._rests[source] + data
+        cut = max(text.rfind(b"\n"), -1 if label else text.rfind(b"\r")) + 1
+        if not data or len(text) - cut > _CHUNK:
+            cut = len(text)
+        whole, self._rests[source] = text[:cut], text[cut:]
+        if label and whole:
+            lines = whole.removesuffix(b"\n").split(b"\n")
+            whole = b"".join(label + line + b"\n" for line in lines)
+        _write(target, whole)
         if not data:
             self._forget(source)
 

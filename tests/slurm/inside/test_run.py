@@ -22,6 +22,7 @@ SHOW = "echo $SLURM_PROCID/$SLURM_NTASKS $CUDA_VISIBLE_DEVICES"
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     environ = {**os.environ, **JOB, "RADRM_CHECKPOINT_DIR": str(folder)}
     pipe = subprocess.PIPE
+    folder.mkdir(exist_ok=True)
     return subprocess.Popen(
         [PROGRAMS / "srun", *words], cwd=folder, env=environ, text=True,
         stdin=pipe, stdout=pipe, stderr=pipe,
@@ -66,6 +67,26 @@ drop_outer(os.environ)
 line = f"{' '.join(seen)} {os.environ.get('SLURM_NTASKS')} {os.environ.get('MINE')}\\n"
 os.write(1, line.encode())  # whole beside the other task's
 """
+
+
+HALVES = """
+import os, time
+me, other = os.environ["SLURM_PROCID"], str(1 - int(os.environ["SLURM_PROCID"]))
+os.write(1, b"first ")
+open(f"half-{me}", "w").close()
+while not os.path.exists(f"half-{other}"):
+    time.sleep(0.01)
+os.write(1, b"second\\n")
+"""
+
+
+def test_tasks_that_share_a_stream_write_whole_lines(tmp_path: Path) -> None:
+    halves = [sys.executable, "-c", HALVES]
+    assert srun(tmp_path / "a", "-n2", *halves)[1] == ["first second"] * 2
+    with start(tmp_path / "b", "-n2", "-u", *halves) as process:
+        assert process.communicate(timeout=60)[0].startswith("first first ")
+    assert srun(tmp_path / "c", "-n2", "-o", "%t.log", *halves)[1] == []
+    assert (tmp_path / "c" / "1.log").read_text() == "first second\n"
 
 
 def test_several_tasks(tmp_path: Path) -> None:
