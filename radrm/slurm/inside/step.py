@@ -2,8 +2,8 @@
 
 Theory of operation. One task without a label needs nobody beside it: `srun` becomes the task, which
 so gets each signal itself. Else `srun` forks the tasks, each in a process group of its own, and
-stays to pass on standard input (to all tasks, as in Slurm), output, and signals. Where tasks share a
-stream, their lines stay whole, as in Slurm. All this is one loop that waits for descriptors; a
+stays to pass on standard input (to all tasks, as in Slurm), output and signals. Where tasks share
+a stream, their lines stay whole, as in Slurm. All this is one loop that waits for descriptors; a
 handler of a signal only writes to one of them. Nothing that a task leaves open keeps it waiting: it
 ends when all tasks have ended and what they had written is read.
 
