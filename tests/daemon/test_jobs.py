@@ -270,7 +270,7 @@ def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: Da
     wish = ["--prefer-gpus=h200,a100", "--avoid-gpus=9"]
     done = daemon.radrm("submit", *wish, "--hold", "--name=wishes", "--", "true")
     assert done.returncode == 0
-    assert done.stderr.startswith("radrm: note: wishes: no GPU here is named h200, 9, so ")
+    assert done.stderr.startswith("radrm: note: wishes: ") and "h200, 9" in done.stderr
     assert "not here    h200, 9" in daemon.radrm("status", "wishes").stdout
     daemon.radrm("release", "wishes")
     assert daemon.wait_end("wishes")["state"] == "COMPLETED"
@@ -278,7 +278,8 @@ def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: Da
     daemon.stop()
     daemon.settings = ['gpus.order=["h200", 0]']
     daemon.start()
-    assert "no GPU here is named 'h200' (gpus.order)" in daemon.radrm("doctor").stdout
+    (line,) = [x for x in daemon.radrm("doctor").stdout.splitlines() if "(gpus.order)" in x]
+    assert "'h200'" in line
 
 
 def test_a_job_that_begins_anew_finds_no_checkpoint(guest: DaemonHome) -> None:
