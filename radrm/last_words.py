@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 TAIL_BYTES = 64 * 1024
 
@@ -207,8 +208,7 @@ _PLAIN_ERROR = re.compile(
 _LONG_MESSAGE = re.compile(r"[\w.]*(?:ResourceExhaustedError|DistBackendError)\b")
 
 
-@dataclass(frozen=True, slots=True)
-class _Traceback:
+class _Traceback(Struct, frozen=True):
     """The lines `start..end`, with the exception at `raised`.
 
     One that is `aside` did not end the program. A `wrapper` was raised from the one before.

@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from radrm.core.records import Exit, OutOfMemory
 from radrm.last_words import HEADER, HOST_MEMORY, ends_otherwise, lines_of, search
+from radrm.structs import replace
 
 # An abort, fault, trap or illegal instruction can follow an uncaught error. Other signals come
 # from outside; the host's own OOM killer uses SIGKILL.

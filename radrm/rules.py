@@ -2,8 +2,9 @@
 
 A rule is an order, a policy, a planner, an estimator or a recovery rule. It is a class with the
 attributes and methods of the protocol of its kind. Make it a frozen dataclass: its fields with
-defaults are its settings, which users set in the rule's table. The page "Rules of your own"
-(docs/rules.md) has a whole example of each kind.
+defaults are its settings, which users set in the rule's table. What it reads and returns are
+structs of msgspec; `replace` returns one with other values of some fields. The page "Rules of your
+own" (docs/rules.md) has a whole example of each kind.
 
 An entry point gives a rule its name. The groups are `radrm.orders`, `radrm.policies`,
 `radrm.planners`, `radrm.estimators` and `radrm.recovery`.
@@ -172,6 +173,7 @@ from radrm.interference.model import (
 from radrm.planners.durations import run_times as run_times, sizes as sizes
 from radrm.planners.order_policy import OCCASIONS as OCCASIONS, OrderPolicy as OrderPolicy
 from radrm.policies.exclusive import Exclusive as Exclusive
+from radrm.structs import replace as replace
 # isort: on
 
 __all__ = [
@@ -193,6 +195,7 @@ __all__ = [
     "parse_seconds",
     "plain_moment",
     "remaining",
+    "replace",
     "run_times",
     "show_mib",
     "show_seconds",

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
-from radrm import wings
+from msgspec import Struct
+
+from radrm import structs, wings
 from radrm.config import Config, resolved, shown
 from radrm.core.records import DECLARED, Estimate
 from radrm.core.rules import (
@@ -24,12 +26,12 @@ from radrm.core.rules import (
     Planner,
     Policy,
     Recovery,
+    Rules,
     SlowPlanner,
     is_slow,
     missing_members,
     wrong_calls,
 )
-from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.settings import settings_of as own_settings_of
 from radrm.deadlines.costs import UTC, Costs, Zone
@@ -381,8 +383,7 @@ def make_settings(
 # ------------------------------------------------------------------ estimates
 
 
-@dataclass(frozen=True, slots=True)
-class Estimating:
+class Estimating(Struct, frozen=True):
     """The estimator of a configuration, and its part `quick` that answers at once."""
 
     estimator: Estimator
@@ -402,7 +403,7 @@ def _declared_first(estimator: Estimator, job: Description) -> tuple[Estimate, .
 
     The estimator's own record of a declared figure has its learned bound, and comes instead.
     """
-    declared = Declared().estimate(replace(job, published={}))
+    declared = Declared().estimate(structs.replace(job, published={}))
     known = {e.quantity for e in declared}
     found = estimator.estimate(job)
     own = {e.quantity: e for e in found if e.source == DECLARED}

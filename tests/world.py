@@ -7,7 +7,6 @@ Time moves only when a test says so. What was decided is kept for inspection, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from radrm.core import actions as act
 from radrm.core import events as ev
@@ -38,8 +37,8 @@ from radrm.core.records import (
     RuleState,
     UserReservation,
 )
-from radrm.core.rules import Order, Planner, Policy, Recovery, SlowPlanner
-from radrm.core.scheduler import Rules, Scheduler
+from radrm.core.rules import Order, Planner, Policy, Recovery, Rules, SlowPlanner
+from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState, Quantity, Resizing
 from radrm.interference.learning import LossLearner
@@ -48,6 +47,7 @@ from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
 from radrm.recovery import IdleDevice
+from radrm.structs import replace
 
 GIB = 1024
 ORDERS: tuple[Order, ...] = (Fifo(), SmallestWork(max_wait_s=500.0), Fair(), LatestStart())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.config import Config
@@ -10,6 +10,7 @@ from radrm.lab.experiments.simulations.sources import LIFE, with_mix
 from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.importers.andreas import Mix
 from radrm.simulated.spec import parse_servers
+from radrm.structs import replace
 
 RESTART_S = 60.0
 """What saving and starting again take, each, where moves are not free."""

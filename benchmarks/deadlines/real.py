@@ -6,13 +6,14 @@ its GPUs. Servers' other parts are not metered, so both count GPUs only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from radrm.config import Config
 from radrm.lab.experiments.live.trace import play_private
 from radrm.lab.experiments.simulations.sources import with_mix
 from radrm.lab.experiments.simulations.variants import Choices, make_variant
 from radrm.lab.simulator.traces.importers.andreas import Mix, published_mix
+from radrm.structs import replace
 from radrm.wiring import make_costs
 
 GPUS = "sim:3xV100-32GB"

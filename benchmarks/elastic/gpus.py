@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from radrm.lab.simulator.scenario import Life, Scenario
 from radrm.lab.simulator.traces.job import TraceJob, step_times
 from radrm.lab.simulator.traces.trace import read_trace
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 from tests.paths import REPOSITORY
 
 TRACE = REPOSITORY / "examples" / "traces" / "elastic.csv"

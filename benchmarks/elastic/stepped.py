@@ -9,8 +9,9 @@ no task is too large for what one server has left.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from benchmarks.elastic.cluster import NOISE, RESTARTS
@@ -29,6 +30,7 @@ from radrm.lab.simulator.elastic.training import (
 from radrm.published.nearchus import Nearchus
 from radrm.published.servers.layout import Layout
 from radrm.simulated.training import Rates, TaskAt, Training
+from radrm.structs import replace
 from radrm.wiring import make_planner
 
 _MANY_CPUS = 1000.0
@@ -57,7 +59,7 @@ class Budgeted(Nearchus):
 
     def wish(self, look: Any, note: Any) -> Any:
         budget = self.budgets[look.job.spec.name]
-        own = self if self.budget == budget else replace(self, budget=budget)
+        own = self if self.budget == budget else dataclasses.replace(self, budget=budget)
         return Nearchus.wish(own, look, note)
 
 

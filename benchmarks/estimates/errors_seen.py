@@ -16,7 +16,7 @@ import argparse
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
@@ -30,6 +30,7 @@ from radrm.estimators.memory import context_mib
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
 from radrm.lab.experiments.evaluation import Case, accuracy
+from radrm.structs import replace
 
 QUANTILES = 40
 QUANTILE = 0.95

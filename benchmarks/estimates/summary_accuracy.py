@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 import ast
 import csv
+import dataclasses
 import re
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from radrm.core.records import JobSpec
@@ -27,6 +28,7 @@ from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
 from radrm.estimators.symbolic import kernels
 from radrm.jobfile.radfile import read_job_file
+from radrm.structs import replace
 from radrm.wiring import describe
 
 SPATIAL = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
@@ -69,7 +71,7 @@ def published(folder: Path, tokens: int) -> Iterator[Case]:
         named = (job_file.options.model_summary or "").lower()
         if named not in summaries:
             continue
-        job = describe(replace(job_file, summary=summaries[named].read_text()))
+        job = describe(dataclasses.replace(job_file, summary=summaries[named].read_text()))
         job = replace(
             job,
             sequence_length=job.sequence_length or tokens,
@@ -183,7 +185,9 @@ def show_perceptrons(file: Path) -> None:
     context_mib = statistics.median(one.case.measured_mib - one.estimate_mib for one in fitted)
 
     def moved(half: Sequence[Outcome]) -> list[Outcome]:
-        return [replace(one, estimate_mib=one.estimate_mib + context_mib) for one in half]
+        return [
+            dataclasses.replace(one, estimate_mib=one.estimate_mib + context_mib) for one in half
+        ]
 
     print(f"perceptrons: context {context_mib:.0f} MiB, the median of the fitted half")
     show("  fitted half", moved(fitted))

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import ast
 import csv
+import dataclasses
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from radrm.estimators.gpumemnet.features import Family, Features, features_of
 from radrm.estimators.memory import context_mib
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
+from radrm.structs import replace
 
 HERE = Path(__file__).parent
 SHARED = HERE.parents[2] / "shared" / "data"
@@ -36,7 +40,7 @@ _KINDS_IN_MLP_TABLE = {
     "batch_normalization": "BatchNorm1d",
     "dropout": "Dropout",
 }
-_FIELDS = [field.name for field in fields(Features)]
+_FIELDS = Features.__struct_fields__
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,7 @@ def between(rows: Iterable[Row], each: int, seed: int) -> Iterator[Row]:
                 share = (batch_size - at) / (end - at)
                 memory_mib = low.memory_mib + share * (high.memory_mib - low.memory_mib)
                 job = replace(low.features, batch_size=batch_size)
-                yield replace(low, features=job, memory_mib=memory_mib, measured=False)
+                yield dataclasses.replace(low, features=job, memory_mib=memory_mib, measured=False)
 
 
 def elsewhere(rows: Iterable[Row], each: int, seed: int) -> Iterator[Row]:
@@ -177,4 +181,4 @@ def elsewhere(rows: Iterable[Row], each: int, seed: int) -> Iterator[Row]:
             job = replace(row.features, batch_size=batch_size, parameters=parameters)
             fixed_mib = context_mib() + _ADAM_BYTES * parameters / 2**20
             memory_mib = fixed_mib + grown_mib * batch_size / row.features.batch_size
-            yield replace(row, features=job, memory_mib=memory_mib)
+            yield dataclasses.replace(row, features=job, memory_mib=memory_mib)

@@ -9,7 +9,6 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +25,7 @@ from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.runs import Run, Said
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission, parse_envelope
+from radrm.structs import replace
 from tests.host.storage.envelopes import envelope
 from tests.world import World, gpus
 

@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from tempfile import TemporaryDirectory
 
 from benchmarks.table import Row, p95_ms
@@ -24,6 +23,7 @@ from radrm.host.storage.retention.sweep import Retention
 from radrm.host.storage.runs import Run, Said
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission, parse_envelope
+from radrm.structs import replace
 from tests.host.storage.envelopes import envelope
 from tests.world import World, gpus
 

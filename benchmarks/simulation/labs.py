@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 from math import log
@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.simulation.published import published_trace
 from radrm.lab.simulator.traces.draw import TYPICAL, dealt, fraction
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.structs import replace
 
 SHORT_S = 1200.0
 """A job of at most 20 minutes is short."""

@@ -11,7 +11,7 @@ with an error of 30 %. No user could declare that, and no job of it runs out of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.interference.model import Demand, speeds
@@ -23,6 +23,7 @@ from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.world import LiveAttempt, World, WorldEvent
+from radrm.structs import replace
 
 LEAST_SPEED = 0.7
 DURATION_ERROR = 0.3

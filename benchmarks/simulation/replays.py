@@ -14,7 +14,7 @@ import random
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from radrm.config import Config
@@ -26,6 +26,7 @@ from radrm.lab.simulator.traces.draw import TYPICAL
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.past import RECORDED, replayed
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 from tests.lab.simulator.pasts import BEGIN, as_past
 
 SERVER = "sim:4xA100-40GB"

@@ -20,7 +20,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -35,6 +35,7 @@ from radrm.lab.simulator.scenario import SHIPPED as AS_INSTALLED
 from radrm.lab.simulator.scenario import Known, Scenario, as_configured
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 from tests.paths import REPOSITORY, SHARED_DATA
 
 SERVER = "sim:4xA100-40GB"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 
@@ -19,6 +19,7 @@ from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 
 SERVER = "sim:4xA100-40GB"
 SHORT_S = 1200.0

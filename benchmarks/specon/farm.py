@@ -7,8 +7,9 @@ published (Zheng's thesis, section 3.3).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
 from statistics import fmean
@@ -28,6 +29,7 @@ from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Lug, Magm, Sharing
 from radrm.published.specon import SpeCon
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 from radrm.wiring import make_rules, make_settings
 
 START_S, SAVE_S = 3.0, 2.0
@@ -165,7 +167,7 @@ def _run(
     if specon is not None:
         planners += (SpeCon(policy, alone, **specon),)
     rules = replace(made, planners=planners)
-    settings = replace(make_settings(config), checkpoint_limit_s=300.0)
+    settings = dataclasses.replace(make_settings(config), checkpoint_limit_s=300.0)
     tasks, history = tasks_of(jobs, scenario), History(jobs)
     loop = ReportingLoop(scenario, rules, settings, tasks, history)
     loop.run()

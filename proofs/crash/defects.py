@@ -27,9 +27,8 @@ def _everyone_wins_the_claim() -> None:
 
 
 def _acts_before_it_saves() -> None:
-    from dataclasses import replace
-
     from radrm.daemon.decisions import Decisions, Unsaved
+    from radrm.structs import replace
 
     save = Decisions._save
 

@@ -8,10 +8,10 @@ means unknown or not applicable, never zero. Names, reasons and labels may be ot
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from radrm.client.exits import exit_code
 from radrm.client.states import FINAL, LIVE
@@ -63,8 +63,7 @@ class Explanation(jobs.Explanation):
     """The job."""
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """A job or an array that is safe on disk."""
 
     ticket: str

@@ -13,6 +13,7 @@ from radrm.cli.listing import (
     commands,
     function_of,
     is_everyday,
+    of_group,
     parameters_of,
     takes_own_words,
 )
@@ -116,6 +117,9 @@ def make_app(only: str | None = None) -> typer.Typer:
     for name in (only,) if only in known else known:
         if name in ("submit", "run"):
             continue
+        if theirs := of_group(name):
+            app.add_typer(_group(name, known[name], theirs))
+            continue
         command = function_of(name)
         if is_everyday(name):
             app.command()(typed(command, parameters_of(name)))
@@ -128,6 +132,15 @@ def make_app(only: str | None = None) -> typer.Typer:
         else:
             app.command()(command)
     return app
+
+
+def _group(name: str, line: str, commands: Sequence[str]) -> typer.Typer:
+    """The typer application of a group of everyday commands."""
+    made = typer.Typer(name=name, help=line, no_args_is_help=True, rich_markup_mode=None)
+    made.callback()(_radrm)
+    for each in commands:
+        made.command()(typed(function_of(each), parameters_of(each)))
+    return made
 
 
 def _radrm() -> None:

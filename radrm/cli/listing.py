@@ -68,13 +68,14 @@ ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
 _LONG = 12
 EVERYDAY = frozenset(
     {
-        *("cancel", "checkpoint", "completion", "daemon", "drain", "explain", "gpus", "history"),
+        *("cancel", "checkpoint", "completion", "config show", "config check", "config reload"),
+        *("daemon", "drain", "explain", "gpus", "history"),
         *("hold", "limits", "logs", "migrate", "progress", "release", "report", "requeue"),
         *("reserve", "resize", "resume", "status", "wait"),
     }
 )
 """The server's commands that start without typer: their modules declare parameters
-(`parameters_of`)."""
+(`parameters_of`). A name of two words is a command of a group."""
 _SHARED = {
     **dict.fromkeys(("cancel", "hold", "release", "requeue", "wait"), "jobs"),
     **dict.fromkeys(("checkpoint", "migrate", "resize", "progress"), "saving"),
@@ -103,7 +104,7 @@ def commands() -> dict[str, str]:
 
 def is_everyday(command: str) -> bool:
     """Whether a command starts without typer."""
-    if command in COMMANDS:
+    if command in COMMANDS or command in EVERYDAY:
         return command in EVERYDAY
     from radrm import wings
 
@@ -124,8 +125,9 @@ def module_of(command: str) -> Any:
     """Import the module of a command."""
     from importlib import import_module
 
-    if command in COMMANDS:
-        return import_module(f"radrm.cli.commands.{_SHARED.get(command, _python(command))}")
+    group = command.partition(" ")[0]
+    if group in COMMANDS:
+        return import_module(f"radrm.cli.commands.{_SHARED.get(group, _python(group))}")
     from radrm import wings
 
     return import_module(wings.commands()[command].module)
@@ -133,12 +135,18 @@ def module_of(command: str) -> Any:
 
 def function_of(command: str) -> Any:
     """Import the function of a command, or its typer application."""
-    return getattr(module_of(command), _python(command))
+    return getattr(module_of(command), _python(command.rpartition(" ")[2]))
 
 
 def parameters_of(command: str) -> Any:
     """The declared parameters of an everyday command."""
-    return getattr(module_of(command), f"{_python(command).upper()}_PARAMETERS")
+    own = _python(command.rpartition(" ")[2]).upper()
+    return getattr(module_of(command), f"{own}_PARAMETERS")
+
+
+def of_group(group: str) -> list[str]:
+    """The everyday commands of a group, as `config show`."""
+    return sorted(name for name in EVERYDAY if name.startswith(f"{group} "))
 
 
 def _python(command: str) -> str:

@@ -37,8 +37,9 @@ def _command() -> int:
         sys.argv.insert(2, "--")  # what stands behind the file belongs to the job
     if not words or words[0].startswith("-"):
         return _no_command()
-    if words[0] in EVERYDAY or is_everyday(words[0]):
-        return _everyday()
+    for name in (words[0], " ".join(words[:2])):
+        if name in EVERYDAY or is_everyday(name):
+            return _everyday(name)
     return _others() if words[0] in commands() else _no_command()
 
 
@@ -47,7 +48,7 @@ def daemon() -> None:
     if sys.argv[1:] == ["--version"]:
         end(_no_command)
     sys.argv[1:1] = ["daemon"]
-    end(_everyday)
+    end(lambda: _everyday("daemon"))
 
 
 def _of_the_option_table() -> NoReturn:
@@ -60,13 +61,12 @@ def _of_the_option_table() -> NoReturn:
     _leave(run(sys.argv[2:]))
 
 
-def _everyday() -> int:
+def _everyday(name: str) -> int:
     """Run an everyday command; with typer if its command line is unusual."""
     from radrm.cli.listing import function_of, parameters_of
     from radrm.cli.parameters import parse
 
-    name = sys.argv[1]
-    words = parse(parameters_of(name), sys.argv[2:])
+    words = parse(parameters_of(name), sys.argv[1 + len(name.split()) :])
     if words is None:
         return _others()
     return _leave(function_of(name)(**words) or 0)

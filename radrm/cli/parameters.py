@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FLAG, TEXT, TEXTS, NUMBER, WORD, WORDS = "flag", "text", "texts", "number", "word", "words"
 """Kinds of parameters. Options: without a value, with a text, with a text and repeatable, with a
-whole number. Arguments: exactly one, or any number."""
+whole number. Arguments: one, or any number; `least` says how many there must be."""
 
 
 class Parameter(Record):
@@ -132,6 +132,8 @@ def _with_arguments(
             found[each.name], arguments = arguments, []
         elif each.kind == WORD and len(arguments) == 1:
             found[each.name], arguments = arguments[0], []
+        elif each.kind == WORD and each.least is None and not arguments:
+            pass  # it may be left out
         elif each.is_argument:
             return None
     return None if arguments else found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from radrm.client.connection import Client
 from radrm.config import Config, load_config
@@ -24,14 +25,14 @@ from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import envelope_of, load
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.structs import replace
 from radrm.wiring import asked_by_auto
 
 TRACED = frozenset({"auto", "trace", "faketensor"})
 """The estimators that use a trace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A job file as estimators see it."""
 
     file: str
@@ -40,8 +41,7 @@ class Asked:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """What a daemon has learned; empty if no daemon answers."""
 
     device_kind: str | None = None
@@ -127,7 +127,7 @@ def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
 
 def answer(asked: Asked, config: Config, name: str) -> Answer:
     """The answer of one estimator about a job."""
-    return Asking(replace(config, estimator=name)).ask(asked.job)
+    return Asking(dataclasses.replace(config, estimator=name)).ask(asked.job)
 
 
 def memory_of(found: Answer) -> Estimate | None:
@@ -143,7 +143,7 @@ def names_of(word: str, config: Config) -> tuple[str, ...]:
     if word == "all":
         every = dict.fromkeys((*ESTIMATORS, *asked_by_auto(config)))
         return tuple(name for name in every if name != "none")
-    Asking(replace(config, estimator=word))
+    Asking(dataclasses.replace(config, estimator=word))
     return (word,)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.config import values as v
 from radrm.config.goals import AUTO, GOALS, PUBLISHED, SHARING, resolved
@@ -137,8 +138,7 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(Struct, frozen=True):
     """The usable part of a configuration, and one line on each error."""
 
     config: Config

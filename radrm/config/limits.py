@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from radrm.config.shapes import Config, LimitsConfig
 
@@ -22,8 +24,7 @@ NO_LIMITS = LimitsConfig(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UserLimits:
+class UserLimits(Struct, frozen=True):
     """The limits of each user. `shared`: of a daemon of the whole server; else nobody has any."""
 
     limits: LimitsConfig

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from radrm.config.checks import parse_config, parse_table, toml_value
 from radrm.config.shapes import Config
@@ -45,8 +46,7 @@ def with_set(config: Config, setting: str) -> Config:
 MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ConfigFile(Struct, frozen=True):
     """The path of the configuration file (None: no path), and its text (None: no file)."""
 
     path: Path | None

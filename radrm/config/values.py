@@ -6,11 +6,12 @@ import difflib
 import ipaddress
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from radrm.config.shapes import Table
 from radrm.core.units import parse_mib
@@ -33,8 +34,7 @@ _JOINS = frozenset("+,")
 """The characters that join or separate planners on the command line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A key of a source, and the list of all errors found in that source."""
 
     source: str

@@ -6,28 +6,26 @@ returns as an event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import Caps, Placement, Share
 from radrm.core.words import Runner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class Action(Struct, frozen=True, kw_only=True):
     """An instruction to the host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptAction(Action):
+class AttemptAction(Action, frozen=True, kw_only=True):
     """An instruction about one attempt of a job, named by its serial."""
 
     job_id: int
     serial: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueAction(AttemptAction):
+class DueAction(AttemptAction, frozen=True, kw_only=True):
     """An instruction that the host must have carried out, or given up, at a boot time.
 
     Then the core gives it up, too, as if it had failed (`core/lifecycle/pending.py`).
@@ -36,8 +34,7 @@ class DueAction(AttemptAction):
     due_boot_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch(AttemptAction):
+class Launch(AttemptAction, frozen=True, kw_only=True):
     """Start the attempt. `cap_mib` is its memory cap per GPU; None: no cap.
 
     `number` is the attempt's number, for users. `shared`: other jobs can be on its devices, now
@@ -53,44 +50,37 @@ class Launch(AttemptAction):
     runner: Runner = Runner.OWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminate(AttemptAction):
+class Terminate(AttemptAction, frozen=True, kw_only=True):
     """Send TERM to the whole process tree."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kill(AttemptAction):
+class Kill(AttemptAction, frozen=True, kw_only=True):
     """Send KILL to the whole process tree."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendSignal(AttemptAction):
+class SendSignal(AttemptAction, frozen=True, kw_only=True):
     """Send this signal to the processes of the job that have a handler for it."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeCheckpoint(DueAction):
+class TakeCheckpoint(DueAction, frozen=True, kw_only=True):
     """Tell the job to save its state now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyShares(DueAction):
+class ApplyShares(DueAction, frozen=True, kw_only=True):
     """Apply new CPU and SM caps to a running attempt."""
 
     shares: tuple[Share, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaiseCaps(DueAction):
+class RaiseCaps(DueAction, frozen=True, kw_only=True):
     """Have the driver enforce these memory caps of a running attempt in place of lower ones."""
 
     caps: Caps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resize(DueAction):
+class Resize(DueAction, frozen=True, kw_only=True):
     """Start and stop tasks until the attempt has its target placement.
 
     `generation` is the number of that placement in its attempt. `withdrawn`: undo this resize, if
@@ -102,22 +92,19 @@ class Resize(DueAction):
     withdrawn: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeReadings(Action):
+class TakeReadings(Action, frozen=True, kw_only=True):
     """Read these devices now: their jobs have just changed."""
 
     devices: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateJob(Action):
+class EstimateJob(Action, frozen=True, kw_only=True):
     """Run the estimators for a job; the result is `EstimateReady`."""
 
     job_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Think(Action):
+class Think(Action, frozen=True, kw_only=True):
     """Have a slow planner make a plan; the result is `PlanReady` with this `number`.
 
     The host takes the snapshot when it begins: that one is newer than the decision. `state` is
@@ -126,5 +113,5 @@ class Think(Action):
 
     planner: str
     number: int
-    state: Any = field(default=None, repr=False)
+    state: Any = None
     limit_s: float

@@ -9,7 +9,6 @@ and its reason may be gone a moment later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -38,6 +37,7 @@ from radrm.core.records import Job, PlannerRequest, Refusal
 from radrm.core.state.state import State
 from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, CheckpointKind, Resizing, StopReason
+from radrm.structs import replace
 
 
 def apply(state: State, proposal: Proposal) -> None:

@@ -7,8 +7,9 @@ device's idle power and a planner's next wake-up are volatile; all else is durab
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
@@ -28,8 +29,7 @@ from radrm.core.records import (
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState | UserReservation
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(Struct, frozen=True):
     """What the user of a job is told at once: `text` is one sentence.
 
     `kind`: an event of `--notify`, `idle`, `silent`, `misplaced` or `held`. About an array,
@@ -41,8 +41,7 @@ class Warned:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """Save `changed` and `dropped`, then do `actions` in order.
 
     `volatile` records can be saved later, with other records. No record is both. So can `energy`,
@@ -64,8 +63,7 @@ class Decision:
     warned: tuple[Warned, ...] = ()
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):
     """What the current step has done so far."""
 
     now: Instant

@@ -6,8 +6,9 @@ actions are events too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
@@ -34,46 +35,40 @@ from radrm.core.records import (
 from radrm.core.words import StopReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """Something that happened. `at`: the time of the step that handles it."""
 
     at: Instant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick(Event):
+class Tick(Event, frozen=True, kw_only=True):
     """Only time has passed."""
 
 
 # ------------------------------------------------------------------ a restart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored(Event):
+class Restored(Event, frozen=True, kw_only=True):
     """The stored records of an earlier daemon. The first event, if there are any."""
 
     kept: Kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptsAdopted(Event):
+class AttemptsAdopted(Event, frozen=True, kw_only=True):
     """All attempts of an earlier daemon have been reported. It ends a restart.
 
     Before it no timer runs and no planner is called: a job may have ended before its limit.
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionsDelayed(Event):
+class ActionsDelayed(Event, frozen=True, kw_only=True):
     """Earlier actions begin only now, after an outage of the store; so do their deadlines."""
 
 
 # ------------------------------------------------------------------ from users
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSubmitted(Event):
+class JobSubmitted(Event, frozen=True, kw_only=True):
     """A new job, PENDING, with its id and, unless `estimating`, its estimates.
 
     `refused` is why it can never run, if the host knows that already; else None.
@@ -83,16 +78,14 @@ class JobSubmitted(Event):
     refused: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRequested(Event):
+class CancelRequested(Event, frozen=True, kw_only=True):
     """A user cancels a job. `by`: the user's name."""
 
     job_id: int
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OuterGone(Event):
+class OuterGone(Event, frozen=True, kw_only=True):
     """A job's outer job ends, since `happened` (None: now). `why`: the reason for users."""
 
     job_id: int
@@ -101,16 +94,14 @@ class OuterGone(Event):
     happened: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldRequested(Event):
+class HoldRequested(Event, frozen=True, kw_only=True):
     """A user holds (True) or releases (False) a waiting job."""
 
     job_id: int
     held: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequeueRequested(Event):
+class RequeueRequested(Event, frozen=True, kw_only=True):
     """A user has a job run again that the core may have forgotten. `from_start`: it begins anew."""
 
     job: Job
@@ -118,16 +109,14 @@ class RequeueRequested(Event):
     from_start: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointRequested(Event):
+class CheckpointRequested(Event, frozen=True, kw_only=True):
     """A user has a running job save its work. `by`: the user's name."""
 
     job_id: int
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrateRequested(Event):
+class MigrateRequested(Event, frozen=True, kw_only=True):
     """A user has a running job save its work and go on elsewhere.
 
     `device`: only there, by UUID; None: where the policy chooses. `by`: the user's name.
@@ -138,8 +127,7 @@ class MigrateRequested(Event):
     device: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResizeRequested(Event):
+class ResizeRequested(Event, frozen=True, kw_only=True):
     """A user gives a running job another number of tasks. `by`: the user's name.
 
     `counts` has the tasks of each role that changes; the others keep theirs.
@@ -150,8 +138,7 @@ class ResizeRequested(Event):
     counts: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditRequested(Event):
+class EditRequested(Event, frozen=True, kw_only=True):
     """A user changes an unfinished job's `spec`, `estimates` and `after`.
 
     `estimates` None: its estimates, fingerprint and profile stay. `estimating`: run the estimators
@@ -167,23 +154,20 @@ class EditRequested(Event):
     profile: tuple[Profiled, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainRequested(Event):
+class DrainRequested(Event, frozen=True, kw_only=True):
     """A user drains a device (`reason`), or resumes it (None)."""
 
     device: str
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReserveRequested(Event):
+class ReserveRequested(Event, frozen=True, kw_only=True):
     """A user reserves devices. `reservation` gets its id from the core (`UserReservations`)."""
 
     reservation: UserReservation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreserveRequested(Event):
+class UnreserveRequested(Event, frozen=True, kw_only=True):
     """A user ends a reservation. `by`: the user's name."""
 
     reservation_id: int
@@ -193,8 +177,7 @@ class UnreserveRequested(Event):
 # ------------------------------------------------------------------ from estimators
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateReady(Event):
+class EstimateReady(Event, frozen=True, kw_only=True):
     """The estimators have answered. `notes`: why some of them gave no estimate."""
 
     job_id: int
@@ -202,8 +185,7 @@ class EstimateReady(Event):
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionsReady(Event):
+class PredictionsReady(Event, frozen=True, kw_only=True):
     """Waiting jobs are predicted again, since runs of the same thing have ended.
 
     `estimates`: SM activity and duration of each of these jobs, by id. Other quantities stay.
@@ -217,22 +199,19 @@ class PredictionsReady(Event):
 # ------------------------------------------------------------------ from the devices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesSeen(Event):
+class DevicesSeen(Event, frozen=True, kw_only=True):
     """The complete list of devices now. A device that is not in it has vanished."""
 
     devices: tuple[Device, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesSeen(Event):
+class NodesSeen(Event, frozen=True, kw_only=True):
     """The CPUs and the host memory that jobs can have. An unlisted node's are unknown."""
 
     nodes: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingsTaken(Event):
+class ReadingsTaken(Event, frozen=True, kw_only=True):
     """New readings of some devices."""
 
     readings: tuple[Reading, ...]
@@ -241,8 +220,7 @@ class ReadingsTaken(Event):
 # ------------------------------------------------------------------ from attempts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEvent(Event):
+class AttemptEvent(Event, frozen=True, kw_only=True):
     """Something happened to one attempt of a job, named by its serial.
 
     Its number would not do: it comes again after a void launch. `happened`: the time in the
@@ -254,15 +232,13 @@ class AttemptEvent(Event):
     happened: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStarted(AttemptEvent):
+class AttemptStarted(AttemptEvent, frozen=True, kw_only=True):
     """The attempt's processes exist. `cpu_list`: the CPUs that they are bound to; None: none."""
 
     cpu_list: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchVoided(AttemptEvent):
+class LaunchVoided(AttemptEvent, frozen=True, kw_only=True):
     """The attempt never started and never will. It does not count.
 
     `reason`: why, if that concerns this launch alone, as its GPU's MPS; None: unknown.
@@ -271,8 +247,7 @@ class LaunchVoided(AttemptEvent):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnded(AttemptEvent):
+class AttemptEnded(AttemptEvent, frozen=True, kw_only=True):
     """All processes of the attempt have ended.
 
     `exits` has one entry per task, or is empty. `lost` is why the end is unknown. `never_started`
@@ -307,37 +282,32 @@ class AttemptEnded(AttemptEvent):
     itself: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressReported(AttemptEvent):
+class ProgressReported(AttemptEvent, frozen=True, kw_only=True):
     """The job has reported its progress."""
 
     progress: Progress
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SilenceReported(AttemptEvent):
+class SilenceReported(AttemptEvent, frozen=True, kw_only=True):
     """The job's logs have not changed since `happened`; `at`, if they have changed just now.
 
     Only for jobs with a silent limit. That nothing is reported says nothing.
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostUsed(Event):
+class HostUsed(Event, frozen=True, kw_only=True):
     """What live attempts have used of the server so far: (job id, serial, use) of each."""
 
     uses: tuple[tuple[int, int, HostUse], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointTaken(AttemptEvent):
+class CheckpointTaken(AttemptEvent, frozen=True, kw_only=True):
     """The job has saved its state, as of `progress`; None: it is not known how far it was."""
 
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resized(AttemptEvent):
+class Resized(AttemptEvent, frozen=True, kw_only=True):
     """The attempt runs on this placement, the target of `Resize`.
 
     `generation`: that of the `Resize`; None: the last one. `cpu_list`: the CPUs that it is bound to
@@ -349,29 +319,25 @@ class Resized(AttemptEvent):
     cpu_list: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharesApplied(AttemptEvent):
+class SharesApplied(AttemptEvent, frozen=True, kw_only=True):
     """These CPU and SM caps apply now."""
 
     shares: tuple[Share, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapsRaised(AttemptEvent):
+class CapsRaised(AttemptEvent, frozen=True, kw_only=True):
     """The driver enforces these memory caps now."""
 
     caps: Caps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapsRefused(AttemptEvent):
+class CapsRefused(AttemptEvent, frozen=True, kw_only=True):
     """The driver enforces no memory cap of the attempt, for this reason."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionFailed(Event):
+class ActionFailed(Event, frozen=True, kw_only=True):
     """An action failed and has changed nothing. Late for an action that is not pending any more.
 
     `passing`: the reason lies with the server (a full disk) and can be over soon. `stops`, of a
@@ -388,8 +354,7 @@ class ActionFailed(Event):
 # ------------------------------------------------------------------ from planners
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReady(Event):
+class PlanReady(Event, frozen=True, kw_only=True):
     """A slow planner's answer to `Think` number `number`, or why there is none (`error`).
 
     `version`: of the snapshot that it saw. `state` and `wake_at` are those of its `Plan`.

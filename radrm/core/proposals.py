@@ -6,27 +6,24 @@ job's own limits before `step` carries it out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from radrm.core.records import Placement, Share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Proposal(Struct, frozen=True, kw_only=True):
     """A planner's request about one job."""
 
     job_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start(Proposal):
+class Start(Proposal, frozen=True, kw_only=True):
     """Launch a waiting job on this placement."""
 
     placement: Placement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preempt(Proposal):
+class Preempt(Proposal, frozen=True, kw_only=True):
     """Return a running job to its queue with its saved work.
 
     A job that can save its work is asked to, and stopped when it has; if it has not in its time, it
@@ -38,15 +35,13 @@ class Preempt(Proposal):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancel(Proposal):
+class Cancel(Proposal, frozen=True, kw_only=True):
     """Stop a running job for good, for this reason."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warn(Proposal):
+class Warn(Proposal, frozen=True, kw_only=True):
     """Warn the user of a running job, in place of the last warning of this kind.
 
     `kind`: an event of `--notify`. `text` is one sentence without its end; "" takes the warning
@@ -59,34 +54,29 @@ class Warn(Proposal):
     in_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeCheckpointNow(Proposal):
+class TakeCheckpointNow(Proposal, frozen=True, kw_only=True):
     """Tell a running job to save its state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migrate(Proposal):
+class Migrate(Proposal, frozen=True, kw_only=True):
     """Checkpoint a running job, stop it, and continue it on `placement`."""
 
     placement: Placement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResizeTo(Proposal):
+class ResizeTo(Proposal, frozen=True, kw_only=True):
     """Give a running job this placement, within the counts of its roles."""
 
     placement: Placement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetShares(Proposal):
+class SetShares(Proposal, frozen=True, kw_only=True):
     """Give a running job new CPU and SM caps; its devices and memory stay."""
 
     shares: tuple[Share, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve(Proposal):
+class Reserve(Proposal, frozen=True, kw_only=True):
     """Reserve devices for the waiting job `job_id`, from `start_s` to `end_s` (boot-time seconds).
 
     `devices` has MiB by UUID; None: the whole device. It replaces what the planner has reserved for

@@ -26,9 +26,10 @@ again: nothing better is known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from statistics import fmean
+
+from msgspec import Struct
 
 from radrm.core.records import Attempt, Instant, Job, Progress
 from radrm.core.words import Quantity
@@ -44,8 +45,7 @@ ASSUMED = "assumed"
 TIME_LIMIT = "time limit"
 
 
-@dataclass(frozen=True, slots=True)
-class Remaining:
+class Remaining(Struct, frozen=True):
     """Seconds that a job has left to run: expected, at most, and the source of both.
 
     `upper_s` is infinity if nothing bounds it. From the time limit alone both are the bound.
@@ -62,8 +62,7 @@ class Remaining:
     limit_s: float = inf
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(Struct, frozen=True):
     """The run time of all of a job's work alone: expected and at most, in seconds."""
 
     value_s: float

@@ -30,7 +30,6 @@ What a restart sees: the reservations. All else is made again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from math import inf, isfinite
 
@@ -43,6 +42,7 @@ from radrm.core.state.reserved import Seen
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, CLOSING, RESERVATION_OVER, Timer
 from radrm.core.units import show_seconds
+from radrm.structs import replace
 
 _LATER_S = 0.001
 """A job that ends at the start of a reservation is still in time."""

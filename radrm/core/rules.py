@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
+
+from msgspec import Struct
 
 from radrm.core.events import Event
 from radrm.core.proposals import Proposal
@@ -22,8 +23,7 @@ from radrm.core.state.sharing import Learner as Learner
 from radrm.core.view import Offer, View
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """What a policy must find: `gpus` devices for a job, each with `need_mib` (None: unknown)."""
 
     job: Job
@@ -79,8 +79,7 @@ class Policy(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """A planner's answer.
 
     `proposals` may be a generator: each one is checked and carried out before the next is
@@ -159,8 +158,7 @@ def is_slow(planner: object) -> TypeGuard[SlowPlanner]:
     return hasattr(planner, "think")
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True):
     """Recover the job: it is next.
 
     `memory_floor_mib` is the least need per GPU that its deaths have proven. `ask_mib` is what to
@@ -177,8 +175,7 @@ class Again:
     use_last: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Struct, frozen=True):
     """Fail the job, for this reason. `memory_floor_mib`: as in `Again`."""
 
     reason: str
@@ -202,8 +199,7 @@ class Recovery(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The rules in force. `planners` are called in order; one of them starts waiting jobs."""
 
     order: Order

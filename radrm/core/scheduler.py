@@ -61,7 +61,7 @@ from radrm.core.records import (
     Refusal,
     UserReservation,
 )
-from radrm.core.rules import Rules as Rules
+from radrm.core.rules import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
 from radrm.core.state import timers

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.constraints.claims import barred
 from radrm.core.constraints.nodes import never_on_nodes
@@ -49,10 +50,10 @@ from radrm.core.state.queue.waiting import Lines, Verdicts
 from radrm.core.state.readings import Holding, why_unreadable
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
+from radrm.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Occupant:
+class Occupant(Struct, frozen=True):
     """A live attempt on one device, and its measured use there."""
 
     job_id: int
@@ -72,8 +73,7 @@ class Occupant:
         return now_s - self.since_s if self.usage.peak_mib == 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSnapshot:
+class DeviceSnapshot(Struct, frozen=True):
     """One device: its record, last reading, occupants and reservations."""
 
     device: Device
@@ -143,8 +143,7 @@ def _occupant(holding: Holding, uuid: str) -> Occupant:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerData:
+class LedgerData(Struct, frozen=True):
     """A ledger, without what only its own next change needs: the energy meter and shared times."""
 
     device: Device
@@ -199,8 +198,7 @@ def ledger_of(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class StateData:
+class StateData(Struct, frozen=True):
     """All that a rule may know, as plain data. `waiting`: the jobs of both lines, the first one
     first."""
 

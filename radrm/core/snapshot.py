@@ -23,7 +23,6 @@ What a restart sees: nothing. Snapshots are never stored.
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
 from itertools import islice
 
 from radrm.core.records import (
@@ -44,6 +43,7 @@ from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.state.users import Uses
 from radrm.core.view import View
+from radrm.structs import replace
 
 
 class Snapshot:

@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 from radrm.core import actions as act
 from radrm.core import events as ev
@@ -21,6 +20,7 @@ from radrm.host.attempts.launcher import Launcher
 from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.clock import Clock
 from radrm.host.gpus.memory_caps import MemoryCaps
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 

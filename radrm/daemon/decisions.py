@@ -19,8 +19,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core import actions as act
 from radrm.core import events as ev
@@ -112,8 +113,7 @@ MOST_REFUSED = 256
 """So many kinds of refused proposals are logged."""
 
 
-@dataclass(slots=True)
-class Unsaved:
+class Unsaved(Struct):
     """Decisions that are not on disk yet, so that none of their actions may be carried out."""
 
     events: list[ev.Event]

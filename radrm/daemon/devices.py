@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.core.events import Event
@@ -38,8 +39,7 @@ class Listens(Protocol):
     def devices_seen(self, devices: tuple[Device, ...]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Devices:
+class Devices(Struct, frozen=True):
     """The source of readings, and what belongs to it. `close` ends all of it."""
 
     source: GpuSource

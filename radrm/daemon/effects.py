@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core import actions as act
 from radrm.core import events as ev
@@ -42,8 +43,7 @@ from radrm.host.transient import may_pass
 log = logging.getLogger("radrm")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerReady:
+class ServerReady(Struct, frozen=True):
     """From another thread: this launch need not wait for its MPS server any more."""
 
     action: act.Launch

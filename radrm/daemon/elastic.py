@@ -33,7 +33,8 @@ import json
 import logging
 import queue
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.core import actions as act
 from radrm.core import events as ev
@@ -148,8 +149,7 @@ _MOST_EARLIER = 100
 """Generations whose files are removed at once: those since the last resize that has worked."""
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """The answer to a resize: `failed` is why the placement before stays; None: the target runs.
 
     `gives_up`: the devices on which nothing of the attempt may be left. `at`: when it was found.
@@ -160,8 +160,7 @@ class _Known:
     at: Instant
 
 
-@dataclass(slots=True, eq=False)
-class _Resize:
+class _Resize(Struct, eq=False):
     """A resize under way. `text` is the placement, until it is written."""
 
     action: act.Resize

@@ -12,8 +12,9 @@ import socket
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
+
+from msgspec import Struct, field
 
 import radrm
 from radrm import wings
@@ -78,8 +79,7 @@ _IN_JOBS = os.path.join(_PACKAGE, "in_jobs")
 _LAUNCHER = "radrun"
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """The properties of the server that a launch needs.
 
     `extra` goes into every job's environment (for example, the socket of the simulated GPUs).

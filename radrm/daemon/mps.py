@@ -20,8 +20,9 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from radrm.core.records import Attempt, Job
 from radrm.core.words import CheckpointKind, Collocation
@@ -97,8 +98,7 @@ class Failures:
         return self._mps.faulted(attempt.devices, real_s)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientsEnded:
+class ClientsEnded(Struct, frozen=True):
     """From another thread: the attempt's clients have no work left that its signal could harm."""
 
     serial: int

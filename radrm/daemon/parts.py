@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.config import Config, UserLimits, spool_room
 from radrm.core.scheduler import Scheduler
@@ -51,8 +52,7 @@ KILL_GRACE_S = 2.0
 """Real seconds from the end of a job's main process until the rest of its tree is killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """Whose daemon this is, where its files are, and what the system lets it limit."""
 
     uid: int
@@ -63,8 +63,7 @@ class Host:
     manager: ServiceManager
 
 
-@dataclass(frozen=True, slots=True)
-class Spool:
+class Spool(Struct, frozen=True):
     """Where envelopes arrive, and what is kept of refused ones."""
 
     arrivals: Arrivals
@@ -83,8 +82,7 @@ class Spool:
         return cls(arrivals, refused)
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """The store, what is removed from it, and the notices that it holds. `close` ends it."""
 
     store: Store
@@ -108,8 +106,7 @@ class Records:
         self.store.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Attempting:
+class Attempting(Struct, frozen=True):
     """What starts and follows attempts. `close` ends its helpers; jobs run on."""
 
     launcher: Launcher
@@ -170,8 +167,7 @@ class Attempting:
         self.site.elastic.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(Struct, frozen=True):
     """Estimators and slow planners in processes of their own. `close` ends these."""
 
     estimation: Estimation
@@ -206,8 +202,7 @@ class Estimates:
         self.planning.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """All that the loop uses."""
 
     scheduler: Scheduler

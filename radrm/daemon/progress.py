@@ -23,7 +23,8 @@ is counted; the counts of this daemon's attempts are in its memory only.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from radrm.core import events as ev
 from radrm.core.lifecycle.timing import warned_after_s
@@ -46,16 +47,14 @@ MOST_KEPT = 2000
 """Attempts whose counts of dropped reports are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """How many datagrams of an attempt were dropped, and why the last one was."""
 
     count: int
     reason: str
 
 
-@dataclass(slots=True)
-class _Sender:
+class _Sender(Struct):
     """What an attempt has reported; `fresh` and `saved`: not said to the scheduler yet."""
 
     job_id: int

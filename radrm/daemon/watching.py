@@ -16,9 +16,9 @@ import os
 import pwd
 import threading
 import time
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from radrm.daemon.intake.envelopes import user_name
 from radrm.errors import Refused, StoreError, plain
@@ -60,8 +60,7 @@ class Report(msgspec.Struct):
     error: str | None = None
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """The state of one folder. Times are of the monotonic clock."""
 
     due_s: float = 0.0

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import inf
+
+from msgspec import Struct
 
 from radrm.core.constraints.kinds import is_name_of
 
@@ -24,8 +25,7 @@ _J_PER_KWH = 3.6e6
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
+class Zone(Struct, frozen=True):
     """The site's offset from UTC: `starts` has epoch seconds, ascending, `offsets` seconds east.
 
     Before the first start the first offset holds, and after the last one the last.
@@ -55,8 +55,7 @@ class Zone:
 UTC = Zone()
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
+class Costs(Struct, frozen=True):
     """What energy and lateness cost at a site, in `currency`.
 
     `prices`: from which minute of the local day (ascending, the first is 0) a kWh costs how much.

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 from math import exp, inf, log
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import Job
 
@@ -54,8 +55,7 @@ def old_from_s(job: Job, max_wait_s: float) -> float:
     return max(since.wall_s, job.spec.due_s or 0.0) + max_wait_s
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """A ranked job. `size`: the logarithm of weight / remaining; `line`, `key`: where it is."""
 
     prefix: Key

@@ -29,8 +29,10 @@ What a restart sees: the notes. After a reboot all is measured anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.elastic.elasticity.giving import Giver, cpus_back, extra_cpus, gpus_back, waiting_jobs
 from radrm.elastic.elasticity.growing import Grower, cpus_free, deal, grower, more_cpus
@@ -129,8 +131,7 @@ class Elastic(Planner):
         return (Refusal(rule, message, None, needed, available),)
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """One look at all running jobs."""
 
     rule: Elastic

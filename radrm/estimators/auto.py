@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from radrm.core.records import DECLARED, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, Estimator
 from radrm.estimators.learning.learned import learned_for
 from radrm.estimators.learning.ratios import bounded
+from radrm.structs import replace
 
 Complain = Callable[[str, Exception], None]
 """Takes the name of an estimator that failed, and its error."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from radrm.core.records import DECLARED, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
 from radrm.interference.chips import chip_of
+from radrm.structs import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from msgspec import Struct
+
 from radrm.core.records import Chip, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, PastRun
@@ -85,8 +87,7 @@ Range = tuple[float, float]
 """A figure of a past run, and the largest that fits its readings."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Figures:
+class _Figures(Struct, frozen=True):
     """One quantity of past runs: of those alone, of the others, and lower bounds of the upper."""
 
     alone: tuple[Range, ...]

@@ -6,14 +6,14 @@ Estimators run outside of `step`, once per submission. The core knows only their
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from radrm.core.records import Chip, Estimate, JobSpec, Profiled
 
 
-@dataclass(frozen=True, slots=True)
-class PastRun:
+class PastRun(Struct, frozen=True):
     """The measured need of one attempt, and the estimates that were made of it before.
 
     - `peak_mib`: the peak of the fullest GPU.
@@ -57,8 +57,7 @@ class PastRun:
         return self.smact if self.alone or self.smact_alone else None
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(Struct, frozen=True):
     """The input of an estimator: a job's spec, and facts about the job and the machine.
 
     - `published`: figures of a prototype job file in MiB, by name (`measured`, `horus`,

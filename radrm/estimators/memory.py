@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 # ------------------------------------------------------------------
 # PyTorch's CUDA caching allocator: what a sequence of requests reserves.
@@ -34,8 +35,7 @@ class OutOfDeviceMemory(MemoryError):
     """There is no room for a request, even after all unused segments were released."""
 
 
-@dataclass(slots=True, eq=False)
-class _Block:
+class _Block(Struct, eq=False):
     address: int
     size: int
     small: bool
@@ -48,8 +48,7 @@ class _Block:
         return self.before is None and self.after is None
 
 
-@dataclass(slots=True)
-class CachingAllocator:
+class CachingAllocator(Struct):
     """`allocated` are the bytes of blocks in use, `reserved` those of segments; both have peaks.
 
     `capacity` is the most that segments may take, None for no limit.
@@ -192,8 +191,7 @@ GROWTH = 0.02
 loaded late, batches that are prepared ahead, fragments. Fitted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overheads:
+class Overheads(Struct, frozen=True):
     """The figures of one kind of GPU.
 
     `context_mib` is the CUDA context with PyTorch's kernels, cuBLAS and cuDNN, as `nvidia-smi`
@@ -255,8 +253,7 @@ class Pass(str, Enum):
     WEIGHT = "weight"
 
 
-@dataclass(frozen=True, slots=True)
-class Convolution:
+class Convolution(Struct, frozen=True):
     """One convolution. Spatial sizes have one to three dimensions."""
 
     batch: int

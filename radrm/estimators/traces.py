@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from radrm.errors import BadFile, plain
 from radrm.estimators.memory import (
@@ -162,8 +163,7 @@ def _is_whole(value: object, most: int) -> bool:
 _PASSES = {2: Pass.FORWARD, 3: Pass.DATA, 4: Pass.WEIGHT}
 
 
-@dataclass(slots=True)
-class Replay:
+class Replay(Struct):
     """The result, in bytes and without the CUDA context.
 
     `peak_need` is the most that was allocated at one time without the workspaces of calls,
@@ -207,8 +207,7 @@ def replayed(document: object, device_kind: str | None = None) -> Replay:
     return run.result()
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     convolutions: list[Convolution]
     on: Overheads
     memory: CachingAllocator = field(default_factory=CachingAllocator)
@@ -268,8 +267,7 @@ _MAX_DIGITS = 14
 _MIB = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(Struct, frozen=True):
     """One traced training step. Sizes in MiB, on the fullest GPU, without the CUDA context.
 
     `need_mib` is the most that is allocated at one time, without the workspaces that cuDNN

@@ -15,8 +15,9 @@ import logging
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
@@ -106,16 +107,14 @@ _LARGEST_MARKER = 1 << 20
 _ELSEWHERE = "move it away and radrm makes a new one, or set RADRM_HOME to a folder of your own"
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(Struct, frozen=True):
     """Numbers of one kind: all below `seen` are used, and none from `below` on is used."""
 
     seen: int = 1
     below: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A folder that radrm must have made. `ours` is true for an entry that radrm writes there."""
 
     name: str

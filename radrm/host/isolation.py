@@ -9,8 +9,9 @@ import re
 import struct
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.core.records import Device
 from radrm.core.units import gpus_named
@@ -43,8 +44,7 @@ _LINE = re.compile(r"([\w/-]{1,127}) (\d{1,7})")
 _OF_AN_INSTANCE = re.compile(r"gpu\d+/gi\d+/")
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Struct, frozen=True):
     """`shared` are the minor numbers of `gpu_major` that every job may open.
 
     `caps_major` is that of nvidia-caps, None if the driver has none; `caps_shared` are its minor
@@ -306,8 +306,7 @@ def _opened(group: str) -> Any:
 _OFF = "gpus.isolate = false"
 
 
-@dataclass(frozen=True, slots=True)
-class Isolation:
+class Isolation(Struct, frozen=True):
     """`reason` says why new jobs are not isolated; None: they are.
 
     `numbers` None: no group of this daemon has a program, and none can get one.

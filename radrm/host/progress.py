@@ -9,8 +9,9 @@ import select
 import socket
 import stat
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from math import isfinite
+
+from msgspec import Struct
 
 from radrm.core.records import Instant, Progress, TaskUse
 from radrm.errors import plain
@@ -127,8 +128,7 @@ def _shown(text: str) -> str:
     return ascii(cut)
 
 
-@dataclass(slots=True)
-class Latest:
+class Latest(Struct):
     """The last value of each key that one attempt has reported; None: it did not say."""
 
     at: Instant | None = None

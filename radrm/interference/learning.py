@@ -20,9 +20,10 @@ Under MPS the speed of one job depends on weights that nobody knows, so there it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import hypot, isfinite, log
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import SharedPeriod
 from radrm.interference.model import Demand, shipped_loss, speeds, total_activity
@@ -45,8 +46,7 @@ _MOST_JOBS = 16
 _MOST_COUNT = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class LossLearner:
+class LossLearner(Struct, frozen=True):
     """Learns the loss of a kind of device and a mode. Its state: `loss` (0..1), `periods` and
     `seen` (a logarithm for each point)."""
 

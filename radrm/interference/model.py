@@ -22,9 +22,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from math import exp, log
 from typing import TypeVar
+
+from msgspec import Struct
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -48,16 +49,14 @@ _BATCH_WEIGHT = ((32, 1.0), (64, 1.53), (128, 2.49))
 _WEIGHT_RANGE = (0.25, 6.0)  # keeps extrapolated weights near the measured ones
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """One job's demand on a GPU: its solo SMACT (0..1) and its share weight (> 0)."""
 
     smact: float
     weight: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """A working job: the same demand on each of its devices (one or more), with or without MPS."""
 
     demand: Demand

@@ -22,9 +22,10 @@ each step solves the normal equations by conjugate gradients. Iterations and ter
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, exp, hypot, log
 from random import Random
+
+from msgspec import Struct
 
 from radrm.interference.model import (
     Demand,
@@ -51,8 +52,7 @@ from radrm.interference.model import (
 _BEGINS, _COMPUTES, _ENDS = range(3)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A run on one or more devices. It puts no load on them before `computes_s`."""
 
     devices: tuple[str, ...]
@@ -62,8 +62,7 @@ class Run:
     end_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One device in a period: the positions of the runs at work on it; `mps`: all are clients.
     `joint`: runs on several devices have neighbours in the period."""
 
@@ -73,8 +72,7 @@ class Part:
     joint: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """`parts` are positions in `Periods.parts`, one for each device, and `runs` those at work."""
 
     seconds: float
@@ -82,8 +80,7 @@ class Period:
     parts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Periods:
+class Periods(Struct, frozen=True):
     """All periods of a history.
 
     `within` has, for each run and device, the positions in `parts` between the run's begin and
@@ -238,8 +235,7 @@ _H = 1e-4
 _LARGEST_LOGIT = 6.0
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A device's mean SM activity (0..1) from the begin to the end of a run on it."""
 
     run: int
@@ -247,8 +243,7 @@ class Seen:
     smact: float
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """A figure for a job's demand (0..1) from elsewhere, and its standard error (> 0)."""
 
     smact: float
@@ -313,8 +308,7 @@ def _logit(demand: float) -> float:
 # ------------------------------------------------------------------ equations
 
 
-@dataclass(frozen=True, slots=True)
-class _Equation:
+class _Equation(Struct, frozen=True):
     """The mean over `seconds` of the activity in these parts is `smact`, with this error."""
 
     parts: tuple[int, ...]
@@ -323,8 +317,7 @@ class _Equation:
     sd: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Targets:
+class _Targets(Struct, frozen=True):
     """The right-hand sides of one fit: of the equations, of what is told, and of the prior."""
 
     seen: Sequence[float]

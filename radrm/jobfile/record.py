@@ -1,9 +1,8 @@
-"""Frozen records without `dataclasses`, for the modules that `radrm submit` imports.
+"""Frozen records without any library, for the modules that `radrm submit` imports.
 
-Importing `dataclasses` and generating a dozen classes takes as long as the rest of `submit`.
-A `Record` is declared like a frozen dataclass. Type checkers and `dataclasses.fields`,
-`replace` and `asdict` treat it as one. Use a real dataclass for everything that `submit` does
-not import.
+Importing `dataclasses` or `msgspec` takes as long as the rest of `submit`. A `Record` is declared
+like a frozen dataclass. Type checkers and `dataclasses.fields`, `replace` and `asdict` treat it as
+one. What `submit` does not import is a struct of msgspec (`radrm/structs.py`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ No label names a job or a user: each value of a label would be a time series for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 GPU = ("gpu", "uuid", "name")
@@ -16,8 +17,7 @@ DASHBOARD = Path(__file__).with_name("grafana.json")
 ALERTS = Path(__file__).with_name("alerts.yml")
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """One metric. `kind`: GAUGE, COUNTER (from the daemon's start on) or HISTOGRAM (the same)."""
 
     name: str

@@ -23,9 +23,10 @@ devices is read at the beginning, so the view may change between two pieces of t
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
+
+from msgspec import Struct
 
 from radrm.core.constraints.offers import Answers, OffersOfRole
 from radrm.core.planning.assembly import Placer
@@ -47,6 +48,7 @@ from radrm.planners.forecast import (
     stay_of,
 )
 from radrm.planners.order_policy import OrderPolicy
+from radrm.structs import replace
 
 MOST_JOBS = 200
 MOST_WORK = 15_000
@@ -55,8 +57,7 @@ _PLACE, _REFUSE = 10, 5
 _ROUNDING_S = 0.001
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """A job in the play. `work_s`: what it has left, in seconds alone; `speed`: beside others.
 
     `now_mib`: what it has reserved at the beginning; 0 for one that starts later.

@@ -35,6 +35,8 @@ from itertools import islice
 from math import inf
 from typing import Any
 
+from msgspec import Struct
+
 from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Placement, Refusal
@@ -152,8 +154,7 @@ class _Backfilling(Starter):
         return (waits_behind(head),) if refusal is None else (waits_behind(head), refusal)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(Struct, frozen=True):
     """Until when others may pass the head of a line (a date), and when it could start."""
 
     view: View

@@ -21,9 +21,10 @@ what is promised by it needs a bound of its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from radrm.core.constraints.nodes import books_nothing
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
@@ -32,6 +33,7 @@ from radrm.core.rules import Ask, Policy
 from radrm.core.view import Holder, Offer, View
 from radrm.core.words import ActionKind, Collocation
 from radrm.interference.model import Demand, joint_speed, mixed_speeds, unknown_smact
+from radrm.structs import replace
 
 SLOWEST = 0.05
 """The least speed that is believed."""
@@ -41,8 +43,7 @@ PASSES = frozenset({"reading", "reserved"})
 """Those that end by themselves: `View.free_from_s` says when a reservation does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(Struct, frozen=True):
     """A job on a device: with `now_mib` reserved, and `mib` later."""
 
     holder: Holder

@@ -33,6 +33,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from msgspec import Struct
+
 from radrm.core import events as ev
 from radrm.core.proposals import Cancel, Preempt, Proposal, TakeCheckpointNow, Warn
 from radrm.core.records import Attempt, Job, Reading, Refusal
@@ -47,8 +49,7 @@ MOST_REQUEUES = 2
 """How often a job is requeued for being idle."""
 
 
-@dataclass(slots=True)
-class _Track:
+class _Track(Struct):
     """A live attempt without proof of activity: boot-time seconds since when, and of the last
     proof. `asked`: it was asked to save, as its action is due."""
 
@@ -58,8 +59,7 @@ class _Track:
     asked: bool = False
 
 
-@dataclass(slots=True)
-class _Shown:
+class _Shown(Struct):
     """What one reading proves: the SM activity of the device, and of attempts by their serials.
 
     `device` is None if it is unknown.

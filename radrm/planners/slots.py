@@ -37,9 +37,11 @@ after the answer. What a restart sees: the attempts' records; nothing else is ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.core import events as ev
 from radrm.core.proposals import Preempt, Proposal
@@ -48,13 +50,14 @@ from radrm.core.rules import Ask, Plan, Planner, Policy
 from radrm.core.view import Offer, View
 from radrm.core.words import ActionKind, CheckpointKind, JobState
 from radrm.deadlines.costs import UTC, Zone
+from radrm.structs import replace
 
 NAME = "slots"
 _LOOK_AGAIN_S = 60.0
 """While a slot is over: how often the waiting jobs are looked at without an event."""
 _OVER = "its time slot is over"
 # What can end a slot, or put a job before others, or free a device.
-_OCCASIONS = frozenset(
+_OCCASIONS: frozenset[type[ev.Event]] = frozenset(
     {
         ev.JobSubmitted,
         ev.EstimateReady,
@@ -214,8 +217,7 @@ class Slots(Planner):
                 yield Preempt(job_id=job_id, behind=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(Struct, frozen=True):
     """A running job's slot. Times are boot-time seconds.
 
     `over`: it may be asked from now on. `leaves`: it is being stopped or moved. `free`: it is not,
@@ -231,8 +233,7 @@ class _Slot:
     free: bool
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """Finds devices for waiting jobs, one after another. `due`: who may be asked, by job id."""
 
     view: View

@@ -57,7 +57,7 @@ _METHODS = (_RANDOM, _GREEDY, *_BASELINES)
 _UNREAD_S = 5.0
 """When to look again while a device has not been read and jobs wait."""
 
-_OCCASIONS = frozenset(
+_OCCASIONS: frozenset[type[ev.Event]] = frozenset(
     {
         ev.JobSubmitted,
         ev.EstimateReady,

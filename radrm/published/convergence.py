@@ -20,7 +20,8 @@ distance in time, so it only begins anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from msgspec import Struct
+from msgspec.structs import fields
 
 from radrm.rules import Attempt, Job, Progress, moment, plain_moment
 
@@ -31,8 +32,7 @@ _SMOOTHING = 0.5
 """The weight of a new report in the smoothed loss and the rate."""
 
 
-@dataclass(slots=True)
-class Note:
+class Note(Struct):
     """What is known of the course of one job, as plain JSON can hold it.
 
     `at` is the moment of the last report (boot time, wall time, boot), `done_at` that of `done`.

@@ -29,9 +29,11 @@ What a restart sees, what may interleave: `servers/steering.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.published.servers.layout import (
     SERVER,
@@ -65,8 +67,7 @@ from radrm.rules import Attempt, Job, View, fixed
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """`workers` of `worker_cpus` each, and `servers` of `server_cpus` each."""
 
     workers: int
@@ -157,7 +158,6 @@ SAMPLE, SERVERS, WORKERS, ADJUST = "sampling", "scaling servers", "scaling worke
 _AFTER = {SERVERS: WORKERS, WORKERS: ADJUST}
 
 
-@dataclass(slots=True)
 class JobNote(Note):
     """What is known of a job: `stage`, and what its sample has shown (`w`, `s`, in CPUs).
 

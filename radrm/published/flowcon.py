@@ -34,9 +34,11 @@ counts from. After a reboot everything begins anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.rules import (
     ActionKind,
@@ -52,6 +54,7 @@ from radrm.rules import (
     SetShares,
     Share,
     View,
+    replace,
 )
 from radrm.rules import events as ev
 
@@ -85,8 +88,7 @@ _LEAST_WORK = 0.005
 """The part of its work from which on a job's CPU time tells what the rest will take."""
 
 
-@dataclass(slots=True)
-class Growth:
+class Growth(Struct):
     """What is known of the growth of one attempt, in fields that plain JSON can hold.
 
     `which` is its list, `limit` the part of the CPUs (0..1) that it was last given, `growth` its
@@ -117,7 +119,7 @@ class Growth:
         return list(_values(self))
 
 
-_values = attrgetter(*(each.name for each in fields(Growth)))
+_values = attrgetter(*Growth.__struct_fields__)
 
 
 def list_after(which: str, growth: float, alpha: float) -> str:

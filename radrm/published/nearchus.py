@@ -28,9 +28,11 @@ What a restart sees, what may interleave: `servers/steering.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
+
+from msgspec import field
 
 from radrm.published.servers.layout import Layout, Limits, Span, Wish, shared_out
 from radrm.published.servers.notes import Lists, Note, as_lists, from_lists, networks
@@ -168,7 +170,6 @@ _MATTERS = 0.02
 """A reassignment that changes no task's CPUs by more than this part is none."""
 
 
-@dataclass(slots=True)
 class JobNote(Note):
     """What is known of a job. A sample has the speed, and the CPUs of each server and worker.
 

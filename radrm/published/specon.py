@@ -36,8 +36,10 @@ After a reboot a new interval begins.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.published.convergence import (
     CONVERGED,
@@ -74,6 +76,7 @@ from radrm.rules import (
     moment,
     plain_moment,
     remaining,
+    replace,
     speeds,
     unknown_smact,
 )
@@ -100,8 +103,7 @@ _SLOWEST = 0.05
 """The least speed that is believed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A job on a device: the SM activity that it shows alone, and its work left.
 
     `left_s` is in seconds alone on the device.
@@ -267,8 +269,7 @@ class SpeCon(Planner):
         return ()  # no job waits because of it
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """One run of the algorithms."""
 
     rule: SpeCon

@@ -14,11 +14,10 @@ there are, and in nothing that follows from them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(slots=True)
-class Integral:
+class Integral(Struct):
     """What has grown by `since_s`, and its growth per second from then on.
 
     Times are seconds on any clock that never goes back.

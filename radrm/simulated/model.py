@@ -10,8 +10,9 @@ until a context starts, ends, or a device fails or is repaired. Each of these ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from math import prod
+
+from msgspec import Struct, field
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
@@ -29,8 +30,7 @@ class DeviceLost(ModelError):
     """One of the context's devices has failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoRoom:
+class NoRoom(Struct, frozen=True):
     """A refused allocation: on which device, and how much (MiB) of it was free."""
 
     position: int
@@ -41,8 +41,7 @@ class NoRoom:
     held_mib: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceReading:
+class DeviceReading(Struct, frozen=True):
     """One device, averaged since the reader's previous reading.
 
     A reader's first reading has the present values.
@@ -64,8 +63,7 @@ class DeviceReading:
     """The part of the time with any kernel, where that is all that is read."""
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """One client's process, devices, memory and work. Speed and work are in solo seconds."""
 
     pid: int
@@ -82,16 +80,14 @@ class Context:
     """The SM activity that it causes on each device."""
 
 
-@dataclass(slots=True)
-class _Meter:
+class _Meter(Struct):
     """One device's SM activity and its power."""
 
     activity: Integral
     power: Integral
 
 
-@dataclass(slots=True)
-class _Mark:
+class _Mark(Struct):
     """The integrals of one device at one moment."""
 
     at_s: float
@@ -101,8 +97,7 @@ class _Mark:
     """By the context's key."""
 
 
-@dataclass(slots=True)
-class Reader:
+class Reader(Struct):
     """The integrals of each device at one reader's previous reading of it."""
 
     marks: dict[str, _Mark] = field(default_factory=dict)

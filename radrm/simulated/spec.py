@@ -19,12 +19,14 @@ from __future__ import annotations
 import re
 import uuid
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from radrm.core.constraints.gpu_names import is_name_of
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import UsageError, plain
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # The power that a GPU draws at an SM activity.
@@ -66,8 +68,7 @@ _OVERHEAD = 424 / 40960
 _MIG_MEMORY_SLICES = {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), 7: (8,)}
 
 
-@dataclass(frozen=True, slots=True)
-class _GpuType:
+class _GpuType(Struct, frozen=True):
     name: str
     memory_gb: int
     idle_w: float
@@ -103,8 +104,7 @@ _SMACT = re.compile(r"smact=(utilization|none)", re.IGNORECASE)
 _NEAR = re.compile(r"(nvlink|numa)=(\d{1,4}|pairs|all)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedDevice:
+class SimulatedDevice(Struct, frozen=True):
     """A device, with its compute, its power and its unmanaged memory.
 
     `fraction` is its part of a whole GPU's compute. `unmanaged_mib` is in use by processes that

@@ -7,13 +7,13 @@ runs them in virtual time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class TaskAt:
+
+class TaskAt(Struct, frozen=True):
     """One task of a job, as a model sees it: it may use `cpus` CPUs of the server `node`."""
 
     role: str
@@ -22,8 +22,7 @@ class TaskAt:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """The steady state of a job. The tuples have an entry for each task, in their order.
 
     `steps_s`: steps of the whole job per second. `cpus`: the CPUs that each task uses, at most its
@@ -64,8 +63,7 @@ _LEAST = 1e-6
 """CPUs of a task that has none: it works, but hardly."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepModel:
+class StepModel(Struct, frozen=True):
     """One job by DLRover's equation 1. Times are of one worker alone, with all CPUs it can use.
 
     `worker_cpus`: CPUs that a worker uses at most; it is seen to use them also while it waits, as

@@ -11,9 +11,10 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.config import SlurmConfig
 from radrm.core.units import show_mib
@@ -272,8 +273,7 @@ Places = Callable[[str], Sequence[Paths]]
 """The places of the daemon of a node, by the node's name in Slurm."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is examined, and by whom. `host` is this server's name, `ask` runs Slurm's commands."""
 
     config: SlurmConfig

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 MOST_RETURNS = 3
 """How often a job goes back to Slurm for another node."""
@@ -40,8 +42,7 @@ def why_waiting(comment: str) -> str | None:
     return _RETURNED.sub("", comment[len(begin) :].strip()).strip() or None
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """What all attempts of a job have used. None: unknown.
 
     `gpu_s` counts each GPU's seconds, `smact` is the mean SM activity of its GPUs (0 to 1),
@@ -55,8 +56,7 @@ class Use:
 
     def text(self) -> str:
         """Return the comment that says so."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        known = [f"{name}={_shown(number)}" for name, number in found.items() if number is not None]
+        known = [f"{k}={_shown(n)}" for k, n in asdict(self).items() if n is not None]
         return _MARK + ",".join(known)
 
 
@@ -68,7 +68,7 @@ def use_of(comment: str) -> Use | None:
     for pair in comment[len(_MARK) :].strip().split(","):
         name, equals, text = pair.partition("=")
         number = _number(text)
-        if equals and name in Use.__slots__ and number is not None:
+        if equals and name in Use.__struct_fields__ and number is not None:
             found[name] = number
     if not found:
         return None

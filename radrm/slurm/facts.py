@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.errors import Refused
 from radrm.slurm.asking import record
@@ -22,8 +23,7 @@ Ask = Callable[..., str]
 """`programs.run`, or a function like it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A node as slurmctld knows it."""
 
     name: str
@@ -34,8 +34,7 @@ class Node:
     partitions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """A partition as slurmctld knows it."""
 
     name: str

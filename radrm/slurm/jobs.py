@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from radrm.config import SlurmConfig
 from radrm.core.units import show_mib
@@ -41,8 +43,7 @@ REASONS = {
 """What Slurm's reasons mean for users of a partition that shares GPUs."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRow:
+class ClusterRow(Struct, frozen=True):
     """One job of the partition. `gpumem_mib`: what it asks for. `reason`: why it waits, for its
     node or there for its GPU; None: it does not wait, or that is unknown."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.errors import UsageError
 from radrm.host.processes.identity import Identity, identify
@@ -17,8 +18,7 @@ _OUTSIDE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmJob:
+class SlurmJob(Struct, frozen=True):
     """The Slurm job of the step `process`. `end_s`: when Slurm ends it, in epoch seconds; None:
     unknown. `comment` is its comment, `nodes` the number of its nodes, `gpumem_mib` the GPU memory
     that it has on its node, None without any. `requeue`: Slurm may run it again. `element` of an

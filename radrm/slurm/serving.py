@@ -20,7 +20,6 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any, Protocol
@@ -45,6 +44,7 @@ from radrm.host.storage.spool import OUTER, SUFFIX, Envelope
 from radrm.host.storage.tickets import is_ticket
 from radrm.host.wall import wall_s
 from radrm.slurm.asking import is_in_job
+from radrm.structs import replace
 
 _MOST_ASKED = 64
 """Steps about which Slurm is asked at a time."""

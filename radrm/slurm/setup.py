@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
+
+from msgspec import Struct
 
 from radrm.config import Config, SlurmConfig, load_config
 from radrm.core.records import DECLARED_MARGIN
@@ -47,8 +48,7 @@ def daemon_paths(config: SlurmConfig, environ: Mapping[str, str], uid: int) -> t
     return client_paths(environ, uid) if server is None else (server,)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterNode:
+class ClusterNode(Struct, frozen=True):
     """A node of the partition, by Slurm's name or range of names, and the MiB of all its GPUs."""
 
     name: str

@@ -14,7 +14,8 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.client.estimates import answer, names_of, read
 from radrm.config import Config, SlurmConfig
@@ -110,8 +111,7 @@ REFUSED = {
 _CONDITIONS = {"ok": "afterok", "any": "afterany", "failed": "afternotok"}
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterJob:
+class ClusterJob(Struct, frozen=True):
     """What sbatch is given: its words, and the script on its standard input. `gpumem_mib`: what the
     job asks for; `source`: where that comes from."""
 

@@ -13,7 +13,6 @@ markup.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -29,6 +28,7 @@ from radrm.cli.show.styled import Styled
 from radrm.client.text import Document, label
 from radrm.client.words.tables import names_of, refused_here, words_of
 from radrm.errors import plain
+from radrm.structs import replace
 from radrm.top.picture import History, card_text, gpu_lines, job_lines, lines_text
 from radrm.top.source import WINDOW, Answer, Question, Source
 

@@ -5,9 +5,10 @@ Everything here may block; the application calls it in a thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.client.commands import batches
 from radrm.client.connection import Client
@@ -23,8 +24,7 @@ _STEP = 10
 """One change of the priority."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What the screen shows: a filter, the first row, and the job with its card or log.
 
     `words`: of the question `page`. `pane`: "", "card", "stdout" or "stderr".
@@ -36,8 +36,7 @@ class Question:
     pane: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """`trouble`: why there is no new answer, or why the filter selects nothing."""
 
     devices: list[Document] = field(default_factory=list)

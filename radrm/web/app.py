@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode
 
+from msgspec import Struct, field
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -32,8 +32,7 @@ _SAMPLE_S = 5.0
 """How often the memory of jobs is read while nobody watches."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What this server allows.
 
     `names`: hosts by which it is known. `commands`: it gives commands. `token`: a session is
@@ -45,8 +44,7 @@ class Settings:
     token: bool = True
 
 
-@dataclass
-class Page:
+class Page(Struct):
     """The web page: its parts, and `app` for an ASGI server."""
 
     settings: Settings

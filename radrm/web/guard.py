@@ -16,8 +16,8 @@ import ipaddress
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -33,8 +33,7 @@ MOST_SESSIONS = 64
 _MOST_MESSAGES = 5
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """One browser. `form` is the secret of its forms; `messages` are shown once."""
 
     until_s: float

@@ -7,8 +7,9 @@ places are twice as far apart: so a curve of any length keeps its whole time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 POINTS = 360
 MOST = 512
@@ -20,8 +21,7 @@ _KEEP_S = 3600.0
 Place = tuple[float, float | None]
 
 
-@dataclass(slots=True)
-class Curve:
+class Curve(Struct):
     """The memory (MiB) of one job on one GPU, by epoch second. None is a gap."""
 
     places: list[Place] = field(default_factory=list)

@@ -10,10 +10,10 @@ import re
 import socket
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from radrm.client.states import FINAL
 from radrm.client.tail import owner_of
@@ -44,8 +44,7 @@ _REPORT_S = KEEP_S
 """The age up to which sums of the past are shown to others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """What a reader wants to see, in bounds whatever the address says."""
 
     filter: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core import events as ev
@@ -24,6 +24,7 @@ from radrm.core.words import CheckpointKind, JobState
 from radrm.host.storage.database import encoded
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 EVERYTHING = frozenset(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core import events as ev
 from radrm.core.records import Device, Reading
 from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import OUT_OF_SERVICE_S
+from radrm.structs import replace
 from tests.world import World, gpus
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -28,6 +27,7 @@ from radrm.core.records import (
 from radrm.core.rules import Plan
 from radrm.core.view import View
 from radrm.core.words import Collocation, JobState
+from radrm.structs import replace
 from tests.contract.broken import Broken, Wishing, lives, raising, world_of
 from tests.world import GIB, default_planner
 

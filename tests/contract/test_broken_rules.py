@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from radrm.core.records import (
 from radrm.core.rules import Again, GiveUp, Order
 from radrm.core.words import Collocation, JobState
 from radrm.policies.sharing import Magm
+from radrm.structs import replace
 from tests.contract.broken import Recovering, lives, raising, world_of
 from tests.world import GIB
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,11 +18,11 @@ from radrm.core.proposals import (
 from radrm.core.records import (
     Role,
 )
-from radrm.core.rules import Plan
-from radrm.core.scheduler import Rules
+from radrm.core.rules import Plan, Rules
 from radrm.core.view import View
 from radrm.core.words import Resizing
 from radrm.orders import Fifo
+from radrm.structs import replace
 from tests.contract.broken import (
     CAN_SAVE,
     EVERYTHING,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -14,6 +13,7 @@ from radrm.core.records import Needs, Reading, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 

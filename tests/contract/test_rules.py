@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from radrm.core.view import Offer
 from radrm.core.words import Collocation
 from radrm.errors import RadrmError
 from radrm.estimators.interface import Description
+from radrm.structs import replace
 from radrm.wiring import find_rule, registry, settings_of
 
 NOW = Instant(100.0, 1_700_000_000.0)

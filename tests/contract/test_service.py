@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +12,7 @@ from radrm.core.records import ArrayElement, Device, Job, Needs, OutOfMemory, Ro
 from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.contract.outages import (
     CORE,
     OUTAGES,
@@ -206,7 +207,7 @@ def test_who_wants_an_idle_gpu_waits_aside_while_unmanaged_processes_use_it(
 
 
 def test_a_policy_of_idle_gpus_does_not_wait_for_one_that_is_never_idle() -> None:
-    settings = replace(CORE, whole_devices=True)
+    settings = dataclasses.replace(CORE, whole_devices=True)
     world = World(gpus(2), policy=Exclusive(), settings=settings)
     world.unmanaged["GPU-1"] = 8 * GIB
     world.read()
@@ -238,7 +239,7 @@ def test_what_unmanaged_processes_use_counts_from_when_they_came_last() -> None:
 
 
 def cost(length: int) -> dict[str, int]:
-    settings = replace(CORE, stale_after_s=1e9)
+    settings = dataclasses.replace(CORE, stale_after_s=1e9)
     world = CountingWorld(gpus(3), settings=settings)
     for _ in range(length):
         world.submit(GIB, gpus=3, smact=0.9)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.records import (
     Attempt,
     AttemptMemory,
@@ -20,6 +18,7 @@ from radrm.core.records import (
 from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.words import Collocation, Quantity, ReservationKind
+from radrm.structs import replace
 
 NOW = Instant(1000.0, 1e9)
 JOB = Job(id=1, ticket="T", spec=JobSpec("a", "ann", 1000), submitted=NOW)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core import events as ev
@@ -12,6 +10,7 @@ from radrm.core.records import Chip, JobWarning, Needs, Role
 from radrm.core.rules import Order, missing_members, wrong_calls
 from radrm.core.state.load import KnownWindow
 from radrm.core.state.users import UserCounts
+from radrm.structs import replace
 from tests.core.placements import CORE, propose
 from tests.world import GIB, World, gpus
 

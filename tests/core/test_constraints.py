@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from radrm.core.words import (
     Quantity,
     ReservationKind,
 )
+from radrm.structs import replace
 from tests.core.placements import MIG, MPS, SLICE, WHOLE, on, refused, server, start
 from tests.world import GIB, World, gpus
 

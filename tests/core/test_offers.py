@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given, settings
@@ -26,6 +26,7 @@ from radrm.orders import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import Magm
+from radrm.structs import replace
 from tests.contract.lives.test_properties import Move, others, play, submits
 from tests.examples import some
 from tests.paths import REPOSITORY

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from radrm.core.rules import Again
 from radrm.core.settings import CoreSettings
 from radrm.core.state.pauses import SHORTEST_S, Pauses, growing_s
 from radrm.core.words import JobState
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 MANY = 40

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.records import ArrayElement
 from radrm.core.words import JobState
 from radrm.orders import Fifo
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 

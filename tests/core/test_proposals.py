@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from radrm.core.records import (
 )
 from radrm.core.words import Resizing
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.core.placements import MPS, SAVES, SLICE, WHOLE, on, propose, server, start
 from tests.world import GIB, World, gpus
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from radrm.core.records import (
     Usage,
 )
 from radrm.core.words import CheckpointKind, Collocation
+from radrm.structs import replace
 
 THEN = Instant(100.0, 5000.0)
 ATTEMPT = Attempt(1, 1, 1, Placement((), Collocation.TIMESLICE), THEN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -32,6 +31,7 @@ from radrm.core.remaining import (
     work_left,
 )
 from radrm.core.words import Collocation, Quantity, StopReason
+from radrm.structs import replace
 
 BEGIN = Instant(1000.0, 1_700_000_000.0, "a")
 V100, T4 = ("V100", 1), ("T4", 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from radrm.core.records import Dependency, Reading
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import Condition, Outcome
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 

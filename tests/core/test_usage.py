@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import NOTED_EVERY_S
 from radrm.core.state.readings import merged
 from radrm.core.words import Collocation
+from radrm.structs import replace
 from tests.core.ledgers import admit, ledger, reading
 from tests.examples import some
 from tests.world import GIB, World, gpus

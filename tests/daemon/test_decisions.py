@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, call
@@ -23,6 +22,7 @@ from radrm.daemon.launching import client_environment
 from radrm.daemon.mps import Stops
 from radrm.errors import Refused, StoreError
 from radrm.host.mps.interface import Access
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 

@@ -21,8 +21,7 @@ HOG = "x = bytearray(200 << 20)"
 
 
 CAPPER = """
-from dataclasses import replace
-from radrm.rules import Plan, SetShares, events
+from radrm.rules import Plan, SetShares, events, replace
 
 class Capper:
     name, version, starts_jobs = "capper", 1, False
@@ -152,8 +151,7 @@ def test_a_planner_caps_running_jobs_and_the_caps_outlive_the_daemon(home: Daemo
 
 
 WEIGHER = """
-from dataclasses import replace
-from radrm.rules import Plan, SetShares, events
+from radrm.rules import Plan, SetShares, events, replace
 
 class Weigher:
     name, version, starts_jobs = "weigher", 1, False

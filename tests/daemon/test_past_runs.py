@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import Attempt, Chip, Instant, Job, Progress, Usage
@@ -15,6 +13,7 @@ from radrm.estimators.interface import PastRun
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.runs import Run, brief_mark, past_run
 from radrm.host.storage.store import Store
+from radrm.structs import replace
 from tests.world import EPOCH_S, GIB, World, gpus
 
 

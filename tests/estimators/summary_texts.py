@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.records import Estimate, JobSpec
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
+from radrm.structs import replace
 
 SPEC = JobSpec(name="a", user="ann", uid=1000)
 MIB = 2**20

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +16,7 @@ from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.ratios import told_of
 from radrm.interference.chips import chip_of, sms_of
 from radrm.jobfile.radfile import read_job_file
+from radrm.structs import replace
 
 SPEC = JobSpec(name="a", user="u", uid=1000)
 A100, H200 = Chip("NVIDIA A100-SXM4-40GB", 152_280.0), Chip("NVIDIA H200", 261_360.0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,7 @@ from radrm.estimators.gpumemnet.features import GROWING, Family, Features, featu
 from radrm.estimators.interface import Description
 from radrm.estimators.summaries.read import read_summary
 from radrm.jobfile.radfile import read_job_file
+from radrm.structs import replace
 from radrm.wiring import describe
 
 JOBS = data.SHARED / "jobs"
@@ -308,7 +309,7 @@ def as_submitted(path: Path) -> Description:
     job_file = read_job_file(path.read_bytes(), path.name, {})
     summaries = {each.name.lower(): each for each in JOBS.glob("*.model")}
     summary = summaries.get((job_file.options.model_summary or "").lower())
-    return describe(replace(job_file, summary=summary.read_text() if summary else None))
+    return describe(dataclasses.replace(job_file, summary=summary.read_text() if summary else None))
 
 
 @pytest.mark.skipif(not JOBS.is_dir(), reason="the published job files are not here")

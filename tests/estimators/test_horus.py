@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 
@@ -12,6 +12,7 @@ from radrm.core.words import Quantity
 from radrm.estimators.horus import Horus
 from radrm.estimators.interface import Description
 from radrm.jobfile.radfile import read_job_file
+from radrm.structs import replace
 from radrm.wiring import describe
 from tests.paths import SHARED_DATA
 
@@ -97,7 +98,7 @@ def as_submitted(name: str) -> Description:
     job_file = read_job_file((JOBS / name).read_bytes(), name, {})
     summaries = {path.name.lower(): path for path in JOBS.glob("*.model")}
     summary = summaries.get((job_file.options.model_summary or "").lower())
-    return describe(replace(job_file, summary=summary.read_text() if summary else None))
+    return describe(dataclasses.replace(job_file, summary=summary.read_text() if summary else None))
 
 
 @pytest.mark.skipif(not JOBS.is_dir(), reason="the published job files are not here")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +15,7 @@ from radrm.estimators.declared import Declared
 from radrm.estimators.history import History
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.learned import PRIOR_SHIFTS, learned
+from radrm.structs import replace
 from tests.estimators.strategies import errors_seen
 from tests.examples import some
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +21,7 @@ from radrm.core.words import Collocation, Quantity
 from radrm.estimators.history import History
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.profile import paced_s, profile_of
+from radrm.structs import replace
 
 BEGIN = Instant(1000.0, 1_700_000_000.0, "a")
 

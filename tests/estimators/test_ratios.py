@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from radrm.estimators.declared import Declared
 from radrm.estimators.history import History
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.ratios import ALONE, SHARED, Ratios, bounded, ratios, told_of
+from radrm.structs import replace
 from radrm.wiring import _declared_first
 from tests.examples import some
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +22,7 @@ from radrm.estimators.symbolic.operations import Role as LayerRole
 from radrm.estimators.symbolic.replay import replay
 from radrm.estimators.symbolic.settings import Optimizer, optimizer, precision
 from radrm.jobfile.radfile import read_job_file
+from radrm.structs import replace
 from radrm.wiring import describe
 from tests.estimators.summary_texts import (
     BERT,
@@ -291,7 +292,7 @@ def as_submitted(name: str) -> Description:
     job_file = read_job_file((JOBS / name).read_bytes(), name, {})
     summaries = {path.name.lower(): path for path in JOBS.glob("*.model")}
     summary = summaries.get((job_file.options.model_summary or "").lower())
-    return describe(replace(job_file, summary=summary.read_text() if summary else None))
+    return describe(dataclasses.replace(job_file, summary=summary.read_text() if summary else None))
 
 
 @pytest.mark.parametrize("first", ["(a): Dropout(p=0.1, inplace=False)", "(a): ReLU()"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import JobSpec, Needs, Role
@@ -14,6 +12,7 @@ from radrm.estimators.memory import context_mib
 from radrm.estimators.trace import FURTHEST_SCALING, FakeTensor, Trace
 from radrm.estimators.traces import Traced
 from radrm.jobfile.radfile import read_job_file
+from radrm.structs import replace
 from radrm.wiring import describe
 from tests.paths import SHARED_DATA
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -26,6 +25,7 @@ from benchmarks.simulation.calibration import (
 from benchmarks.simulation.power import error_of, fitted_power, points_of, through, two_lines
 from radrm.interference.model import Demand, delivered, joint_speed
 from radrm.simulated.spec import watts
+from radrm.structs import replace
 from tests.lab.simulator.traces import job
 from tests.paths import SHARED_DATA
 

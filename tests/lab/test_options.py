@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from radrm.config import Config
@@ -31,7 +29,7 @@ def test_durations_are_told_once() -> None:
         known_names(["duration"], "0.3")
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Known)])
+@pytest.mark.parametrize("name", Known.__struct_fields__)
 def test_the_first_line_names_all_that_is_known(name: str) -> None:
     base = Config()
     yours = your_daemon(base, "auto", Choices())

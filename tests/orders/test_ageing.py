@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +26,7 @@ from radrm.core.state import timers
 from radrm.core.words import Condition, JobState, Quantity
 from radrm.orders import Ageing, Shortest, SmallestWork
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.examples import some
 from tests.world import GIB, World, gpus
 

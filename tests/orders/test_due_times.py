@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from radrm.core.rules import Order
 from radrm.core.words import Quantity
 from radrm.orders import Due, LatestStart, Weight
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 NOW = Instant(50_000.0, 1_700_000_000.0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from radrm.structs import replace
 
 pytest.importorskip("playwright.sync_api", reason="needs: pip install playwright")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -16,6 +15,7 @@ from radrm.pages.charts.gantt import MOST_BARS
 from radrm.pages.document import document
 from radrm.pages.overview import overview_parts
 from radrm.pages.summary import gpu_share, incomplete, main_facts, summary
+from radrm.structs import replace
 from tests.daemon.answers.past.pasts import DAY_S, HOUR_S, MIDNIGHT, Past, attempt, job
 from tests.pages.test_charts import HOSTILE, read
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import asdict
 
 from radrm.core import actions as act
 from radrm.core.records import Checkpoint, Job
@@ -15,6 +17,7 @@ from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
 from radrm.published.convergence import Note
 from radrm.published.specon import SpeCon
+from radrm.structs import replace
 from tests.world import GIB, World, default_planner, gpus
 
 CAN_SAVE = Checkpoint(CheckpointKind.SIGNAL, cost_s=5.0)
@@ -88,7 +91,7 @@ class Farm(World):
     def note(self, job: Job) -> dict[str, Any]:
         kept = self.rule_states["planner", "specon"].state["jobs"][str(job.id)]
         note = Note(**kept)
-        return {each.name: getattr(note, each.name) for each in fields(note)}
+        return asdict(note)
 
     def count(self, index: int) -> int:
         return sum(self.where(job_id) == (f"GPU-{index}",) for job_id in self.jobs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from radrm.deadlines.ranking import Ranking
 from radrm.orders import SmallestWork
 from radrm.planners.lateness.candidates import Seen
 from radrm.policies.packing import Packing
+from radrm.structs import replace
 from tests.planners.due import CAN_SAVE, Due, deadline, end_and_read, running
 from tests.world import EPOCH_S, GIB, gpus
 

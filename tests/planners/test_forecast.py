@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import Job, Placement, Progress, Share
@@ -11,6 +9,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation
 from radrm.planners.forecast import Forecast
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9, stretch=1.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import (
@@ -20,6 +18,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind, Collocation, Quantity
 from radrm.published.convergence import Note
 from radrm.published.specon import Member, cost_of_move_s, ends, speeds_of, time_won, work_left_s
+from radrm.structs import replace
 
 LAUNCHED = Instant(1000.0, 5000.0)
 NOW = LAUNCHED.at(1100.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from radrm.core.view import Holder, Offer
 from radrm.core.words import Collocation, Quantity
 from radrm.interference.model import Demand, activity, speeds, total_activity
 from radrm.policies.packing import Packing
+from radrm.structs import replace
 from tests.world import GIB
 
 NOW = Instant(0.0, 0.0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from radrm.core.view import Offer
 from radrm.core.words import Collocation
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import BestFit, FirstFit, Lug, Magm, Mug, RoundRobin
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 SPEC = JobSpec(name="a", user="ann", uid=1000)
@@ -175,11 +176,11 @@ def test_where_jobs_take_turns_less_activity_is_too_much(
     refusal = rule.refuse(ask(), turns)
     assert (refusal is None) is taken
     assert rule.refuse(ask(), busy(0, 30 * GIB, smact)) is None, "MPS has another limit"
-    like_mps = replace(rule, timeslice_max_smact=1.0)
+    like_mps = dataclasses.replace(rule, timeslice_max_smact=1.0)
     assert like_mps.refuse(ask(), turns) is None
     assert like_mps.refuse(ask(), replace(turns, smact=0.81)) is not None, "nor beyond max_smact"
     with pytest.raises(ValueError, match="timeslice_max_smact = 50"):
-        replace(rule, timeslice_max_smact=50)
+        dataclasses.replace(rule, timeslice_max_smact=50)
 
 
 # ------------------------------------------------------------------ by their own criteria

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from radrm.core import events as ev
 from radrm.core.proposals import Migrate
 from radrm.core.records import Checkpoint, Job
 from radrm.core.words import Collocation, ReservationKind
+from radrm.structs import replace
 from tests.planners.farm import CC, PC, POLICY, WC, Farm, specon
 from tests.world import GIB
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from msgspec.structs import asdict
 
 from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target

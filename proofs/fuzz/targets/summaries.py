@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from proofs.fuzz.judging import Target
 from radrm.core.records import JobSpec
 from radrm.estimators.gpumemnet.estimator import GPUMemNet
@@ -13,6 +11,7 @@ from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summary import Summary
 from radrm.estimators.trace import Trace
 from radrm.estimators.traces import Traced
+from radrm.structs import replace
 from tests.estimators.summary_texts import BERT
 
 _TORCHSUMMARY = """----------------------------------------------------------------

@@ -8,11 +8,9 @@ from contextlib import suppress
 from datetime import date, time
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from radrm.cli.options import Json
+from radrm.cli.parameters import JSON, TEXTS, WORD, Parameter
 from radrm.cli.settings import filled, find_errors, meant_by_auto
 from radrm.cli.toml_text import toml_text, toml_value
 from radrm.client.connection import Client
@@ -34,25 +32,17 @@ _START_S = 300.0
 """How long a daemon may take to start anew."""
 _PAUSE_S = 0.1
 
-config = typer.Typer(
-    name="config",
-    help="Show, check or reload the configuration.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
 
 # ------------------------------------------------------------------ show
 
 
-@config.command()
-def show(
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change this setting first."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+SHOW_PARAMETERS = (
+    Parameter("settings", TEXTS, "Change this setting first.", "KEY=VALUE", ("--set",)),
+    JSON,
+)
+
+
+def show(settings: list[str], as_json: bool) -> None:
     """Show the configuration of a daemon of yours, defaults included.
 
     What it prints is a configuration file.
@@ -64,7 +54,7 @@ def show(
     """
     file = _in_force()
     given = Config() if file.text is None else parse_config(file.text, str(file.path))
-    for setting in settings or []:
+    for setting in settings:
         given = with_set(given, setting)
     if as_json:
         print_json(config_document(given, file))
@@ -151,14 +141,13 @@ def _for_json(value: Any) -> Any:
 # ------------------------------------------------------------------ check
 
 
-@config.command()
-def check(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="A configuration file; by default the one in force."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+CHECK_PARAMETERS = (
+    Parameter("file", WORD, "A configuration file; by default the one in force.", "FILE"),
+    JSON,
+)
+
+
+def check(file: str, as_json: bool) -> int:
     """Check a configuration as a daemon does at its start, and list all errors.
 
     The exit code is 1 if there is any error.
@@ -169,11 +158,11 @@ def check(
       radrm config check new.toml
     """
     try:
-        found = _in_force() if file is None else _named(file)
+        found = _named(Path(file)) if file else _in_force()
         text, source = found.text, str(found.path)
         errors = [] if text is None else find_errors(text, source)
     except BadConfig as error:
-        found, errors = ConfigFile(file, None), [str(error)]
+        found, errors = ConfigFile(Path(file) if file else None, None), [str(error)]
     if as_json:
         path = None if found.path is None else str(found.path)
         print_json({"file": path, "found": found.text is not None, "errors": errors})
@@ -182,7 +171,7 @@ def check(
             print(plain(cause))
     else:
         print(plain(f"{found.path}: fine" if found.text is not None else _where(found)))
-    raise typer.Exit(1 if errors else 0)
+    return 1 if errors else 0
 
 
 def _named(path: Path) -> ConfigFile:
@@ -207,7 +196,9 @@ def _where(file: ConfigFile) -> str:
 # ------------------------------------------------------------------ reload
 
 
-@config.command()
+RELOAD_PARAMETERS = ()
+
+
 def reload() -> None:
     """Start the running daemon anew with its configuration as it is now. Jobs run on.
 

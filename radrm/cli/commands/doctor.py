@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from msgspec import Struct
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
@@ -25,8 +25,7 @@ _INDENT, _STEP = 6, "-> "
 _STYLE = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
 
-@dataclass(frozen=True, slots=True)
-class FindingLine:
+class FindingLine(Struct, frozen=True):
     """A finding: one line in a pipe. On a terminal the next step is below it, and long texts are
     wrapped."""
 

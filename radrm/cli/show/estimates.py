@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled, show
@@ -16,6 +15,7 @@ from radrm.core.words import Quantity
 from radrm.errors import plain
 from radrm.estimators.learning.learned import learned_for
 from radrm.host.estimation.asking import Answer
+from radrm.structs import replace
 
 
 def show_estimates(

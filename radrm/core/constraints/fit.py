@@ -42,7 +42,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from radrm.core.constraints.claims import (
     free_for,
@@ -61,6 +60,7 @@ from radrm.core.state.readings import Holding
 from radrm.core.state.state import State
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Collocation, DeviceKind
+from radrm.structs import replace
 
 
 def refuse_itself(

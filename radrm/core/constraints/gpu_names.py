@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
+
+from msgspec import Struct
 
 _MOST = 128
 """Characters of a name that are read: cutting a word takes time with its square."""
@@ -68,8 +69,7 @@ _PROFILE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     """A name as it was read. `plain` has all its letters and digits, without the maker's."""
 
     makers: frozenset[str]

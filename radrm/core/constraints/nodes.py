@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 from radrm.core.records import USUAL_UNITS, Job, Node, Placement, Refusal, Role, Share
 from radrm.core.state.nodes import NOTHING, Amount, booked_by
 from radrm.core.state.state import State
 from radrm.core.units import milli, show_mib
+from radrm.structs import replace
 
 CPUS, MEMORY = "cpus", "memory"
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0

@@ -40,8 +40,9 @@ What a restart sees: nothing is stored.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from radrm.core.constraints.claims import RULE, free_for, idle_for
 from radrm.core.constraints.fit import is_contested, mode_on, turns
@@ -52,8 +53,7 @@ from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A live job on a device. `since_s`: the boot time at which it came there.
 
     `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
@@ -76,8 +76,7 @@ class Holder:
         return self.job.smact_in(self.attempt.placement.collocation, self.device)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """One device as one job would find it, until its time limit.
 
     `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
@@ -158,8 +157,7 @@ class Answers:
         self._kept[job.id, offer.device.uuid] = policy, offer, job, need, answer
 
 
-@dataclass(slots=True)
-class _OfDevice:
+class _OfDevice(Struct):
     """The kept offers of a device, all made from one version of its ledger; and what they share.
 
     `free_mib` and `idle` are for a job without reservations of its own there. `fleeting`: the
@@ -185,8 +183,7 @@ class _OfDevice:
     state_version: int = -1
 
 
-@dataclass(slots=True)
-class Failure:
+class Failure(Struct):
     """A search that found too few of the listed devices, of each role in turn.
 
     `steady`: whether a device refuses whatever its SM activity and the holders' records are.

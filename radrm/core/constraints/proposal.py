@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from radrm.core.constraints.fit import refuse_more
 from radrm.core.constraints.nodes import refuse_booker, refuse_bookings, refuse_caps
@@ -30,6 +29,7 @@ from radrm.core.records import Attempt, Job, Placement, Refusal, Share
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import ActionKind, CheckpointKind, JobState, Resizing, Unit
+from radrm.structs import replace
 
 
 def check(state: State, proposal: Proposal) -> Refusal | None:

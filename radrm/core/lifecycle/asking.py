@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from radrm.core.actions import (
@@ -17,12 +16,13 @@ from radrm.core.actions import (
     Terminate,
 )
 from radrm.core.lifecycle.occupancy import drop_target
-from radrm.core.records import Attempt, Job, Pending, Stop, changed
+from radrm.core.records import Attempt, Job, Pending, Stop
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import State
 from radrm.core.state.timers import DEADLINE, KILL, Timer
 from radrm.core.transitions import Trigger
 from radrm.core.words import ActionKind, StopReason
+from radrm.structs import replace
 
 _SAVES = 3.0
 """A checkpoint may take this multiple of the job's stated cost."""
@@ -46,9 +46,9 @@ def ask(state: State, job: Job, attempt: Attempt, kind: ActionKind, **details: A
     due_s = now.boot_s + limit_s(state.settings, job, kind, withdrawn)
     pending = Pending(kind, now, due_s, **details)
     if kind is ActionKind.CHECKPOINT:
-        pending = changed(pending, before=attempt.checkpoint_asked)
-        attempt = changed(attempt, checkpoint_asked=now, checkpoint_failed=None)
-    attempt = state.put_attempt(changed(attempt, pending=(*attempt.pending, pending)))
+        pending = replace(pending, before=attempt.checkpoint_asked)
+        attempt = replace(attempt, checkpoint_asked=now, checkpoint_failed=None)
+    attempt = state.put_attempt(replace(attempt, pending=(*attempt.pending, pending)))
     state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
     action = action_of(attempt, pending)
     if action is not None:
@@ -78,7 +78,7 @@ def action_of(attempt: Attempt, pending: Pending) -> AttemptAction | None:
 
 def without(attempt: Attempt, kind: ActionKind) -> Attempt:
     """Return an attempt's record without its pending action of a kind."""
-    return changed(attempt, pending=tuple(p for p in attempt.pending if p.kind is not kind))
+    return replace(attempt, pending=tuple(p for p in attempt.pending if p.kind is not kind))
 
 
 def stop(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from radrm.core.actions import EstimateJob
 from radrm.core.constraints.claims import longer_than_reserved
@@ -28,6 +27,7 @@ from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
 from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, CheckpointKind, JobState, Quantity, StopReason
+from radrm.structs import replace
 
 
 def submit(state: State, event: JobSubmitted) -> None:

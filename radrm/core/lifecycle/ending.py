@@ -37,8 +37,6 @@ of an end comes from the host's record (`launching.moment`).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.events import AttemptEnded
 from radrm.core.lifecycle.asking import limit_s
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
@@ -68,13 +66,14 @@ from radrm.core.lifecycle.outcomes import (
 )
 from radrm.core.lifecycle.outer import end_without_outer, retries_loss, runs_again
 from radrm.core.lifecycle.recovery import blame, recover
-from radrm.core.records import Attempt, Chip, Job, changed
+from radrm.core.records import Attempt, Chip, Job
 from radrm.core.rules import Recovery
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, JobState, Outcome, StopReason
+from radrm.structs import replace
 
 _END_OF_STOP = {
     StopReason.TIMEOUT: Trigger.TIME_OUT,
@@ -93,7 +92,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     job, attempt = _with_right_start(state, job, attempt, event)
     if event.oom is not None:
         whose = blame(state, job, attempt, event.oom)
-        event = replace(event, oom=changed(event.oom, blame=whose))
+        event = replace(event, oom=replace(event.oom, blame=whose))
     attempt = _record_end(state, job, attempt, event)
     _move_job(state, state.jobs[job.id], attempt, event, rule)
     end_without_outer(state, job.id)
@@ -111,7 +110,7 @@ def voided(
     """
     release_all(state, attempt)
     why, now = reason or "never launched", state.step.now
-    state.put_attempt(changed(attempt, ended=now, reason=why, pending=()))
+    state.put_attempt(replace(attempt, ended=now, reason=why, pending=()))
     if attempt.stop is not None:
         _stopped(state, job, attempt)
         end_without_outer(state, job.id)
@@ -131,7 +130,7 @@ def give_up(state: State, job: Job, attempt: Attempt) -> None:
     stopped = why_stopped(job, stop, attempt.requested)
     why = f"{stopped}; its processes have not ended {limit} after KILL and may still run"
     attempt = state.put_attempt(
-        changed(
+        replace(
             attempt,
             ended=state.step.now,
             outcome=Outcome(reason.value),
@@ -150,7 +149,7 @@ def _with_right_start(
     if event.never_started is not None:
         # The processes existed for a moment, but did not run the job's command.
         started_before = job.started if attempt.number > 1 else None
-        return state.put_job(changed(job, started=started_before)), changed(attempt, started=None)
+        return state.put_job(replace(job, started=started_before)), replace(attempt, started=None)
     if job.state is JobState.LAUNCHING and event.lost is None:
         started(state, job, state.attempts[job.id])
     return state.jobs[job.id], state.attempts[job.id]
@@ -161,15 +160,15 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
     end = moment(event.happened, attempt.started or attempt.launched, state.step.now)
     stop = standing(attempt.stop, event, end)
     if stop is not attempt.stop:
-        job = state.put_job(changed(job, reason=stop.why if stop is not None else None))
-        attempt = changed(attempt, stop=stop)
+        job = state.put_job(replace(job, reason=stop.why if stop is not None else None))
+        attempt = replace(attempt, stop=stop)
     usage = merged(attempt.usage, release_all(state, attempt, end))
     patience_s = limit_s(state.settings, job, ActionKind.CHECKPOINT)
     outcome = outcome_of(job, attempt, event, end, patience_s)
     code = exit_code_of(event.exits)
     saving = with_saved(job, attempt, event, end)
     attempt = state.put_attempt(
-        changed(
+        replace(
             attempt,
             ended=end,
             outcome=outcome,
@@ -182,14 +181,14 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             pending=(),
             left=event.left,
             tasks=tuple(
-                changed(task, exit=event.exits[i] if i < len(event.exits) else None)
+                replace(task, exit=event.exits[i] if i < len(event.exits) else None)
                 for i, task in enumerate(attempt.tasks)
             ),
         )
     )
     taught = with_measured(saving, attempt, lambda: _chip_of(state, attempt))
     if outcome is Outcome.PREEMPTED:
-        taught = changed(taught, used_s=used_s(taught, attempt))
+        taught = replace(taught, used_s=used_s(taught, attempt))
     if taught is not job:
         state.put_job(taught)
     return attempt

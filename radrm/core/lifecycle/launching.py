@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.actions import Launch
 from radrm.core.constraints.fit import with_fraction
 from radrm.core.constraints.placement import check_placement
@@ -12,11 +10,12 @@ from radrm.core.lifecycle.leaving import pause
 from radrm.core.lifecycle.memory import enforced_caps, told_caps
 from radrm.core.lifecycle.occupancy import drop_target, occupy
 from radrm.core.lifecycle.timing import wake_for_limit
-from radrm.core.records import Attempt, Instant, Job, Placement, Progress, Refusal, Task, changed
+from radrm.core.records import Attempt, Instant, Job, Placement, Progress, Refusal, Task
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
 from radrm.core.transitions import Trigger
 from radrm.core.words import ActionKind, Collocation, JobState, Runner
+from radrm.structs import replace
 
 _READ_S = 60.0
 """So long a migrating job waits for readings of its target. They come within seconds."""
@@ -58,7 +57,7 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     told = told_caps(state, job, placement)
     caps = enforced_caps(state, job, placement, told)
     if caps:
-        state.put_attempt(changed(state.attempts[job.id], caps=caps))
+        state.put_attempt(replace(state.attempts[job.id], caps=caps))
     by_driver = placement.collocation is not Collocation.MPS
     state.act(
         Launch(
@@ -91,7 +90,7 @@ def started(
     """Note that the attempt's processes exist, since `happened` if that is known."""
     begun = moment(happened, attempt.launched, state.step.now)
     attempt = without(attempt, ActionKind.LAUNCH)
-    state.put_attempt(changed(attempt, started=begun, cpu_list=cpu_list))
+    state.put_attempt(replace(attempt, started=begun, cpu_list=cpu_list))
     if job.state is JobState.LAUNCHING:
         state.move(job, Trigger.STARTED, started=job.started or begun)
     wake_for_limit(state, job, state.attempts[job.id])

@@ -7,8 +7,6 @@ without end in one moment.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.lifecycle.occupancy import drop_target
 from radrm.core.records import Attempt, Job, Pause
 from radrm.core.state.pauses import growing_s
@@ -16,6 +14,7 @@ from radrm.core.state.state import State
 from radrm.core.state.timers import PAUSE_OVER, Timer
 from radrm.core.transitions import Trigger
 from radrm.core.words import Collocation, JobState, Outcome, Queue
+from radrm.structs import replace
 
 
 def finish(

@@ -42,7 +42,6 @@ none for the devices that it gets later.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 from radrm.core.constraints.feasibility import hopeless
@@ -56,6 +55,7 @@ from radrm.core.state.nodes import free_memory_mib
 from radrm.core.state.state import State, owner_of
 from radrm.core.units import show_mib
 from radrm.core.words import ActionKind, Collocation, Resizing
+from radrm.structs import replace
 
 FULL = 0.9
 """A job that uses this part of its host memory or of its cap gets more (as DLRover scales up,

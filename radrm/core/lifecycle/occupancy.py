@@ -9,12 +9,12 @@ larger one counts.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from radrm.core.actions import TakeReadings
 from radrm.core.records import Attempt, Instant, Job, Placement, Reservation, Usage
 from radrm.core.state.state import State, owner_of
 from radrm.core.words import ReservationKind
+from radrm.structs import replace
 
 
 def occupy(

@@ -45,7 +45,6 @@ its effects on followers are saved together.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from radrm.core.decision import Warned
 from radrm.core.lifecycle.leaving import fail_waiting
@@ -53,6 +52,7 @@ from radrm.core.records import Dependency, Job
 from radrm.core.state.state import State
 from radrm.core.units import show_seconds
 from radrm.core.words import Condition, JobState
+from radrm.structs import replace
 
 
 def note_end(state: State, ended: Job) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum, auto
 
 from radrm.core.events import AttemptEnded
@@ -23,6 +22,7 @@ from radrm.core.records import (
 )
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import ActionKind, CheckpointKind, Outcome, Quantity, StopReason
+from radrm.structs import replace
 
 MEASURED_MARGIN = 1.2
 """The upper bound of a job's SM activity that its own first minutes show: so many times the mean.

@@ -16,8 +16,6 @@ sees `OuterJob.gone` in the record.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.events import OuterGone
 from radrm.core.lifecycle.asking import stop
 from radrm.core.lifecycle.launching import moment
@@ -25,6 +23,7 @@ from radrm.core.lifecycle.leaving import cancel_waiting
 from radrm.core.records import Job
 from radrm.core.state.state import State
 from radrm.core.words import CheckpointKind
+from radrm.structs import replace
 
 
 def gone(state: State, event: OuterGone) -> None:

@@ -58,7 +58,6 @@ beside the old ones, and the host knows best when the old ones are dead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
@@ -89,12 +88,13 @@ from radrm.core.proposals import (
     SetShares,
     TakeCheckpointNow,
 )
-from radrm.core.records import Attempt, Job, Pending, Placement, Progress, Share, Task, changed
+from radrm.core.records import Attempt, Job, Pending, Placement, Progress, Share, Task
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, DEADLINE, KILL, Timer
 from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, CheckpointKind, JobState, Resizing, StopReason
+from radrm.structs import replace
 
 
 class _Failed(NamedTuple):
@@ -169,7 +169,7 @@ def _checkpoint_failed(state: State, job: Job, attempt: Attempt, failed: _Failed
     # It has not been asked; but an earlier daemon may have done so, and then a job that is
     # just leaving for that is asked again in vain.
     if failed.action.asked.boot_s >= state.listens_s:
-        attempt = changed(attempt, checkpoint_asked=failed.action.before)
+        attempt = replace(attempt, checkpoint_asked=failed.action.before)
     _not_saved(state, job, attempt, failed.action, failed.why)
 
 
@@ -190,10 +190,10 @@ def _not_saved(state: State, job: Job, attempt: Attempt, asked: Pending, why: st
     late = leaves and attempt.checkpoint_asked == asked.asked
     behind = attempt.goes_behind and late
     attempt = without(attempt, ActionKind.CHECKPOINT)
-    attempt = changed(attempt, checkpoint_failed=why, goes_behind=behind)
+    attempt = replace(attempt, checkpoint_failed=why, goes_behind=behind)
     if job.target is not None and job.spec.resizing is Resizing.RESTART:
         resizes = job.target.tasks() != attempt.placement.tasks()
-        attempt = changed(attempt, resize_failed=why if resizes else None)
+        attempt = replace(attempt, resize_failed=why if resizes else None)
         delay_next(state, job.id, ResizeTo, why)
     state.put_attempt(attempt)
     drop_target(state, job)
@@ -325,7 +325,7 @@ def _shares_failed(state: State, job: Job, attempt: Attempt, failed: _Failed) ->
     """
     lasting = not failed.passing and changes_cpus(attempt, failed.action.shares)
     kept = without(attempt, ActionKind.SHARES)
-    state.put_attempt(changed(kept, shares_refused=failed.why) if lasting else kept)
+    state.put_attempt(replace(kept, shares_refused=failed.why) if lasting else kept)
     if changes_memory(attempt, failed.action.shares):
         state.proposals.fail(job.id, GROWTH, state.step.now.boot_s, failed.why)
     else:
@@ -422,17 +422,17 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
     now_s = state.step.now.boot_s
     stop = attempt.stop
     if stop is not None:
-        stop = changed(stop, kill_boot_s=min(stop.kill_boot_s, now_s + state.settings.grace_s))
-        attempt = state.put_attempt(changed(attempt, stop=stop))
+        stop = replace(stop, kill_boot_s=min(stop.kill_boot_s, now_s + state.settings.grace_s))
+        attempt = state.put_attempt(replace(attempt, stop=stop))
         state.wake(Timer(stop.kill_boot_s, KILL, job.id, attempt.serial))
     if attempt.shares_refused is not None:  # this daemon may have more rights
-        attempt = state.put_attempt(changed(attempt, shares_refused=None))
+        attempt = state.put_attempt(replace(attempt, shares_refused=None))
     kept = tuple(
-        changed(p, due_boot_s=min(p.due_boot_s, _due_if_asked_now(state, job, p)))
+        replace(p, due_boot_s=min(p.due_boot_s, _due_if_asked_now(state, job, p)))
         for p in attempt.pending
     )
     if kept != attempt.pending:
-        state.put_attempt(changed(attempt, pending=kept))
+        state.put_attempt(replace(attempt, pending=kept))
     for pending in kept:
         state.wake(Timer(pending.due_boot_s, DEADLINE, job.id, attempt.serial))
         action = action_of(state.attempts[job.id], pending)
@@ -451,14 +451,14 @@ def put_off(state: State) -> None:
         for each in attempt.pending:
             if each.withdrawn or action_of(attempt, each) is None:
                 due_s = max(each.due_boot_s, _due_if_asked_now(state, job, each))
-                each = changed(each, due_boot_s=due_s)
+                each = replace(each, due_boot_s=due_s)
                 state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
             later.append(each)
         if stop is not None:
             kill_s = max(stop.kill_boot_s, state.step.now.boot_s + state.settings.grace_s)
-            stop = changed(stop, kill_boot_s=kill_s)
+            stop = replace(stop, kill_boot_s=kill_s)
             state.wake(Timer(kill_s, KILL, job.id, attempt.serial))
-        state.put_attempt(changed(attempt, pending=tuple(later), stop=stop))
+        state.put_attempt(replace(attempt, pending=tuple(later), stop=stop))
 
 
 def _due_if_asked_now(state: State, job: Job, pending: Pending) -> float:

@@ -27,8 +27,6 @@ no memory of its own.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.lifecycle.leaving import finish, pause
 from radrm.core.lifecycle.memory import FULL, cap_of, is_capped, told_mib
@@ -42,6 +40,7 @@ from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib
 from radrm.core.words import Cause, Queue
+from radrm.structs import replace
 
 _RECOVERIES_AT_ONCE = 3
 """Recoveries without a pause; also the limit of recoveries while the rule rests."""

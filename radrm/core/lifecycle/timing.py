@@ -22,8 +22,6 @@ What a restart sees: the flag in the job's record. `wake_for_begin` sets the tim
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.actions import SendSignal
 from radrm.core.decision import Warned
 from radrm.core.lifecycle.asking import stop
@@ -32,6 +30,7 @@ from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, BEGIN, TIME_LIMIT, Timer
 from radrm.core.units import show_seconds
 from radrm.core.words import StopReason
+from radrm.structs import replace
 
 
 def wake_for_limit(state: State, job: Job, attempt: Attempt) -> None:

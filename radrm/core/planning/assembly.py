@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.constraints.fit import can_be_time_sliced
 from radrm.core.constraints.offers import OffersOfRole
@@ -33,10 +34,10 @@ from radrm.core.records import LOCAL_NODE, Device, Job, NodeUse, Placement, Refu
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
 from radrm.core.words import Collocation
+from radrm.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A placement, or None with the refusals; and the policy's new state.
 
     `too_few`: there is none because too few devices were accepted, whatever else is booked.
@@ -62,8 +63,7 @@ def find_placement(
     return placer.place(placer.offers())
 
 
-@dataclass(slots=True)
-class Placer:
+class Placer(Struct):
     """Searches a place for a job at its smallest size, by a policy in this state.
 
     `only`: on no other devices. `mode`: in no other mode.

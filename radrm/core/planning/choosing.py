@@ -18,15 +18,17 @@ each role's choice there is one for the rest. So a choice never fails.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from radrm.core.constraints.kinds import Rank, shortage_of
 from radrm.core.planning.near import find_near
 from radrm.core.records import Job
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
+from radrm.structs import replace
 
 Choice: TypeAlias = tuple[Ask, Sequence[Offer]]
 """What a role of a job asks for, and the devices that would take it."""
@@ -40,8 +42,7 @@ def shortage(choices: Sequence[Choice]) -> tuple[int, int] | None:
     return shortage_of([(ask.gpus, [o.device.uuid for o in some]) for ask, some in choices])
 
 
-@dataclass(slots=True)
-class Chooser:
+class Chooser(Struct):
     """Chooses the devices of one job. `state` is the policy's, and changes with each choice."""
 
     view: View

@@ -15,8 +15,9 @@ some devices only (`only`) is not kept.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.constraints.offers import Answers, Failure
 from radrm.core.planning.assembly import Found, Placer
@@ -27,6 +28,7 @@ from radrm.core.state.isolation import RuleFailed as RuleFailed
 from radrm.core.state.isolation import WrongAnswer, call_rule
 from radrm.core.view import Offer, View
 from radrm.core.words import Collocation
+from radrm.structs import replace
 
 
 def find_with_fallback(
@@ -56,8 +58,7 @@ def find_with_fallback(
     return replace(found, policy_state=policy_state)
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """A search by a policy that may fail or answer wrongly. Its methods raise `RuleFailed`."""
 
     view: View

@@ -20,7 +20,6 @@ What a restart sees: the planners' states (`RuleState`). Slow planners: `thinkin
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import cast
 
 from radrm.core.actions import Think
@@ -43,6 +42,7 @@ from radrm.core.state.state import State
 from radrm.core.state.timers import PLANNER, THINK, Timer
 from radrm.core.units import show_seconds
 from radrm.core.view import View
+from radrm.structs import replace
 
 REQUESTS: dict[type[Proposal], str] = {
     kind: f"a {NAMES[kind]}" for kind in (Preempt, TakeCheckpointNow, Migrate, ResizeTo)

@@ -16,8 +16,9 @@ also waits its turn: a planner looks at the queue by itself, and a user has no r
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from radrm.core.constraints.proposal import SAME_SIZE, check
 from radrm.core.events import CheckpointRequested, MigrateRequested, ResizeRequested
@@ -29,6 +30,7 @@ from radrm.core.rules import AnyPlanner, Policy
 from radrm.core.state.state import State
 from radrm.core.view import View
 from radrm.core.words import Resizing, Unit
+from radrm.structs import replace
 
 
 def find_size(
@@ -65,8 +67,7 @@ def _range(role: Role) -> str:
     return f"role {role.name} has {role.count_min} to {role.count_max} tasks{steps}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizing:
+class _Sizing(Struct, frozen=True):
     """A change of the number of tasks of a running job, which has the placement `before`."""
 
     view: View

@@ -33,7 +33,6 @@ most `MOST_AHEAD_S`, and only until its planner is called.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 from radrm.core.constraints.reserve import MOST_AHEAD_S, refuse_for_job
 from radrm.core.proposals import Reserve
@@ -42,6 +41,7 @@ from radrm.core.state.pauses import SHORTEST_S
 from radrm.core.state.state import State, owner_of
 from radrm.core.state.timers import ALL_PLANNERS, RESERVATION_OVER, Timer
 from radrm.core.words import ReservationKind
+from radrm.structs import replace
 
 _CLOCK_SET_S = 60.0
 """A date that differs by more is saved again: the clock has been set."""

@@ -22,8 +22,9 @@ its last plan; the events of the restart have it think again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.actions import Think
 from radrm.core.events import PlanReady
@@ -38,8 +39,7 @@ from radrm.core.state.state import State
 from radrm.core.state.timers import THINK, Timer
 
 
-@dataclass(frozen=True, slots=True)
-class Thought:
+class Thought(Struct, frozen=True):
     """A slow planner's plan with all its proposals, or the reason why there is none."""
 
     proposals: tuple[Proposal, ...] = ()
@@ -102,8 +102,7 @@ def deadline_s(limit_s: float) -> float:
     return _TIMES * limit_s + _MORE_S
 
 
-@dataclass(frozen=True, slots=True)
-class UnderWay:
+class UnderWay(Struct, frozen=True):
     """A thought that has begun. `until_s`: the boot time of its deadline."""
 
     number: int

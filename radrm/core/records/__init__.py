@@ -1,15 +1,14 @@
 """The records of jobs, attempts, devices and placements.
 
-Every record is frozen; a change makes a new record (`changed`, or `dataclasses.replace` where
-the time does not matter). Nothing here decides anything. Names end with their units: `_mib _s
+Every record is a frozen struct; a change makes a new record (`radrm.structs.replace`). Nothing here
+decides anything. Names end with their units: `_mib _s
 _w _j`. `None` means unknown, never zero.
 
-Records are frozen, slotted dataclasses: small in memory for 10,000 jobs, and quick to make and
-compare. `radrm/jobfile/record.py` is the other mechanism, only for the classes that `radrm
-submit` imports: importing `dataclasses` takes as long as the rest of `submit`.
+`radrm/jobfile/record.py` is the other mechanism, only for the classes that `radrm submit` imports:
+importing `msgspec` takes as long as the rest of `submit`.
 
 The files, in the order in which they may import one another:
-    time       moments on both clocks, and a changed copy of a record
+    time       moments on both clocks
     devices    GPUs and MIG instances, and their readings
     needs      the specification of a job, predictions of its needs, its progress
     placement  placements, reservations and refusals
@@ -84,7 +83,7 @@ from radrm.core.records.placement import (
     ReservationKey,
     Share,
 )
-from radrm.core.records.time import CLOCK_SET_S, Instant, changed, moment, plain_moment
+from radrm.core.records.time import CLOCK_SET_S, Instant, moment, plain_moment
 
 __all__ = [
     "CLOCK_SET_S",
@@ -148,7 +147,6 @@ __all__ = [
     "Use",
     "UserReservation",
     "UserUse",
-    "changed",
     "moment",
     "plain_moment",
 ]

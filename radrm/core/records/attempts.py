@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from radrm.core.records.needs import Progress
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
 from radrm.core.words import ActionKind, Cause, Outcome, StopReason
+from radrm.structs import replace
 
 Caps: TypeAlias = tuple[tuple[str, int], ...]
 """Memory caps: devices, and MiB on each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """How a task's main process ended: `code` (0..255) or `signal`; neither if unknown."""
 
     code: int | None = None
@@ -32,8 +33,7 @@ class Exit:
         return 128 + self.signal if self.signal is not None else self.code
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """One process tree of an attempt."""
 
     role: str = "main"
@@ -41,8 +41,7 @@ class Task:
     exit: Exit | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
+class Blame(Struct, frozen=True):
     """Who took more GPU memory than was reserved when an attempt died of out-of-memory.
 
     `device` is where it died; None: one of several, and nothing shows which. `reserved_mib` was
@@ -55,8 +54,7 @@ class Blame:
     why: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfMemory:
+class OutOfMemory(Struct, frozen=True):
     """Evidence that an attempt died of GPU out-of-memory.
 
     `signature` names the pattern that was found. `requested_mib` is the failed request, or None
@@ -76,8 +74,7 @@ class OutOfMemory:
         return self.blame is not None and self.blame.cause is Cause.NEIGHBOUR
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """A part of the time that an attempt shared a device: `seconds`, beside these others.
 
     `others` has the SM activity that each of them shows alone, as it was known then (rounded,
@@ -91,8 +88,7 @@ class Beside:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """The measured use of one device by an attempt.
 
     The ledger updates it while the attempt lives; past runs read it here. `energy_j` is its
@@ -113,8 +109,7 @@ class Usage:
     beside: tuple[Beside, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """A stop under way: the reason, when it was asked for, and when the next KILL is due.
 
     `why` is the reason in words, if there is more to say. `earlier` is the stop that this one has
@@ -128,8 +123,7 @@ class Stop:
     earlier: Stop | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """An action that the host has not answered, and the boot time at which it is given up.
 
     `shares`: those to apply (SHARES); `caps`: the memory caps to set (CAPS). The target of a
@@ -148,8 +142,7 @@ class Pending:
     caps: Caps = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerRequest:
+class PlannerRequest(Struct, frozen=True):
     """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words.
 
     `user`: the user who asked for it in place of a planner. `why`: the planner's reason, which
@@ -172,8 +165,7 @@ MISPLACED = "misplaced"
 """The kind of a warning that stays with an attempt after what it tells of is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobWarning:
+class JobWarning(Struct, frozen=True):
     """What the user of a running job was warned of, until it is over (but see `MISPLACED`).
 
     `kind`: an event of `--notify`. `text` is one sentence without its end. `does`: what follows
@@ -192,8 +184,7 @@ class JobWarning:
         return None if self.in_s is None else self.at.at(self.at.boot_s + self.in_s)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskUse:
+class TaskUse(Struct, frozen=True):
     """What one task has used of its server, as its launcher reports; None: unknown.
 
     `cpu_s` is a sum since the task's start; `memory_mib` is what it holds. `network` is the part of
@@ -207,8 +198,7 @@ class TaskUse:
     network: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostUse:
+class HostUse(Struct, frozen=True):
     """What an attempt has used of its server until `at`, by its control groups; None: unknown.
 
     `cpu_s` (CPU seconds) and `block_bytes` (read and written) are sums since its start;
@@ -229,8 +219,7 @@ class HostUse:
         return self.at if self.tasks_at is None else self.tasks_at
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One launch of a job. `serial` is unique over all attempts ever made."""
 
     job_id: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from radrm.core.records.time import Instant
 from radrm.core.units import milli
@@ -11,8 +11,7 @@ from radrm.core.words import DeviceKind
 LOCAL_NODE = "local"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A server, with the CPUs and the host memory that jobs can have. None: unknown.
 
     `shares_refused` is why no CPU share of a running job can be set there; None: they can.
@@ -24,8 +23,7 @@ class Node:
     shares_refused: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUse:
+class NodeUse(Struct, frozen=True):
     """A node, and the CPUs and the host memory that live jobs have booked there."""
 
     node: Node
@@ -47,16 +45,14 @@ class NodeUse:
         return max(0, self.node.memory_mib - self.memory_booked_mib)
 
 
-@dataclass(frozen=True, slots=True)
-class Chip:
+class Chip(Struct, frozen=True):
     """A kind of GPU: its name, and its SMs times their largest clock (MHz), above 0."""
 
     name: str
     sm_rate: float
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """A GPU or a MIG instance.
 
     `overhead_mib` is the driver's own memory, which jobs cannot have. `caps`: the driver can limit
@@ -117,8 +113,7 @@ class Device:
         return self.total_mib - self.overhead_mib
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptMemory:
+class AttemptMemory(Struct, frozen=True):
     """The memory of one attempt's processes on a device (None: unknown).
 
     `smact` is the SM activity of these processes alone, 0..1; None: unknown.
@@ -138,8 +133,7 @@ class AttemptMemory:
         return device.kind is DeviceKind.GPU if self.used_mib is None else self.used_mib > 0
 
 
-@dataclass(frozen=True, slots=True)
-class UnmanagedProcess:
+class UnmanagedProcess(Struct, frozen=True):
     """A process on a device that radrm did not start. Unknown fields are None."""
 
     pid: int
@@ -148,8 +142,7 @@ class UnmanagedProcess:
     command: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(Struct, frozen=True):
     """Further figures of a device's hardware counters, for users. No rule uses them.
 
     Ratios in 0..1: the time with work on any engine, the occupied warp slots of all SMs, the time
@@ -164,8 +157,7 @@ class Counters:
     pcie_rx_mib_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """One measurement of one device. A failed reading has only `error`.
 
     `fault` is why the device takes no job although it can be read (an Xid, a required reset).
@@ -195,8 +187,7 @@ class Reading:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EnergyPart:
+class EnergyPart(Struct, frozen=True):
     """The energy that a job used on a device; None as job: while no job was there.
 
     `equally_j` of it was divided equally, because the SM activity of single jobs is unknown.
@@ -207,8 +198,7 @@ class EnergyPart:
     equally_j: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceEnergy:
+class DeviceEnergy(Struct, frozen=True):
     """The energy of a device in `seconds` of metered time, the last of which ended `at`."""
 
     device: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
+
+from msgspec import Struct
 
 from radrm.core.records.devices import Device
 from radrm.core.records.needs import (
@@ -20,8 +21,7 @@ from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, Condition, JobState, Outcome, Quantity, Queue
 
 
-@dataclass(frozen=True, slots=True)
-class OuterJob:
+class OuterJob(Struct, frozen=True):
     """Slurm's job, whose batch step waits on this server and is the runner of the attempts.
 
     `id` is its number and `restart` how often Slurm has run it again, so `name` is unique for ever.
@@ -60,8 +60,7 @@ class OuterJob:
         return self.pid, self.start_ticks, self.boot_id
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(Struct, frozen=True):
     """A condition on the end of a job, or of every element of an array (by the array's id)."""
 
     job_id: int
@@ -69,8 +68,7 @@ class Dependency:
     array: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayElement:
+class ArrayElement(Struct, frozen=True):
     """A job's place in its array. The array's id is that of its first element.
 
     At most `at_once` elements are live or in the queue at a time; None: no limit. The rest is held
@@ -90,8 +88,7 @@ class ArrayElement:
     (`core/lifecycle/others.py`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requeued:
+class Requeued(Struct, frozen=True):
     """The last time that a job was put behind all others, up to the id `behind`.
 
     `used_s` is what it had used of its time limit then.
@@ -102,8 +99,7 @@ class Requeued:
     used_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """A waiting job stands aside until this boot time. It keeps its order key.
 
     `reason` continues the text "waits 20s".
@@ -120,8 +116,7 @@ class Pause:
         return max(0.0, self.until_boot_s - now.boot_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One submitted job file or command, or one array element, and its history.
 
     The elements of an array share their submission's `ticket`.

@@ -6,9 +6,10 @@ Together with unfinished jobs and their attempts this is all that the core reads
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import inf
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records.attempts import Attempt
 from radrm.core.records.jobs import Job
@@ -16,8 +17,7 @@ from radrm.core.records.needs import JobSpec
 from radrm.core.records.placement import Reservation
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """Recent GPU time, and what is held now.
 
     `gpu_s` counts the seconds of each GPU. After `core.use_half_life_s` a second counts half.
@@ -28,8 +28,7 @@ class Use:
     gpus: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class UserUse:
+class UserUse(Struct, frozen=True):
     """The use by a user's jobs, and by those of the user's group (Unix; None if unknown)."""
 
     uid: int
@@ -42,8 +41,7 @@ class UserUse:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class RecentUses:
+class RecentUses(Struct, frozen=True):
     """The use of each user and of each group that has or had GPUs lately.
 
     A user may submit from several groups, so `users` have no `group`; `groups` are by name.
@@ -53,8 +51,7 @@ class RecentUses:
     groups: tuple[tuple[str, Use], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Sharer:
+class Sharer(Struct, frozen=True):
     """A job in a shared period: the SM activity (0..1) that it shows alone, None if unknown.
 
     `measured`: it was read, not predicted. `speed`: its steps per second in the period as a part
@@ -66,8 +63,7 @@ class Sharer:
     speed: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPeriod:
+class SharedPeriod(Struct, frozen=True):
     """A time in which the same jobs were at work on a device, each on this device only.
 
     `kind`: the device's name. `mps`: all are clients of MPS. `smact`: the device's mean SM activity
@@ -81,8 +77,7 @@ class SharedPeriod:
     smact: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LearnedLoss:
+class LearnedLoss(Struct, frozen=True):
     """What sharing costs on a kind of device in a mode, as its shared periods show.
 
     `loss`: see `radrm.interference.model`. `periods`: their number.
@@ -97,8 +92,7 @@ class LearnedLoss:
 MAINTENANCE = "maintenance"
 
 
-@dataclass(frozen=True, slots=True)
-class UserReservation:
+class UserReservation(Struct, frozen=True):
     """Devices that from one date to another only some users may use (`radrm reserve`).
 
     `start_s` and `end_s` are wall-clock seconds since the epoch: what a user wrote. `uids` and the
@@ -149,8 +143,7 @@ class UserReservation:
         return f"{self.whom} (reservation {self.id})"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceStatus:
+class DeviceStatus(Struct, frozen=True):
     """What a restart must know of a device."""
 
     uuid: str
@@ -160,8 +153,7 @@ class DeviceStatus:
     """The least power that was read while no job was there; None: not read yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleState:
+class RuleState(Struct, frozen=True):
     """A rule's own memory, as JSON can hold it, with the rule's version that wrote it."""
 
     kind: str
@@ -172,8 +164,7 @@ class RuleState:
     """The boot time at which it asked to be called; None: it did not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """The stored records of an earlier daemon: unfinished jobs, and what belongs to them."""
 
     jobs: Iterable[Job] = ()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
 
 from radrm.core.records.devices import Chip
 from radrm.core.records.time import Instant
 from radrm.core.words import CheckpointKind, Collocation, Quantity, Resizing
+from radrm.structs import replace
 
 _SIGUSR1, _SIGTERM = 10, 15
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """The needs of one task of a role. `gpu_memory_mib` is the declared memory per GPU, and
     `gpu_memory_max_mib` its limit (at least that); None: no limit of its own.
 
@@ -29,8 +29,7 @@ class Needs:
     gpu_memory_max_mib: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """A kind of task of a job, with the allowed number of tasks: `count_min..count_max`."""
 
     name: str = "main"
@@ -45,8 +44,7 @@ class Role:
         return inside and (count - self.count_min) % self.step == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """How a job saves its state, and how many seconds that takes.
 
     `signal` is the number of the signal that asks for it. None: USR1, and TERM for EXIT.
@@ -64,16 +62,14 @@ class Checkpoint:
         return _SIGTERM if self.kind is CheckpointKind.EXIT else _SIGUSR1
 
 
-@dataclass(frozen=True, slots=True)
-class EarlySignal:
+class EarlySignal(Struct, frozen=True):
     """A signal that a job gets `lead_s` before its time limit."""
 
     number: int
     lead_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True):
     """What the submitter asked for. Only an edit replaces it."""
 
     name: str
@@ -179,8 +175,7 @@ MEASURED = "measured"
 """The source of an estimate that an earlier attempt of the job itself has shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """A prediction of one quantity: a value and an upper bound.
 
     `source`: the route that gave it. `raw`: the estimator's own figure before the correction
@@ -216,8 +211,7 @@ class Estimate:
         return replace(self, value=value, upper=upper, raw=None, chip=chip)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """The progress that a job reports; None: it did not say.
 
     `step` of `total` steps are done, in epoch `epoch`. `loss` is what the job minimises, in units
@@ -242,8 +236,7 @@ class Progress:
         return self.at if self.step_at is None else self.step_at
 
 
-@dataclass(frozen=True, slots=True)
-class Profiled:
+class Profiled(Struct, frozen=True):
     """The run time of all of a job's work, alone on `gpus` GPUs of one kind, in seconds.
 
     `kind` is a device's name, as its driver gives it.

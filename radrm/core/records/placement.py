@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from radrm.core.records.devices import LOCAL_NODE
 from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, ReservationKind, Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """One task's part of one device. `device` is None for a task without a GPU.
 
     `sm_fraction` (0..1] and `cpus` are caps; None: no cap. Processes get their SM fraction when
@@ -37,8 +37,7 @@ class Share:
         return self.device, self.role, self.task, self.cpus, self.cpu_weight
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """All shares of one attempt, in one collocation mode. It gets all of them or none."""
 
     shares: tuple[Share, ...]
@@ -75,8 +74,7 @@ ReservationKey: TypeAlias = tuple[str, ReservationKind, str]
 """Owner, kind and device. An owner has at most one reservation of each kind on a device."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """Memory of a device reserved for an owner; `mib` None: the whole device.
 
     A job has one of kind RUNNING for each device of its live attempt. RUNNING and MIGRATION count
@@ -99,8 +97,7 @@ class Reservation:
         return self.owner, self.kind, self.device
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a placement is impossible now: the first rule that said no, with both numbers."""
 
     rule: str

@@ -25,7 +25,8 @@ A restart knows the idle power (`DeviceStatus`), and reads everything else again
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.core.records import DeviceEnergy, EnergyPart, Reading
 from radrm.core.state.readings import Holding
@@ -39,8 +40,7 @@ _NEWS = 0.02
 _MOST_W = 100_000.0
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     joules: float = 0.0
     equally_j: float = 0.0
 

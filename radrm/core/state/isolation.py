@@ -23,8 +23,9 @@ state is stored as it was before the failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from radrm.core.settings import CoreSettings
 from radrm.core.state.pauses import Failed, Pauses
@@ -71,8 +72,7 @@ def call_rule(call: Callable[P, T], *args: P.args, **words: P.kwargs) -> T:
         raise RuleFailed(error) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Resting:
+class Resting(Struct, frozen=True):
     """A rule that failed, as plain data."""
 
     kind: str

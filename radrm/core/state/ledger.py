@@ -31,7 +31,8 @@ load and the times of turns are not stored; until the first reading the device t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from radrm.core.records import (
     Attempt,
@@ -58,10 +59,10 @@ from radrm.core.state.readings import (
 from radrm.core.state.reserved import Reserved
 from radrm.core.state.sharing import SharedPeriods
 from radrm.core.words import Collocation
+from radrm.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class CohortData:
+class CohortData(Struct, frozen=True):
     """A `Cohort` as plain data, without the clients themselves."""
 
     since_s: float

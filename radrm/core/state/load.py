@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from radrm.core.records import Reading
 from radrm.core.settings import CoreSettings
@@ -109,8 +110,7 @@ class SmactWindow:
 _ONLY_READ = "read-only state"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownWindow:
+class KnownWindow(Struct, frozen=True):
     """A window of SM activity in a state that is only read: changing it is an error."""
 
     last_s: float
@@ -129,8 +129,7 @@ class KnownWindow:
         raise RuntimeError(_ONLY_READ)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadData:
+class LoadData(Struct, frozen=True):
     """A `SmactLoad` as plain data."""
 
     window: KnownWindow

@@ -26,16 +26,17 @@ configuration changes). No job is stopped; nothing is free until enough of them 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from radrm.core.records import LOCAL_NODE, Attempt, Job, Node, NodeUse, Placement
 from radrm.core.units import milli
 from radrm.core.words import ActionKind
+from radrm.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """An amount of CPUs, in thousandths, and of host memory, in MiB."""
 
     milli_cpus: int = 0

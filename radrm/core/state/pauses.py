@@ -7,12 +7,14 @@ is in its record (`records.Pause`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from radrm.core.proposals import NAMES, Proposal, Start
 from radrm.core.records import Refusal
 from radrm.core.units import show_seconds
+from radrm.structs import replace
 
 SHORTEST_S = 1.0
 """The shortest pause under any setting. Without it, a failure could repeat without end."""
@@ -30,8 +32,7 @@ def growing_s(first_s: float, times: int, most_s: float) -> float:
     return max(SHORTEST_S, min(doubled, most_s))
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A failure, the last of `times` in a row, with its reason and its pause."""
 
     times: int
@@ -87,8 +88,7 @@ class Pauses(Generic[K]):
         return now_s > failed.until_s + (failed.until_s - failed.since_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The proposals of one kind of one planner for one job, which the core refuses."""
 
     planner: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from radrm.core.records import (
     Beside,
@@ -14,6 +15,7 @@ from radrm.core.records import (
 )
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
+from radrm.structs import replace
 
 
 def merged(usage: Iterable[Usage], newer: Iterable[Usage]) -> tuple[Usage, ...]:
@@ -32,8 +34,7 @@ _UNKNOWN = 0.5
 Others = tuple[float | None, ...]
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     seconds: float = 0.0
     sum: float = 0.0
     count: int = 0
@@ -48,8 +49,7 @@ class _Part:
         return kept
 
 
-@dataclass(slots=True)
-class Holding:
+class Holding(Struct):
     """The measured use of one live attempt on one device."""
 
     job_id: int
@@ -306,8 +306,7 @@ def _program(process: UnmanagedProcess) -> str:
     return f"{name}{whose}{much}"
 
 
-@dataclass(slots=True)
-class Track:
+class Track(Struct):
     """An attempt on devices that it was not given (`lifecycle/misplaced.py`).
 
     Boot times of its first and last reading there, and of the last one with more than a context.

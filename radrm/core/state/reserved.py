@@ -25,8 +25,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
+
+from msgspec import Struct
 
 from radrm.core.records import Device, Instant, Reservation, ReservationKey, UserReservation
 from radrm.core.state.readings import Holding
@@ -35,8 +36,7 @@ from radrm.core.words import ReservationKind
 FOREVER = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """MiB that an owner takes in an interval."""
 
     owner: str
@@ -270,8 +270,7 @@ class Planned:
             yield from mine.values()
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What the waiting jobs were last sorted by: the reservations that are not over, those that
     count now, and by how many seconds the date was ahead of the time since boot."""
 

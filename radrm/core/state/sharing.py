@@ -18,9 +18,10 @@ begins anew, and so do the steps per second of jobs alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from radrm.core.records import LearnedLoss, RuleState, SharedPeriod, Sharer
 from radrm.core.state.readings import Holding
@@ -116,8 +117,7 @@ def _learned(record: RuleState) -> LearnedLoss | None:
 # ------------------------------------------------------------------ periods of a device
 
 
-@dataclass(slots=True)
-class Steps:
+class Steps(Struct):
     """The steps of a job on a device that it has to itself, and those since its jobs changed."""
 
     alone: float = 0.0

@@ -23,8 +23,8 @@ What a restart sees: the saved records. The indices, timers and pauses are built
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from radrm.core.actions import Action
 from radrm.core.decision import Decision, Record, Step
@@ -44,7 +44,6 @@ from radrm.core.records import (
     RuleState,
     Usage,
     UserReservation,
-    changed,
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
@@ -72,6 +71,7 @@ from radrm.core.state.timers import (
 from radrm.core.state.users import Users, Uses
 from radrm.core.transitions import Trigger, after
 from radrm.core.words import Condition, DeviceKind, JobState, Queue
+from radrm.structs import replace
 
 
 class Followers:
@@ -254,7 +254,7 @@ class State:
 
     def put_progress(self, job: Job, progress: Progress) -> None:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
-        self.jobs[job.id] = job = changed(job, progress=progress)
+        self.jobs[job.id] = job = replace(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
         before = self.attempts.get(job.id)
         if before is not None and progress.step is not None and len(before.devices) == 1:
@@ -274,7 +274,7 @@ class State:
         ids = self._followers.take(ended, over)
         return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
-    def move(self, job: Job, trigger: Trigger, **changes: object) -> Job:
+    def move(self, job: Job, trigger: Trigger, **changes: Any) -> Job:
         """Change a job's state by a row of the transition table, and save it.
 
         Unless it has completed, a job without an attempt has no more progress than it has saved.
@@ -282,12 +282,12 @@ class State:
         state = after(job.state, trigger)
         if not state.live and state is not JobState.COMPLETED:
             changes["progress"] = job.saved
-        return self.put_job(changed(job, state=state, **changes))
+        return self.put_job(replace(job, state=state, **changes))
 
     def behind_all(self, job: Job) -> Job:
         """Return a job's record, behind all jobs that are known now."""
         behind = Requeued(self.step.now, max(self.last_id, job.id), job.used_s)
-        return changed(job, requeued=behind, queue=Queue.MAIN)
+        return replace(job, requeued=behind, queue=Queue.MAIN)
 
     def touched_since(self, job_id: int, version: int) -> bool:
         """Return whether a job has changed since that `version`, or is gone."""
@@ -310,12 +310,12 @@ class State:
 
     def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:
         """Note the use of devices by a live attempt so far: volatile."""
-        self.attempts[attempt.job_id] = attempt = changed(attempt, usage=usage)
+        self.attempts[attempt.job_id] = attempt = replace(attempt, usage=usage)
         self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def put_host_use(self, attempt: Attempt, use: HostUse) -> None:
         """Note the use of the server by a live attempt so far: volatile."""
-        self.attempts[attempt.job_id] = attempt = changed(attempt, host_use=use)
+        self.attempts[attempt.job_id] = attempt = replace(attempt, host_use=use)
         self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def live_attempt(self, job_id: int, serial: int) -> Attempt | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 TIME_LIMIT = "time limit"
 """An attempt reaches its time limit, or the time of the signal before it."""
@@ -51,8 +52,7 @@ _MOST_AT_ONCE = 1000
 _FEW = 256
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Timer:
+class Timer(Struct, frozen=True, order=True):
     """Check at `boot_s`, for the reason `what`, a job's attempt (its serial; 0: none) or a rule."""
 
     boot_s: float

@@ -43,9 +43,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from math import exp, expm1, inf, isfinite, log
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from radrm.core.records import (
     Attempt,
@@ -60,12 +61,12 @@ from radrm.core.records import (
     UserUse,
 )
 from radrm.core.settings import CoreSettings
+from radrm.structs import replace
 
 RUNNING_JOBS, GPUS = "limits.running_jobs", "limits.gpus"
 
 
-@dataclass(slots=True)
-class UserCounts:
+class UserCounts(Struct):
     """The numbers of a user's queued and running jobs, and of the GPUs of the running ones."""
 
     queued: int = 0
@@ -204,8 +205,7 @@ Key: TypeAlias = "tuple[str, str]"
 """`user` with a uid, or `group` with a name."""
 
 
-@dataclass(slots=True)
-class _Account:
+class _Account(Struct):
     gpu_s: float
     at: Instant
     """When `gpu_s` was right."""

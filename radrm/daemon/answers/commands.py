@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -32,6 +31,7 @@ from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_FINISHED
 from radrm.daemon.views.references import Found, References
 from radrm.errors import RadrmError, Refused
+from radrm.structs import replace
 
 
 def reload(loop: Loop, request: Request) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from radrm.core import events as ev
 from radrm.core.records import Dependency, Job, JobSpec
@@ -27,6 +27,7 @@ from radrm.host.storage.submission import here
 from radrm.jobfile.moments import too_late
 from radrm.jobfile.options import END, FOLDER, NEED, SIZE, START, marked
 from radrm.jobfile.parsing import dated, merged, typed
+from radrm.structs import replace
 
 MAX_EDITS = 256 * 1024
 """Bytes of all edited options of one job."""
@@ -34,8 +35,7 @@ _MOST_KNOWN = 100
 """Different edited job files that one command remembers."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Edited:
+class _Edited(Struct, frozen=True):
     """What a job asks for after the edit. All elements of an array share it."""
 
     options: dict[str, Any]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
@@ -36,8 +37,7 @@ _UNREAD_S = 60.0
 Key: TypeAlias = "str | int | None"
 
 
-@dataclass(slots=True)
-class EnergySum:
+class EnergySum(Struct):
     """The energy of one row, what it cost, and what was idle of it."""
 
     joules: float = 0.0
@@ -55,8 +55,7 @@ class EnergySum:
         return {"kwh": self.joules / _J_PER_KWH, "cost": self.cost, "share": share}
 
 
-@dataclass(slots=True)
-class EnergySums:
+class EnergySums(Struct):
     """The energy of some hours, added up by a column of `COLUMNS`."""
 
     by: str

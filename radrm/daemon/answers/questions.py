@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from radrm import __version__
 from radrm.core.records import Instant, Job, JobSpec

@@ -9,8 +9,9 @@ from __future__ import annotations
 import grp
 import pwd
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
+
+from msgspec import Struct
 
 from radrm.core import events as ev
 from radrm.core.records import Instant, UserReservation
@@ -82,8 +83,7 @@ def reserve(loop: Loop, request: Request) -> list[UserReservationDocument]:
     return for_users(after, made, now)
 
 
-@dataclass(frozen=True, slots=True)
-class _Whom:
+class _Whom(Struct, frozen=True):
     name: str
     uids: tuple[int, ...] = ()
     group: str | None = None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.core.records import Job
 from radrm.daemon.loop import Loop
@@ -25,8 +26,7 @@ _LOOKS_FOR_ROOT = 20
 submitting could keep the administrator from ending the jobs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The jobs of each word, by their ids, as they were before the command changed any."""
 
     found: Sequence[Found]

@@ -7,8 +7,9 @@ job that says why. An array becomes one job per element.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 from radrm.config import NO_LIMITS, LimitsConfig
 from radrm.core.events import Event, JobSubmitted
@@ -36,6 +37,7 @@ from radrm.host.storage.submitted import Submission, parse_envelope
 from radrm.jobfile.radfile import JobFile, name_from
 from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.sweeps import Sweep, array_of, filled_name, sweep_of, with_values
+from radrm.structs import replace
 
 
 class Knows(Protocol):
@@ -71,8 +73,7 @@ FindTarget: TypeAlias = Callable[[str], Target]
 """Finds the job or array of an id or ticket in `--after`. Raises `Refused`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """What one submission asks for, read once for all elements of its array."""
 
     ticket: str

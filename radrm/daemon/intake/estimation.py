@@ -14,7 +14,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.core.records import Estimate, Job, Profiled
@@ -41,6 +42,7 @@ from radrm.host.storage.spool import Envelope
 from radrm.host.storage.store import Store
 from radrm.jobfile.radfile import JobFile
 from radrm.jobfile.relations import PARAM_VARIABLE
+from radrm.structs import replace
 from radrm.wiring import describe
 
 log = logging.getLogger("radrm")
@@ -52,8 +54,7 @@ SAME_RUNS = 20
 """Latest runs with the same fingerprint that an estimate uses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Knowledge:
+class Knowledge(Struct, frozen=True):
     """What intake knows of a job. `estimating`: the estimators may know more."""
 
     estimates: tuple[Estimate, ...] = ()
@@ -65,8 +66,7 @@ class Knowledge:
 NOTHING_KNOWN = Knowledge()
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True):
     """What is predicted of a waiting job anew."""
 
     job_id: int

@@ -15,9 +15,10 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
+
+from msgspec import Struct, field
 
 from radrm.config import NOBODY, UserLimits
 from radrm.core import events as ev
@@ -41,8 +42,7 @@ MACHINE = (sqlite3.Error, StoreError, OSError, MemoryError)
 """Errors of the machine, not of an envelope's content: the next look may succeed."""
 
 
-@dataclass(slots=True)
-class Pause:
+class Pause(Struct):
     """The length of a pause after an error, and its end by the look's clock."""
 
     length_s: float = 0.0
@@ -77,8 +77,7 @@ RESTS_S = 1.0
 """Pause until the next look, while users rest (`admission`)."""
 
 
-@dataclass(slots=True)
-class _Left:
+class _Left(Struct):
     """An envelope that a look has left in the spool, for one or more of three reasons."""
 
     uid: int

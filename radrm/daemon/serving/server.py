@@ -20,8 +20,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.config import NOBODY, UserLimits
 from radrm.daemon.serving.replies import Held, encoded, refusal, weight
@@ -119,8 +120,7 @@ class Request:
         return self._answer if self._answered.wait(seconds) else None
 
 
-@dataclass(eq=False, slots=True)
-class Connection:
+class Connection(Struct, eq=False):
     """The open connection of one client."""
 
     socket: socket.socket

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from radrm.core.records import Counters, Device, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot

@@ -20,8 +20,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from math import inf
+
+from msgspec import Struct
 
 from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.records import Attempt, Instant, Job, Refusal
@@ -38,6 +39,7 @@ from radrm.interference.model import joint_speed
 from radrm.planners.ahead import MOST_JOBS, Ahead
 from radrm.planners.forecast import Forecast
 from radrm.planners.order_policy import OrderPolicy
+from radrm.structs import replace
 
 _BY_CHOICE = frozenset({"price", "cheaper", "preemption", "slots"})
 """The planners' reasons that the forecast does not know: others start later or end earlier."""
@@ -48,8 +50,7 @@ _SHARE = 0.05
 """The part of the daemon's time that plays may take while jobs change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """What is expected of a job. Epoch seconds; None: unknown.
 
     `start` of a waiting job, and `start_latest`, at worst: alone, if jobs before it have only a

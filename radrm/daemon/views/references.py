@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 
+from msgspec import Struct
+
 from radrm.core.records import Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
@@ -247,8 +249,7 @@ _PLAIN = re.compile(r"[\w.*?-]{1,60}")
 _ELEMENT = re.compile(r"([0-9]{1,18})_([0-9]{1,9})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The target of a dependency: a job, or an array by its id. `states` counts its jobs."""
 
     job_id: int
@@ -257,8 +258,7 @@ class Target:
     states: Mapping[JobState, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The ids of the jobs that a word means; if it means none, the reason."""
 
     word: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from radrm.core.records import Job
 from radrm.core.words import JobState
 
 
-@dataclass(slots=True)
-class Row:
+class Row(Struct):
     """An unfinished job, or successive waiting elements of one array (up to `last`)."""
 
     job: Job

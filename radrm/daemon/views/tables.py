@@ -12,9 +12,10 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.core.records import Job
 from radrm.core.scheduler import Scheduler
@@ -41,8 +42,7 @@ _BATCH = 500
 _STATES_AT_ONCE = 500
 
 
-@dataclass
-class Table:
+class Table(Struct, dict=True):
     """`lines`: one for each job, in the order of display. `collapsed`: the same, with waiting
     elements of an array that are alike in one row. `states`: the jobs in each state. `since`:
     when the table was gathered."""

@@ -8,7 +8,8 @@ again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.rules import ActionKind, Attempt, Job, Offer, Role, Share, View, can_change
 
@@ -16,8 +17,7 @@ MOST_LOOKED_AT = 16
 """The waiting jobs that are looked at: one behind the head may pass it (`backfill`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Giver:
+class Giver(Struct, frozen=True):
     """A running job with more than its smallest size. `grown_s`: when it last grew."""
 
     job: Job

@@ -13,7 +13,8 @@ gets CPUs first: another GPU would wait, too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.elastic.elasticity.notes import Note, Scaling, fit
 from radrm.rules import (
@@ -78,8 +79,7 @@ def node_of(attempt: Attempt) -> str:
     return attempt.placement.shares[0].node
 
 
-@dataclass(slots=True)
-class Grower:
+class Grower(Struct):
     """A running job that could grow: `workers` is the number that it is to have."""
 
     job: Job

@@ -8,9 +8,10 @@ setting, and the time between the two is what the change has cost.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
+
+from msgspec import Struct, field, to_builtins
 
 from radrm.rules import Attempt, Job, Progress, Role
 
@@ -27,8 +28,7 @@ from radrm.rules import Attempt, Job, Progress, Role
 _SMALL = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
+class Scaling(Struct, frozen=True):
     """The parts of a step's time, in seconds; none is negative, and `compute_s` is above zero."""
 
     io_s: float
@@ -130,8 +130,7 @@ FIRST_COST_S = 30.0
 _MOST_SIZES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A job's number of workers, and the CPUs of each of them; None: no limit."""
 
     workers: int
@@ -154,8 +153,7 @@ def setting_of(attempt: Attempt, role: Role) -> Setting:
     return Setting(len({share.task for share in mine}), min(cpus, default=None))
 
 
-@dataclass(slots=True)
-class Note:
+class Note(Struct):
     """What is known of one job. Times are boot-time seconds."""
 
     workers: int = 0
@@ -198,7 +196,7 @@ class Note:
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        found = asdict(self)
+        found: dict[str, Any] = to_builtins(self)
         found["sizes"] = {str(n): s for n, s in self.sizes.items()}
         return found
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from radrm.errors import UsageError
 
@@ -53,8 +54,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _MOST = 256
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(Struct, frozen=True):
     """Tasks of one name. `script` None: they run the script of the command."""
 
     name: str
@@ -62,8 +62,7 @@ class Role:
     count: int = 1
 
 
-@dataclass
-class Options:
+class Options(Struct):
     """What to run. `workers`: how many, where no daemon says it."""
 
     script: str = ""

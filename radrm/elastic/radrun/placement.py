@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 VERSION = 1
 NEAR = "RADRM_CPU_LIST"
@@ -25,8 +26,7 @@ _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """One task: task `number` of its role, on these GPUs. `cpus` None: no limit of its own.
 
     `environment` holds only what differs from task to task.
@@ -55,8 +55,7 @@ class Task:
         return f"task {self.number} ({self.role})"
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """The tasks of placement `number`, in the order of their ranks.
 
     `due_boot_s` is the boot time at which the daemon gives a resize to it up; None: never.

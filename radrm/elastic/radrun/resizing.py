@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from radrm.elastic.radrun.folder import Folder
 from radrm.elastic.radrun.placement import Placement, is_server
@@ -26,8 +27,7 @@ class Hub(Protocol):
     def has_load_hook(self, role: str) -> bool: ...
 
 
-@dataclass
-class Resize:
+class Resize(Struct):
     """A resize under way. `begin_s`: the monotonic time until which it may begin."""
 
     generation: Generation

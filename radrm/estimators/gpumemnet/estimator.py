@@ -12,6 +12,7 @@ from operator import mul
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from radrm.core.records import Estimate
 from radrm.core.units import WHOLE_DEVICE_MIB
@@ -32,8 +33,7 @@ from radrm.estimators.summaries.text import BadSummary
 _HALF_BYTES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
+class Shapes(Struct, frozen=True):
     """The content of `weights/FAMILY.json`, which the training writes.
 
     `edges_mib` are the upper edges of all buckets but the last, which is open. A feature x
@@ -54,8 +54,7 @@ _Layer = tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]
 """The weights of each neuron, and the biases."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ensemble:
+class Ensemble(Struct, frozen=True):
     edges_mib: tuple[int, ...]
     centre: tuple[float, ...]
     scale: tuple[float, ...]

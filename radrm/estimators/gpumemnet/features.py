@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
 
@@ -105,8 +106,7 @@ def activation_of(kind: str) -> str | None:
     return word if word in _CIRCLE else None
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(Struct, frozen=True):
     """The features of one training job. `activations` counts elements per sample.
 
     `cos` and `sin` are the place of the most common activation function on the circle; both

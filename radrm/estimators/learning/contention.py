@@ -23,9 +23,10 @@ aligned in time. Start-up counts as computing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
+
+from msgspec import Struct
 
 from radrm.core.records import Attempt, Beside
 from radrm.core.words import Collocation
@@ -55,8 +56,7 @@ _TAIL = 0.05
 _HALVINGS = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
+class Alone(Struct, frozen=True):
     """An attempt as if alone on its GPUs. None: unknown.
 
     `smact` is its SM activity (0..1), and `smact_most` the largest that fits the readings.
@@ -71,8 +71,7 @@ class Alone:
     seconds_most: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DemandRange:
+class DemandRange(Struct, frozen=True):
     """The SM activity (0..1) of a job alone: the best figure, and a range that holds for 90 %."""
 
     value: float

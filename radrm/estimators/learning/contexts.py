@@ -9,8 +9,9 @@ comes before the correction by an estimator's past ratios.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from radrm.core.records import Estimate
 from radrm.estimators.interface import Description, PastRun
@@ -27,8 +28,7 @@ Software = tuple[str | None, str | None]
 """The versions of the driver and of the program's CUDA; None: unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
+class Correction(Struct, frozen=True):
     """`shift_mib` is added to the figure, and `why` tells the user. `runs` are the past runs that
     show the estimator's other errors, each with the shift of its own figure."""
 

@@ -9,9 +9,10 @@ of measured to estimated memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import exp, log
+
+from msgspec import Struct
 
 from radrm.core.records import Estimate
 from radrm.estimators.interface import Description, PastRun
@@ -82,8 +83,7 @@ _LEAST = 0.125
 """A shift leaves at least this part of a figure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """The errors of one estimator: `pairs` of estimate and peak of past runs on this kind of GPU,
     and `prior`, the shipped ratios."""
 

@@ -8,13 +8,15 @@ repeated runs of the same job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import median
+
+from msgspec import Struct
 
 from radrm.core.records import DECLARED, MEASURED, Chip, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.learned import MOST_RUNS, PRIOR_RUNS, PRIOR_SHIFTS, quantile_of
+from radrm.structs import replace
 
 ALONE = "history"
 """The source of figures from runs of the same job that were alone."""
@@ -49,8 +51,7 @@ _LEAST, _MOST = 1e-3, 1e3
 """A ratio outside of these has another cause than an error of prediction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ratios:
+class Ratios(Struct, frozen=True):
     """The errors of one source of one quantity: measured over predicted, here and as assumed."""
 
     seen: tuple[float, ...] = ()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 Shape = tuple[int, ...]
 
@@ -20,8 +21,7 @@ class Form(str, Enum):
     """`print(model)`, with or without `, N params` at the end of each line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """One module. `kind` is its class as printed (`Conv2d`, `BertSdpaSelfAttention`).
 
     - `shapes`: its outputs for one sample, without the batch dimension; empty if the form
@@ -47,8 +47,7 @@ class Layer:
         return sum(math.prod(shape) for shape in self.shapes)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSummary:
+class ModelSummary(Struct, frozen=True):
     """One summary. `batch_size` is the one that it was made for; None: any.
 
     `problems` are lines for the user about parts that could not be read. Nothing is guessed

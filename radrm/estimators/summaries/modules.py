@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from radrm.estimators.summaries.arguments import attributes_of, parameters_of
 from radrm.estimators.summaries.layers import Form, Layer
@@ -34,6 +35,7 @@ from radrm.estimators.summaries.text import (
     number,
     quoted,
 )
+from radrm.structs import replace
 
 MAX_DEPTH = 200
 
@@ -50,8 +52,7 @@ _ROOT = re.compile(rf"(?:^|\s)(?P<kind>{_KIND})\($")
 _FIGURE = re.compile(r"\s*total params:", re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class _Module:
+class _Module(Struct):
     kind: str
     name: str
     times: int

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from radrm.errors import BadFile, plain
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary, Shape
+from radrm.structs import replace
 
 MAX_CHARS = 4 << 20
 MAX_LINE = 4000
@@ -36,16 +38,14 @@ class TooLong(BadSummary):
     """The text is longer than the summary of any model, so it is not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A summary, and the number of lines up to its last one, included."""
 
     summary: ModelSummary
     end: int
 
 
-@dataclass(slots=True)
-class Problems:
+class Problems(Struct):
     """What could not be read: the first problems in full, the others as a number."""
 
     lines: list[str] = field(default_factory=list)

@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.estimators.summaries.layers import Form, Layer, Shape
 from radrm.estimators.summaries.text import (
@@ -45,8 +46,7 @@ _ROW = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     kind: str
     name: str
     depth: int

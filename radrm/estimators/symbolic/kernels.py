@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from radrm.estimators.memory import Overheads
 
@@ -17,8 +18,7 @@ POINTWISE_WORKSPACE = 1.0
 SPATIAL_WORKSPACE = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """How well an input fits: from 4 (well) to 1 (only with rare groups), 0 for not at all."""
 
     score: int

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec import Struct, field
 
-@dataclass(slots=True)
-class Operation:
+
+class Operation(Struct):
     """One operation. Its tensors are indices into `Network.sizes`.
 
     `output` is one of the inputs if the operation works in place or is a view. `saves` are the
@@ -29,8 +29,7 @@ class Operation:
     temporary: int = 0
 
 
-@dataclass(slots=True)
-class Network:
+class Network(Struct):
     """A model's forward pass: `sizes` has the bytes of each tensor, `roots` are the inputs.
 
     Weights that several operations share are counted once, in the first.

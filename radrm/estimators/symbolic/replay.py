@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from radrm.estimators.memory import CachingAllocator, Overheads, rounded
 from radrm.estimators.symbolic.operations import Network, Operation
@@ -27,8 +28,7 @@ NEGLIGIBLE = 1 << 16
 """Statistics and similar tensors up to this many bytes are ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peak:
+class Peak(Struct, frozen=True):
     """The peaks in bytes: `live` in tensors, `reserved` by the allocator."""
 
     live: int
@@ -53,8 +53,7 @@ def replay(network: Network, optimizer: Optimizer, on: Overheads) -> Peak:
     return Peak(run.allocator.peak_allocated, run.allocator.peak_reserved)
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """The allocated bytes and their peak, with the methods of the allocator."""
 
     allocated: int = 0
@@ -76,8 +75,7 @@ class _Running:
         return int(self.peak_allocated * FRAGMENTS)
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     network: Network
     on: Overheads
     allocator: CachingAllocator | _Running
@@ -238,7 +236,6 @@ class _Run:
                 gradient.holders += 1
 
 
-@dataclass(slots=True, eq=False)
-class _Gradient:
+class _Gradient(Struct, eq=False):
     place: int
     holders: int = 1

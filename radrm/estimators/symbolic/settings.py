@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Optimizer:
+class Optimizer(Struct, frozen=True):
     """The state and the temporary tensors of a step, as multiples of the parameters.
 
     From `torch/optim/*.py` (2.x), which on a GPU handles all parameters at once (`foreach`):
@@ -46,8 +45,7 @@ def optimizer(name: str | None) -> Optimizer | None:
     return _OPTIMIZERS.get(plain.removeprefix("fused"))
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(Struct, frozen=True):
     """The bytes of a parameter and of an activation. `autocast` keeps copies of weights.
 
     `wide` are the bytes of what stays in 32 bits under autocast (norms of rows, softmax, loss).

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from radrm.estimators.memory import Overheads
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary, Shape
@@ -32,8 +33,7 @@ _LOOK_BACK = 24
 """The number of tensors that are tried if the last one does not fit."""
 
 
-@dataclass(slots=True)
-class RowTensors:
+class RowTensors(Struct):
     batch: int
     precision: Precision
     on: Overheads

@@ -8,7 +8,8 @@ block keeps does not depend on the place of its norms, before or after its parts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from radrm.estimators.summaries.arguments import sizes, whole
 from radrm.estimators.summaries.layers import Layer, ModelSummary
@@ -42,8 +43,7 @@ FUSED = frozenset(("qkv", "c_attn", "query_key_value", "qkv_proj", "wqkv", "in_p
 OWN_PROJECTIONS = {"xlnetrelativeattention": 5, "multiheadattention": 3}
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     layer: Layer
     children: list[Node] = field(default_factory=list)
 
@@ -123,8 +123,7 @@ _COMPOSED = {
 }
 
 
-@dataclass(slots=True)
-class TokenTensors:
+class TokenTensors(Struct):
     batch: int
     sequence: int
     precision: Precision

@@ -16,8 +16,9 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import Exit, Instant, Progress
 from radrm.errors import StoreError, plain
@@ -39,13 +40,11 @@ _CLAIM_PATIENCE_S = 5.0
 """A claim is written microseconds after it is made, unless its runner is held up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Void:
+class Void(Struct, frozen=True):
     """The attempt never began, and never will."""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """The job's main process exists."""
 
     at: Instant
@@ -56,15 +55,13 @@ class Started:
     """The CPUs that it is bound to; None: it is not bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(Struct, frozen=True):
     """The attempt lives; `started` is None while its runner is still preparing it."""
 
     started: Started | None
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """What a job's checkpoint folder proves: the `progress` in its `saved.json`, and when its
     `newest` file was written. `reported`: its last report, which no daemon has taken. None:
     nothing."""
@@ -74,8 +71,7 @@ class Saved:
     reported: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskExit:
+class TaskExit(Struct, frozen=True):
     """How a task of the attempt has ended, as its launcher says.
 
     `host_oom`: the kernel killed it at the job's limit of host memory.
@@ -87,8 +83,7 @@ class TaskExit:
     host_oom: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OuterEnd:
+class OuterEnd(Struct, frozen=True):
     """The step of a Slurm job has run the attempt, and says that the job ends: `cancelled`,
     `timeout` or `preempted`, since `at`. `why`: the same for users."""
 
@@ -97,8 +92,7 @@ class OuterEnd:
     at: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The attempt's last process is gone.
 
     `never_started` says why the command could not be run; `exit` is then that of a shell which
@@ -129,8 +123,7 @@ class Ended:
     """How many characters of each tail follow the attempt's own last write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """The end was not recorded, and nothing runs any more. `began` False: nothing ever ran."""
 
     reason: str

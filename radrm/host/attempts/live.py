@@ -28,8 +28,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder, start_runner, waiting
@@ -80,8 +81,7 @@ class Ending:
         return self._survivors
 
 
-@dataclass(slots=True)
-class Live:
+class Live(Struct):
     """An attempt that has not ended, as far as the launcher knows."""
 
     serial: int

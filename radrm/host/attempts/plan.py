@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from radrm.errors import StoreError
 from radrm.host.attempts import engines
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from radrm.host.attempts.folder import Fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlan:
+class LaunchPlan(Struct, frozen=True, kw_only=True):
     """All that one attempt needs. `script` is its text, and `argv` the script's arguments;
     without a script, `argv` is a bare command.
 

@@ -18,7 +18,6 @@ import contextlib
 import errno
 import os
 import signal
-from dataclasses import replace
 
 from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
@@ -30,6 +29,7 @@ from radrm.host.folders import OpenFolder
 from radrm.host.processes.identity import Identity, alive, boot_id, identify
 from radrm.host.processes.procfs import read_stat, uid_of
 from radrm.host.storage.files import fsync_folder
+from radrm.structs import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.core.records import DECLARED, Estimate
@@ -16,6 +18,7 @@ from radrm.core.words import Quantity
 from radrm.errors import RadrmError, plain
 from radrm.estimators.interface import Description, Estimator
 from radrm.estimators.traces import Traced
+from radrm.structs import replace
 from radrm.wiring import Estimating, make_estimating
 
 MAX_NOTE = 300
@@ -23,8 +26,7 @@ LARGEST_GPU_MIB = 2**20
 """More than any GPU has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The estimates, and for the user the reasons why estimators gave none."""
 
     estimates: tuple[Estimate, ...] = ()

@@ -19,7 +19,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.errors import plain
@@ -37,16 +38,14 @@ PREPARED_AFTER_S = 3.0
 and the jobs that it finds, come first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A job to estimate, and how to trace its training step; `trace` is None for no trace."""
 
     job: Description
     trace: TraceRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Estimated:
+class Estimated(Struct, frozen=True):
     """An answer, and the jobs that it is for. `goes_on`: the first jobs have had it."""
 
     job_ids: tuple[int, ...]

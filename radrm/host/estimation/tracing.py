@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 import radrm
 from radrm.config import EstimationConfig
@@ -138,8 +139,7 @@ class NotTraced(RadrmError):
     """One line: the reason why there is no trace, and what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRequest:
+class TraceRequest(Struct, frozen=True, kw_only=True):
     """What to trace, and as which user. With `uid` and `gid` None it is this process's user.
     `command` is the text of the job's command, empty if there is none."""
 

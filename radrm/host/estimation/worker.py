@@ -16,10 +16,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from radrm.config import Config, parse_table
 from radrm.errors import RadrmError
@@ -30,8 +30,7 @@ from radrm.host.workers.messages import packed, read, write
 from radrm.host.workers.parent import Worker
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A job, and the tracer's document about it, None if it was not traced."""
 
     job: Description

@@ -14,9 +14,9 @@ hold. Nothing enforces the parts. The SM activity is unknown while another one i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from radrm.core.records import Device, Reading
+from radrm.structs import replace
 
 Groups = Mapping[str, tuple[Device, ...]]
 

@@ -7,13 +7,15 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from radrm.core.records import Counters, Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus.source import PCIE_MAX_MIB_S, ROUNDING, Sample, print_every_ms, ratio, within
 from radrm.host.gpus.stream import LineKind, Stream, ask
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # Parse what DCGM's `dcgmi` prints: rows of figures, and its names of GPUs and MIG instances.
@@ -43,8 +45,7 @@ _ENTITIES = {"GPU", "GPU-I", "GPU-CI"}
 _NO_COUNTERS = Counters()
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One line of `dmon`. None: not measured, or rejected; then `wrong` is the reason."""
 
     entity: Entity

@@ -23,9 +23,10 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from radrm.core.records import Counters, Device
 from radrm.core.words import DeviceKind
@@ -57,8 +58,7 @@ Place = tuple[str, "int | None"]
 # ------------------------------------------------------------------ the page
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+class Metrics(Struct, frozen=True):
     """SM activity (0..1), power (W) and further counters by place; `wrong` has the messages of
     rejected values."""
 

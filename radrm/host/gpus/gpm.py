@@ -16,14 +16,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import Counters, Device
 from radrm.errors import DeviceError
 from radrm.host.gpus.nvml import NvmlGpus
 from radrm.host.gpus.nvml.library import NOT_OFFERED, NOT_OFFERED_BY_INSTANCE, device_message
 from radrm.host.gpus.source import PCIE_MAX_MIB_S, Sample, ratio, within
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
@@ -38,8 +40,7 @@ _PERCENTAGES = {"graphics_activity": 1, "sm_occupancy": 3, "dram_activity": 10}
 _RATES = {"pcie_tx_mib_s": 20, "pcie_rx_mib_s": 21}
 
 
-@dataclass(slots=True)
-class _Meter:
+class _Meter(Struct):
     """One device. `old` and `new` are the driver's buffers. `new` holds a sample of `taken_s`,
     unless that is None. `served`: the device has given a figure before."""
 

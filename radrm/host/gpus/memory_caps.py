@@ -29,8 +29,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import Caps, Device
 from radrm.core.words import DeviceKind
@@ -43,6 +44,7 @@ from radrm.host.gpus.nvml.library import (
 )
 from radrm.host.gpus.source import GpuSource, SourceAround
 from radrm.host.processes import cgroups
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
@@ -56,8 +58,7 @@ _OLD = "the driver has no memory limits of control groups (R615 and nvidia-ml-py
 _HANGS = f"the driver has not answered within {_ANSWER_S:g} s"
 
 
-@dataclass(frozen=True, slots=True)
-class CapsDriver:
+class CapsDriver(Struct, frozen=True):
     """The driver's calls about the limit of a group, in bytes, on the GPU of a UUID.
 
     `get` returns the limit that holds in the group; None: none. They may raise anything.

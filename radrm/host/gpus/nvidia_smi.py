@@ -19,7 +19,8 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
@@ -34,6 +35,7 @@ from radrm.host.gpus.source import (
 from radrm.host.gpus.stream import LineKind, Stream, ask
 from radrm.host.gpus.unified import UnifiedMemory
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # Parse the CSV of `nvidia-smi`: in each round one line per GPU and one per process.
@@ -51,8 +53,7 @@ _MIB_MAX = 1 << 30
 _POWER_MAX_W = 100_000.0
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLine:
+class GpuLine(Struct, frozen=True):
     """One GPU in one round. None: unknown."""
 
     uuid: str
@@ -68,8 +69,7 @@ class GpuLine:
     """The driver offers no memory of the GPU, which so uses the server's."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppLine:
+class AppLine(Struct, frozen=True):
     """One process on one GPU in one round."""
 
     uuid: str
@@ -164,8 +164,7 @@ def _within(word: str, limit: float) -> float | None:
 _NUMBERS = ("gpu_instance_id", "compute_instance_id")
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceLine:
+class InstanceLine(Struct, frozen=True):
     """One MIG instance. `number` is its index in its GPU."""
 
     uuid: str
@@ -187,8 +186,7 @@ def parse_instances(printed: str) -> dict[str, list[InstanceLine]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceMemory:
+class InstanceMemory(Struct, frozen=True):
     """The memory of a MIG instance in one round, and the numbers of its GPU instance and compute
     instance."""
 

@@ -16,7 +16,8 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from radrm.config import ReadingsConfig
 from radrm.core.records import Device, Instant, Reading
@@ -32,6 +33,7 @@ from radrm.host.gpus.nvidia_smi import NvidiaSmi
 from radrm.host.gpus.nvml import library as nvml_library
 from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, SourceAround
 from radrm.interference.utilization import smact_from_utilization
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
@@ -221,8 +223,7 @@ class Readings(SourceAround):
         return gpus_named(d.index for d in devices) if devices else ", ".join(uuids)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """The result of a search for the SM activity of a device. `over`: no feed is left to try."""
 
     feed: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from radrm.config import Config, GpusConfig
@@ -11,6 +10,7 @@ from radrm.core.records import Device
 from radrm.errors import DeviceError
 from radrm.host.gpus.readings import open_gpus
 from radrm.host.gpus.source import GpuSource, SourceAround
+from radrm.structs import replace
 
 
 def open_served(config: Config) -> GpuSource:

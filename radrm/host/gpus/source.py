@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from radrm.core.records import AttemptMemory, Counters, Device, Instant, Reading
 
@@ -117,8 +118,7 @@ def split_by_owner(
     return attempts, others
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """The last SM activity that a feed measured on one device.
 
     `smact` is finite and in 0..1. `age_s` is the real seconds since the measurement. `power_w`

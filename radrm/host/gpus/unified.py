@@ -15,16 +15,15 @@ separately (`--gpu-memory`, `--memory`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import psutil
+from msgspec import Struct
 
 SLACK = STEP = 1 << 30
 """Bytes. `SLACK`: the server's use may grow by so much before it counts as used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """The memory of such a GPU in bytes, with NVML's names. `used` is without `reserved`."""
 
     total: int

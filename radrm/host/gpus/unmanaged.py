@@ -15,9 +15,10 @@ import pwd
 import signal
 import stat
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.config import UnmanagedConfig
 from radrm.core.events import Event, ReadingsTaken
@@ -27,6 +28,7 @@ from radrm.core.units import gpus_named, show_seconds
 from radrm.errors import plain
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.processes.procfs import read_stat, start_of, uid_of, value_of
+from radrm.structs import replace
 
 MOST = 32
 """Number of processes that are described per device: those with most memory."""
@@ -130,8 +132,7 @@ class Step(str, Enum):
     KILL = "KILL"
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(Struct, frozen=True):
     """An unmanaged process that was seen without a gap from `since_s` to `last_s`.
 
     `done` is the last step that was taken, at `done_s`. Times are in seconds since boot.
@@ -160,8 +161,7 @@ def due(config: UnmanagedConfig, seen: Sighting, now_s: float) -> Step | None:
     return None
 
 
-@dataclass(slots=True)
-class Sightings:
+class Sightings(Struct):
     """The unmanaged processes that are present now, and since when."""
 
     config: UnmanagedConfig
@@ -388,8 +388,7 @@ class UnmanagedWatch:
 # ------------------------------------------------------------------ spared processes
 
 
-@dataclass(frozen=True, slots=True)
-class _Program:
+class _Program(Struct, frozen=True):
     """The file that a process executes. `trusted`: only root could have written it."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class Level(str, Enum):
@@ -20,8 +21,7 @@ class Level(str, Enum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One line: the name of the check, what it found, and what to do about it."""
 
     check: str
@@ -42,8 +42,7 @@ def fail(check: str, finding: str, next_step: str) -> Finding:
     return Finding(check, Level.FAIL, finding, next_step)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A check and its name. `limit_s` is its time limit in seconds: a stuck driver or a missing
     file server must not stop the other checks."""
 

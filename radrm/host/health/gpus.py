@@ -7,9 +7,10 @@ readings of a daemon.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.units import gpus_named
 from radrm.host.gpus import nvml
@@ -20,8 +21,7 @@ _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2
 _OTHERWISE = "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """The driver's facts about a GPU, without its readings. None is unknown."""
 
     index: int
@@ -32,8 +32,7 @@ class Gpu:
     compute_mode: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """The driver and its GPUs. `reason` says why there is no GPU; `errors` are of single GPUs."""
 
     gpus: tuple[Gpu, ...] = ()

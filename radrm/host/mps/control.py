@@ -28,11 +28,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from radrm.errors import DeviceError
 from radrm.host.processes.identity import Identity, alive, identify, send_signal
 from radrm.host.processes.procfs import TOKEN_VARIABLE, start_of
+from radrm.jobfile.record import Record
 
 PROGRAM = "nvidia-cuda-mps-control"
 SERVER = "nvidia-cuda-mps-server"
@@ -65,8 +65,7 @@ class Missing(NoAnswer):
     """MPS is not installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Record):
     """An MPS server process.
 
     `status` is ACTIVE, INITIALIZING or FAULT; UNKNOWN if the control daemon is too old to report

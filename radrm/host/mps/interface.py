@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from radrm.core.records import Device
 from radrm.errors import DeviceError
@@ -16,8 +17,7 @@ class NoClientNow(DeviceError):
     """The control daemon of these devices takes no client now, and may later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """What a job needs to be a client.
 
     `ordinals` are the numbers of its devices in the control daemon's list. `logs` is None if
@@ -32,8 +32,7 @@ class Access:
     ends_clients: Sequence[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonHooks:
+class DaemonHooks(Struct, frozen=True):
     """The functions of the daemon that MPS calls, from any thread.
 
     `owner_of` finds the attempt of a process. `changed` asks for a reading soon. `listed` takes

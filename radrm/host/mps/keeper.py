@@ -27,7 +27,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from math import isfinite
 
 from radrm.host.gpus.source import OwnerOf
@@ -35,6 +34,7 @@ from radrm.host.mps.control import FAULT, MULTIUSER, PROGRAM, Control, Missing, 
 from radrm.host.mps.launches import Launches, Phase, Seen, last_fault, note_fault
 from radrm.host.processes.identity import Identity, identify, open_pidfd, send_signal
 from radrm.host.processes.tree import dies_of
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 

@@ -12,8 +12,9 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from radrm.host.clock import boot_id
 from radrm.host.mps.control import ACTIVE, PROGRAM, UNKNOWN, Control, NoAnswer, Server, user_of
@@ -34,8 +35,7 @@ class Phase(str, Enum):
     STOPPING = "stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The result of the last look. `fault` is the message of a problem, if there is one."""
 
     phase: Phase
@@ -106,8 +106,7 @@ APPEARS_S = 3.0
 """Real seconds after the command until a server must be in the list of servers."""
 
 
-@dataclass(slots=True)
-class _Launch:
+class _Launch(Struct):
     """A launch of this user's job. `until`: when it goes on anyway; None before the first look."""
 
     uid: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from radrm.config import MpsConfig
 from radrm.core.records import Device, Instant, Reading
 from radrm.host.gpus.source import GpuSource, OwnerOf, SourceAround
 from radrm.host.mps.service import MpsService, is_enabled
+from radrm.structs import replace
 
 
 class MpsGpus(SourceAround):

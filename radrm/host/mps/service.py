@@ -8,8 +8,9 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.config import MpsConfig
 from radrm.core.records import Device
@@ -22,6 +23,7 @@ from radrm.host.mps.control import Control
 from radrm.host.mps.interface import Access, DaemonHooks, NoClientNow
 from radrm.host.mps.keeper import Keeper
 from radrm.host.mps.removal import Which, remove_work
+from radrm.structs import replace
 
 VOLTA = 7
 """The first generation (major number of the compute capability) whose MPS servers can take
@@ -92,16 +94,14 @@ def end_clients(
 #     mps/none       never exists; jobs without MPS get this path, so that they find no server
 
 
-@dataclass(slots=True)
-class _Served:
+class _Served(Struct):
     """A keeper and its devices."""
 
     keeper: Keeper
     devices: tuple[Device, ...]
 
 
-@dataclass(slots=True)
-class MpsService:
+class MpsService(Struct):
     """MPS of real GPUs. `run` is the daemon's run folder."""
 
     config: MpsConfig

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.config import MpsConfig
 from radrm.errors import Refused
@@ -21,8 +22,7 @@ _NOTHING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedMps:
+class SimulatedMps(Struct, frozen=True):
     """`run` is the daemon's run folder. A simulated job with a pipe directory is a client."""
 
     run: str

@@ -20,10 +20,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import StoreError, plain
@@ -58,16 +59,14 @@ _WARNED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What became of one try. `error` None: sent. `final`: another try would fail, too."""
 
     error: str | None = None
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(Struct, frozen=True):
     """How this daemon sends. `extra`: variables for users' programs; `drop`: become the user."""
 
     notices: Notices
@@ -230,8 +229,7 @@ class Outbox:
 # ------------------------------------------------------------------ the words of a notice
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A notice in words. `document` is for programs."""
 
     subject: str

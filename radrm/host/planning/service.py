@@ -17,7 +17,8 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.core.actions import Think
@@ -36,8 +37,7 @@ MAX_ANSWER = 16 << 20
 COMMAND = (sys.executable, "-m", "radrm.host.planning.worker")
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A planner's thought, for the question and the version of the snapshot that it answers."""
 
     action: Think

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from radrm.config import parse_table
 from radrm.core import proposals
@@ -36,8 +36,7 @@ _KINDS: dict[str, type[proposals.Proposal]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class First:
+class First(Struct, frozen=True):
     """The planner to run, the daemon's configuration, and the zone of its local times."""
 
     planner: str
@@ -45,8 +44,7 @@ class First:
     zone: Zone = UTC
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What a planner may know, and its own state.
 
     The process ends after twice `limit_s` (real seconds).
@@ -57,8 +55,7 @@ class Question:
     limit_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A `Thought`, with each proposal as its kind and its fields."""
 
     proposals: tuple[tuple[str, msgspec.Raw], ...] = ()

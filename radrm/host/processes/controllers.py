@@ -22,7 +22,8 @@ CGROUP_DELEGATION.md.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.host.processes import cgroups
 
@@ -31,8 +32,7 @@ _FILES = {"cpu": "cpu.cfs_quota_us", "memory": "memory.limit_in_bytes"}
 _NAMES = {"cpu": "CPUs", "memory": "host memory"}
 
 
-@dataclass(frozen=True, slots=True)
-class Controllers:
+class Controllers(Struct, frozen=True):
     """The folders in which groups with limits can be made.
 
     `reasons` says for each controller that is missing why its amounts are not enforced. `account`

@@ -7,7 +7,8 @@ Sources of the formats: the kernel's admin-guide/cgroup-v2.rst (`cpu.stat`, `mem
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.host.processes import cgroups
 from radrm.host.processes.limits import Limits
@@ -18,8 +19,7 @@ _MOST = 1 << 16
 _MOST_DIGITS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """CPU seconds, MiB of memory and bytes of block I/O; None: no group tells it."""
 
     cpu_s: float | None = None

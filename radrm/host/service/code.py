@@ -15,7 +15,8 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.errors import Refused, plain
 from radrm.host.service.ownership import Fault, Ownership
@@ -40,8 +41,7 @@ json.dump({"folders": [*sys.path[1:], *own], "files": files, "prefix": sys.prefi
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(Struct, frozen=True):
     """Places that root runs. All of `folders` counts, whatever is in them."""
 
     folders: tuple[str, ...]

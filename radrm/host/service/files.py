@@ -10,10 +10,11 @@ import hashlib
 import os
 import re
 import stat
-from dataclasses import dataclass
 from difflib import unified_diff
 from enum import Enum
 from pathlib import Path
+
+from msgspec import Struct
 
 from radrm.errors import Refused
 from radrm.host.storage.paths import SYSTEM_UNITS
@@ -45,8 +46,7 @@ class State(str, Enum):
     """Not ours, or changed since we wrote it."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file or link that belongs to the service. Of `text` and `leads_to`, one is given."""
 
     path: str

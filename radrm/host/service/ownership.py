@@ -16,7 +16,8 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _MOST_LINKS = 40
 """As in the kernel."""
@@ -24,8 +25,7 @@ _MOST_ENTRIES = 1_000_000
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """A place that somebody besides root can change."""
 
     path: str

@@ -10,7 +10,8 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.errors import Refused, Unreachable
 from radrm.host.service.files import TMPFILES_PATH, UNIT, File, State, state_of, under
@@ -28,8 +29,7 @@ Command = list[str]
 Run = Callable[[Sequence[str]], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """The system whose files are below `root`. If `offline`, it does not run now. `own`: the
     services of one user."""
 

@@ -8,7 +8,6 @@ refusals that a program must handle. `driver.py` has the sockets.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -132,7 +131,7 @@ class Service:
             case Hello():
                 return self._hello()
             case Devices():
-                return {"devices": [asdict(m.device) for m in model.devices.values()]}
+                return {"devices": [m.device for m in model.devices.values()]}
             case Attach():
                 wanted = msgspec.structs.asdict(request)
                 return {"devices": model.attach(key, peer.pid, **wanted)}
@@ -140,7 +139,7 @@ class Service:
                 refused = model.alloc(key, mib)
                 if refused is None:
                     return {}
-                return {"error": "out of memory", "oom": asdict(refused)}
+                return {"error": "out of memory", "oom": refused}
             case Free(mib=mib):
                 model.free(key, mib)
             case Start():
@@ -150,7 +149,7 @@ class Service:
                 return {"done_s": done_s, "speed": speed}
             case Read(uuids=uuids):
                 readings = model.read(uuids, reader, self._now_s())
-                return {"readings": [asdict(reading) for reading in readings]}
+                return {"readings": readings}
             case Fail(uuid=uuid, message=message):
                 self._check_owner(peer)
                 model.fail(uuid, message, self._now_s())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
@@ -16,6 +15,7 @@ from radrm.host.processes.affinity import listed
 from radrm.host.simulated.client import DriverClient
 from radrm.interference.chips import sms_of
 from radrm.interference.utilization import smact_from_utilization
+from radrm.structs import replace
 
 
 class SimulatedGpus(GpuSource):

@@ -11,8 +11,9 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 import radrm
 from radrm.errors import DeviceError, Refused, Unreachable
@@ -29,8 +30,7 @@ _PAUSE_S = 0.05
 _LOG_TAIL = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class RunningDriver:
+class RunningDriver(Struct, frozen=True):
     """A driver that answers: its socket, its process, and the clock that all must use."""
 
     socket: Path

@@ -16,9 +16,10 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.host.crossings import crossed
 from radrm.host.folders import OpenFolder, is_single_file
@@ -51,8 +52,7 @@ MOVED_AT_ONCE = 1000
 """Envelopes beyond a user's limit that a piece of a listing moves away: 50 ms."""
 
 
-@dataclass(slots=True)
-class SpoolUse:
+class SpoolUse(Struct):
     """A user's envelopes in the spool: their number, and their bytes."""
 
     files: int = 0

@@ -14,7 +14,8 @@ metered. Above `MOST_ROWS` rows the oldest hours are dropped, whatever the clock
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.core.records import DeviceEnergy
 from radrm.deadlines.costs import UTC, Zone
@@ -38,8 +39,7 @@ DELETE FROM energy WHERE hour <= (SELECT hour FROM energy ORDER BY hour DESC LIM
 """
 
 
-@dataclass(frozen=True, slots=True)
-class EnergyRow:
+class EnergyRow(Struct, frozen=True):
     """The energy of one hour. `job_id` None: idle, and only then `seconds` of metered time."""
 
     hour_s: int

@@ -21,8 +21,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.config import NotifyConfig
 from radrm.core.decision import Decision
@@ -59,8 +60,7 @@ _OF_ONE = (
 """The facts of an element that are none of its array's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """A notice that waits. It has been tried `tries` times; `gid` is the group of the job."""
 
     id: int

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from radrm.core.records import Attempt
 from radrm.core.words import Outcome
@@ -35,8 +35,7 @@ LEAST_PART = 0.2
 """The least part of a job's work in an attempt that shows how long all of it takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What was said before the attempt: the estimators' figures by name (MiB, SM activity 0..1,
     seconds), the version of the GPUs' driver, and the CUDA that the program was built with.
 
@@ -60,8 +59,7 @@ class _Told(msgspec.Struct, frozen=True):
     told: dict[str, float] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Attempt `serial` of `uid` has shown what its job needs, on one kind of GPU."""
 
     serial: int

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from radrm.core.decision import Decision, Record
 from radrm.core.records import (
@@ -55,8 +55,7 @@ Volatile: TypeAlias = dict[tuple[str, object], Record]
 """The newest volatile record of each job, attempt and rule that is not on disk yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """How many jobs were made of a submission of `uid`, and the id of the first."""
 
     uid: int

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 
 from radrm.errors import BadFile, StoreError
 from radrm.host.storage.database import DAMAGE, Database
@@ -32,8 +32,7 @@ Edits: TypeAlias = Iterable["tuple[int, dict[str, Any]]"]
 """Ids of jobs, and all raw options that were changed since their submission."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """What `uid` submitted: for one job, or for all elements of an array."""
 
     uid: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -39,6 +38,7 @@ from radrm.lab.show.plots import check_plot, plot_comparison
 from radrm.lab.show.replay import RANGES, caveats, show_replay
 from radrm.lab.show.simulations import setting_line
 from radrm.policies import POLICIES
+from radrm.structs import replace
 
 Since = Annotated[
     str, typer.Option("--since", metavar="SPAN", help="Only jobs of this last time: 30d, 12h.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -55,6 +54,7 @@ from radrm.lab.simulator.scenario import ORACLE
 from radrm.lab.simulator.servers import HASH
 from radrm.lab.simulator.traces.importers.andreas import Mix
 from radrm.policies import POLICIES
+from radrm.structs import replace
 
 TraceFile = Annotated[
     str | None, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")

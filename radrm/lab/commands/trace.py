@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +47,7 @@ from radrm.lab.simulator.traces.draw import arrivals, make_trace, parse_mix
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.trace import fitting, trace_lines
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 
 trace = typer.Typer(
     name="trace",
@@ -275,7 +276,7 @@ def _variant_of(server: Server, estimator: str, choices: Choices) -> Variant:
     config = configured()
     meant = resolved(config)
     if (meant.policy, meant.order) != (about["policy"], about["order"]):
-        config = replace(config, policy=about["policy"], order=about["order"])
+        config = dataclasses.replace(config, policy=about["policy"], order=about["order"])
     shared = "mps" if any(device["mps"] for device in devices) else "timeslice"
     if config.collocation is Collocation.EXCLUSIVE:
         shared = "exclusive"

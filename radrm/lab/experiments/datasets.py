@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import csv
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field
 
 from radrm.client.estimates import learned
 from radrm.core.units import WHOLE_DEVICE_MIB
@@ -35,8 +37,7 @@ _OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A job whose need was measured. `recorded`: earlier estimates in MiB, by estimator.
 
     `job_file` is None if only figures are known. Its paths are relative to `folder`.
@@ -49,8 +50,7 @@ class Measured:
     recorded: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Dataset:
+class Dataset(Struct):
     """The jobs, and a line about each row or file that is unusable."""
 
     jobs: list[Measured] = field(default_factory=list)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from importlib import import_module
 from statistics import fmean, median
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from radrm.client.estimates import TRACED, Asked, answer, memory_of, traced
 from radrm.config import Config
@@ -24,11 +24,11 @@ from radrm.estimators import ESTIMATORS
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
 from radrm.lab.documents import Evaluated, Evaluation
 from radrm.lab.experiments.datasets import Dataset, Measured
+from radrm.structs import replace
 from radrm.wiring import asked_by_auto, describe, find_rule, offered
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One job: its measurement and its estimate. `None`: the estimator gave none."""
 
     name: str

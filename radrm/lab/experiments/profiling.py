@@ -15,9 +15,11 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from radrm.client.connection import Client, find_spool
 from radrm.client.states import FINAL
@@ -42,8 +44,7 @@ _FIRST = 100
 """The first waiting jobs that are looked at: to show all of a long queue takes long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """A report of a probe: when, the step, the number of all steps, the part of the work done."""
 
     at_s: float
@@ -52,8 +53,7 @@ class Point:
     work_done: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
+class Probed(Struct, frozen=True):
     """What a probe shows: seconds per step, and of all the job's work. `why`: what is missing."""
 
     kind: str
@@ -65,11 +65,11 @@ class Probed:
 
     def document(self) -> Document:
         """Return it as JSON has it."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        found: Document = asdict(self)
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """What to probe: `steps` of each probe, at most `limit_s`; the job's `total` steps if it does
     not report them; `pattern` reads steps from the log."""
 

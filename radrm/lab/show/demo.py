@@ -7,9 +7,9 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -93,8 +93,7 @@ def _progress(scene: Scene, job: Document) -> Text:
 # ------------------------------------------------------------------ without a terminal
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(Struct):
     """Prints a line for each change of a job, for an output that is no terminal."""
 
     console: Console

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
@@ -14,7 +16,6 @@ from radrm.lab.experiments.simulations.runs import Result
 from radrm.lab.experiments.simulations.variants import Variant
 from radrm.lab.simulator.bounds import Bounds
 from radrm.lab.simulator.metrics import Spread, over_seeds
-from radrm.lab.simulator.scenario import Known
 from radrm.lab.simulator.traces.past import RECORDED
 
 Show = Callable[[float], str]
@@ -23,8 +24,7 @@ Show = Callable[[float], str]
 # ------------------------------------------------------------------ figures
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A metric as people read it; `best` picks the best of several values."""
 
     name: str
@@ -137,9 +137,9 @@ def setting_line(variant: Variant, yours: Variant) -> str:
     )
     config, mode = own.config, _MODES[variant.mode]
     known = [
-        _KNOWN[each.name] + (f" within {error:.0%}" if error else "")
-        for each in fields(Known)
-        if (error := getattr(own.known, each.name)) is not None
+        _KNOWN[name] + (f" within {error:.0%}" if error else "")
+        for name, error in asdict(own.known).items()
+        if error is not None
     ]
     if own.estimator in _OF_MEMORY and own.known.declared is None:
         known = [_OF_MEMORY[own.estimator], *known]

@@ -21,9 +21,10 @@ its solo speed. A policy that can pause jobs may come near it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from statistics import fmean
+
+from msgspec import Struct
 
 from radrm.core.words import Outcome
 from radrm.interference.model import delivered
@@ -34,8 +35,7 @@ _MUCH = 1e6
 _LITTLE = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """Makespans count from the first submission, JCTs from each job's own, in seconds."""
 
     makespan_s: float
@@ -44,8 +44,7 @@ class Bounds:
     fluid_mean_jct_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Solo:
+class Solo(Struct, frozen=True):
     """A job alone on the server: the seconds of load on its GPUs, and its least duration."""
 
     loading_s: float
@@ -132,11 +131,12 @@ def bounds(jobs: Sequence[TraceJob], solos: Sequence[Solo], fractions: Sequence[
 
 def mean_of(found: Sequence[Bounds]) -> Bounds:
     """Return the means over one or more seeds."""
-    return Bounds(*(fmean(getattr(each, name) for each in found) for name in Bounds.__slots__))
+    return Bounds(
+        *(fmean(getattr(each, name) for each in found) for name in Bounds.__struct_fields__)
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """A job of the easier problem. `work` is in GPU-seconds of full activity."""
 
     release_s: float

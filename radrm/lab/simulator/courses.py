@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from radrm.core.records import (
     ArrayElement,
@@ -17,12 +18,12 @@ from radrm.core.records import (
 from radrm.errors import RadrmError
 from radrm.interference.model import Demand, share_weight
 from radrm.lab.simulator.traces.job import TraceJob, seconds_on
+from radrm.structs import replace
 
 _SHORTEST_S = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
+class Course(Struct, frozen=True):
     """How one job behaves in this run. It is the same for all its attempts and all policies.
 
     `computes_s`, `peak_s` and `steady_s` are seconds from the launch to the stage. `work_s`
@@ -89,8 +90,7 @@ def course_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A job of the trace with its random values. At submission `auto` puts its estimates
     before the ones here."""
 

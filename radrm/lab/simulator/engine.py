@@ -6,13 +6,11 @@ import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from math import ceil
 from random import Random
 
 from radrm.core.records import DECLARED, Dependency
-from radrm.core.rules import Policy
-from radrm.core.scheduler import Rules
+from radrm.core.rules import Policy, Rules
 from radrm.core.words import Condition
 from radrm.errors import UsageError
 from radrm.lab.simulator.courses import Course, Task, course_of
@@ -36,6 +34,7 @@ from radrm.lab.simulator.scenario import AUTO, FIDELITIES, Life, Scenario
 from radrm.lab.simulator.scheduling import OwnLoop
 from radrm.lab.simulator.traces.job import TraceJob, most_of_each, profile_there
 from radrm.planners.order_policy import OrderPolicy
+from radrm.structs import replace
 from radrm.wiring import make_rules, make_settings
 
 _OBJECTS_PER_COLLECTION = 100_000

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import ceil, exp, inf
 from random import Random
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.core.decision import Decision
@@ -23,6 +24,7 @@ from radrm.estimators.learning.ratios import told_of, trusted
 from radrm.lab.simulator.scenario import AUTO, Known
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import SimulatedDevice
+from radrm.structs import replace
 from radrm.wiring import AUTO_CHAIN, make_auto
 
 AS_DECLARED = ("oracle", DECLARED)
@@ -207,8 +209,7 @@ def _figures(job: TraceJob) -> dict[str, float]:
     return {name: mib for name, mib in figures.items() if mib is not None}
 
 
-@dataclass(slots=True)
-class _Column:
+class _Column(Struct):
     """An estimator whose figures are a column of the trace."""
 
     name: str

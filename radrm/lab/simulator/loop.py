@@ -26,17 +26,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, field
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.planning.thinking import think_in_place
 from radrm.core.records import Instant, Job, Progress, Share
-from radrm.core.scheduler import Rules, Scheduler
+from radrm.core.rules import Rules
+from radrm.core.scheduler import Scheduler
 from radrm.errors import RadrmError
 from radrm.simulated.integral import Integral
 
@@ -47,8 +49,7 @@ TERM = 15
 # Time.
 
 
-@dataclass(slots=True, eq=False)
-class Running:
+class Running(Struct, eq=False):
     """An attempt that is running: of the job at a place of the trace, with its serial number."""
 
     job: int
@@ -124,15 +125,13 @@ def in_order(lines: Sequence[Timeline], until_s: float = inf) -> Iterator[tuple[
 R = TypeVar("R", bound=Running)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """A job is submitted: the one at this place of the trace."""
 
     job: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Wake:
+class _Wake(Struct, frozen=True):
     """The core asked to be woken at this time; a later demand may be for an earlier one."""
 
     at_s: float
@@ -240,8 +239,7 @@ class CoreLoop(ABC, Generic[R]):
 # Attempts that save their work, and change their size and shares while they run.
 
 
-@dataclass(frozen=True, slots=True)
-class _Saved(Generic[R]):
+class _Saved(Struct, Generic[R], frozen=True):
     """An attempt has saved its state."""
 
     attempt: R
@@ -306,8 +304,7 @@ class ChangingLoop(CoreLoop[R]):
         self._tell(ev.CheckpointTaken, attempt, progress=progress)
 
 
-@dataclass(slots=True, eq=False)
-class _Resize(Generic[R]):
+class _Resize(Struct, Generic[R], eq=False):
     """A resize under way. `begun`: the old workers have been stopped."""
 
     attempt: R

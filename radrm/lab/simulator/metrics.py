@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from math import ceil, sqrt
 from statistics import fmean, stdev
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from radrm.core.words import Outcome
 from radrm.deadlines.costs import Costs
@@ -29,8 +31,7 @@ from radrm.lab.simulator.run import DeviceRun, DeviceStep, JobRun, Run
 # What became of the sizes of a run's jobs: how often they changed, and who held the GPUs.
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """Figures of a run in which jobs may change their number of GPUs.
 
     `resizes`: all such changes, also by a restart. `mean_gpus`: of a job while it ran, as a mean
@@ -119,8 +120,7 @@ _IN_TIME_S = 1e-6
 """A job that is late by less is in time: sums of times have rounding errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+class Metrics(Struct, frozen=True):
     """The metrics of one run. None: there was nothing to take a mean of, or it is not measured.
 
     `gpu_smact_mean` (0..1) and `gpu_memory_mean` (0..1, of the device's memory) are means
@@ -156,8 +156,8 @@ class Metrics:
     cpu_efficiency: float | None = None
 
 
-NAMES = tuple(f.name for f in fields(Metrics))
-ELASTIC = tuple(f.name for f in fields(Sizes))
+NAMES = Metrics.__struct_fields__
+ELASTIC = Sizes.__struct_fields__
 """The metrics that only traces with elastic jobs have."""
 MEASURED = tuple(name for name in NAMES if name not in ("jobs", "unfinished", *ELASTIC))
 
@@ -300,8 +300,7 @@ def _in_use(devices: Sequence[Sequence[tuple[float, float]]]) -> Iterator[tuple[
 # ------------------------------------------------------------------ devices
 
 
-@dataclass(frozen=True, slots=True)
-class _Used:
+class _Used(Struct, frozen=True):
     """One device's means (0..1) and energy."""
 
     smact: float
@@ -336,8 +335,7 @@ def step_durations(
 # ------------------------------------------------------------------ several runs
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """A metric over runs with several seeds: mean and sample standard deviation.
 
     None: unknown. One run has no standard deviation.
@@ -361,8 +359,7 @@ def spread(values: Sequence[float | None]) -> Spread:
     return Spread(fmean(known), sd)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """How far one figure is below another, as a share of the other: 0.23 is 23 % less.
 
     `low` to `high` is about the 95 % interval of the mean over the seeds; None with one seed.

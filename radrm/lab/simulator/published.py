@@ -23,8 +23,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import Instant, Job, JobSpec, Needs, Role
 from radrm.core.rules import Ask, Policy
@@ -37,8 +38,7 @@ from radrm.lab.simulator.world import World, WorldEvent
 from radrm.simulated.spec import SimulatedDevice
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """The prototype's times in seconds."""
 
     scan_s: float = 5.0
@@ -46,13 +46,14 @@ class Pace:
     window_s: float = 90.0
 
 
+PACE = Pace()
+
 _MOST_DEATHS = 20
 """After this many deaths a task fails. The prototype would retry it forever on a device that is
 too small."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrival:
+class _Arrival(Struct, frozen=True):
     job: int
 
 
@@ -66,7 +67,7 @@ class PublishedLoop:
         policy: Policy,
         tasks: Sequence[Task],
         history: History,
-        pace: Pace = Pace(),
+        pace: Pace = PACE,
     ) -> None:
         self._world = World(devices)
         self._devices = [simulated.device for simulated in devices]

@@ -15,13 +15,14 @@ Shares apply at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from math import exp
+
+from msgspec import Struct, field
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import LOCAL_NODE, Checkpoint, HostUse, Job, Node, Progress, Share
-from radrm.core.scheduler import Rules
+from radrm.core.rules import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind
 from radrm.interference.model import water_level
@@ -35,6 +36,7 @@ from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.world import LiveAttempt, Stage, World, WorldEvent
 from radrm.simulated.integral import Integral
 from radrm.simulated.spec import SimulatedDevice
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # A server whose jobs share CPUs by weights and caps, as control groups do.
@@ -57,8 +59,7 @@ SERVER = -1
 """The pool of the whole server, and of jobs without devices."""
 
 
-@dataclass(slots=True)
-class CpuUse:
+class CpuUse(Struct):
     """One attempt's CPUs: those that it can use, its weight and cap, and what it has used."""
 
     wants: float | None
@@ -175,8 +176,7 @@ _STEPS = 1000.0
 """The steps that a job counts from its beginning to its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
+class _Report(Struct, frozen=True):
     """An attempt reports now."""
 
     attempt: LiveAttempt

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.core.records import LOCAL_NODE
 from radrm.core.words import Outcome
 from radrm.lab.simulator.traces.job import TraceJob
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRun:
+class AttemptRun(Struct, frozen=True):
     """One attempt. Times are seconds since the beginning of the trace.
 
     `devices` are positions in `Run.devices`. `solo_s` is the work done: the seconds that it
@@ -38,8 +38,7 @@ class AttemptRun:
             yield from_s, until_s, devices
 
 
-@dataclass(frozen=True, slots=True)
-class JobRun:
+class JobRun(Struct, frozen=True):
     """A job and its attempts. `ended_s` is None if it did not complete; `reason` says why.
 
     Of a job with parameter servers, `attempts` has its time from first start to end, `resizes`
@@ -54,8 +53,7 @@ class JobRun:
     cpu_s: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceStep:
+class DeviceStep(Struct, frozen=True):
     """A device's memory, SM activity and power from `at_s` to the next step."""
 
     at_s: float
@@ -64,8 +62,7 @@ class DeviceStep:
     power_w: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRun:
+class DeviceRun(Struct, frozen=True):
     """One device over the whole run. The steps are in order; the first is at 0."""
 
     name: str
@@ -74,8 +71,7 @@ class DeviceRun:
     node: str = LOCAL_NODE
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One run with one seed. `ended_s` is the end of the last job.
 
     `decisions` has every placement in order: the job's position in the trace, and its devices.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from radrm.config import Config
 from radrm.simulated.spec import SimulatedDevice
@@ -19,8 +20,7 @@ SHIPPED = Config()
 """The configuration as installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(Struct, frozen=True):
     """How an attempt begins. The defaults fit the published runs on A100s.
 
     - `start_up_s`: it does not compute; it holds `first_mib` until its peak.
@@ -53,8 +53,7 @@ class Life:
     restarts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """The quantities of every job that are known, each with the error of its figure.
 
     An error is the standard deviation of the figure's logarithm (0.3: some 30 %); 0: exact. None:
@@ -69,8 +68,7 @@ class Known:
     declared: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """The settings of one run of a trace.
 
     - `devices`: from `radrm.simulated.spec.parse("sim:4xA100-40GB")`.

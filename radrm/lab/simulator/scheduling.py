@@ -9,8 +9,10 @@ rising mean lets no job start. Between readings the windows are exact (`Piecewis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
+
+from msgspec import Struct
 
 from radrm.core import actions as act
 from radrm.core import events as ev
@@ -26,7 +28,8 @@ from radrm.core.records import (
     OutOfMemory,
     Reading,
 )
-from radrm.core.scheduler import Rules, Scheduler
+from radrm.core.rules import Rules
+from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Outcome
 from radrm.estimators.history import WAITING
@@ -122,8 +125,7 @@ _NO_FALL = 0.002
 SIGNATURE = "torch.OutOfMemoryError: CUDA out of memory."
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Struct, frozen=True):
     """A job may fit now: the device's activity is known again, or has fallen."""
 
     device: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from math import ceil
 from zlib import crc32
+
+from msgspec import Struct
 
 from radrm.core import events as ev
 from radrm.core.units import parse_mib, show_mib, show_seconds
@@ -21,6 +22,7 @@ from radrm.lab.simulator.run import AttemptRun, JobRun, Run
 from radrm.lab.simulator.scenario import AUTO, Scenario
 from radrm.lab.simulator.scheduling import OwnLoop
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.structs import replace
 from radrm.wiring import make_rules, make_settings
 
 # ------------------------------------------------------------------
@@ -125,8 +127,7 @@ MOST_RETURNS = 3
 """How often a job goes back to the queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalWait:
+class _LocalWait(Struct, frozen=True):
     """The job has waited on its server for so long."""
 
     job: int

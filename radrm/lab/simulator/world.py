@@ -12,8 +12,9 @@ Theory of operation (time and work are in `loop`):
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from radrm.core.words import Collocation
 from radrm.interference.model import activity, joint_speed, mixed_speeds
@@ -32,8 +33,7 @@ class Stage(Enum):
     SETTLED = "settled"
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class LiveAttempt(Running):
+class LiveAttempt(Running, eq=False, kw_only=True):
     """An attempt of a job on GPUs. Its work is in seconds that it would take alone here."""
 
     devices: tuple[int, ...]
@@ -56,8 +56,7 @@ class LiveAttempt(Running):
     """The speed that each device would allow if the attempt did not wait for the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorldEvent:
+class WorldEvent(Struct, frozen=True):
     """An event of an attempt: it reached a stage, or it ended (`ended`)."""
 
     attempt: LiveAttempt

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.pages.charts.frame import TOP, Axis, Frame, Kind, at, known, legend, paint, pattern, safe
 
 MOST_BINS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(Struct, frozen=True):
     """The bars at one place of the level axis.
 
     `label` stands below; "" for none. `values` has one for each layer, not below zero; None:

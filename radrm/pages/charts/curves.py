@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from radrm.pages.charts.frame import (
     COLOURS,
@@ -69,8 +70,7 @@ def _value(point: Point) -> float:
 _DASHES = ("", "6 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 3", "8 2 2 2 2 2")
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """A line: places (seconds) and values, in any order. None is a gap.
 
     `steps`: each value holds until the next one. `filled`: the area below is filled.
@@ -82,16 +82,14 @@ class Series:
     filled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A level line with its name, as the memory that is reserved."""
 
     name: str
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
+class _Drawn(Struct, frozen=True):
     series: Series
     pieces: list[list[Point]] = field(default_factory=list)
 

@@ -11,9 +11,10 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from unicodedata import east_asian_width
+
+from msgspec import Struct, field
 
 from radrm.client.amounts import number
 from radrm.core.units import show_mib, show_seconds
@@ -75,8 +76,7 @@ _TILES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of bar: its name in the legend, its colour, and `solid`, `open` or one of `_TILES`."""
 
     name: str
@@ -128,8 +128,7 @@ def known(value: float | None) -> float | None:
     return value if value is not None and -_LARGEST <= value <= _LARGEST else None
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """What the values of a chart are. It begins at zero.
 
     `title` says what is counted, and its unit; `step` returns the next round step that is not
@@ -241,8 +240,7 @@ LEFT, RIGHT, TOP, BOTTOM = 60.0, 16.0, 28.0, 26.0
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
-@dataclass(slots=True)
-class Frame:
+class Frame(Struct):
     """A chart that is being drawn. `name` is unique in its page: letters, digits and dashes.
 
     Sizes are in units of the drawing: about pixels on a wide screen.

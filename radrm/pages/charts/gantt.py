@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.client.amounts import local_time
 from radrm.core.units import show_seconds
@@ -34,8 +35,7 @@ _MOST_CHARACTERS = 600_000
 """The size of all bars of a chart."""
 
 
-@dataclass(frozen=True, slots=True)
-class GanttBar:
+class GanttBar(Struct, frozen=True):
     """A stay: from `begin_s` to `end_s` (epoch seconds; None: it still lasts).
 
     `kind` is its place among the kinds of the chart. `label` stands in it; `more` is shown only
@@ -49,16 +49,14 @@ class GanttBar:
     more: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GanttRow:
+class GanttRow(Struct, frozen=True):
     """A row with its name, as `GPU 0`, and its bars in any order."""
 
     label: str
     bars: Sequence[GanttBar] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placed(Struct, frozen=True):
     bar: GanttBar
     lane: int
     x: float

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
+
+from msgspec import Struct, field
 
 from radrm.core.planning.assembly import Found
 from radrm.core.records import Job
@@ -77,8 +78,7 @@ _PASSING = frozenset({"turn", "reading"})
 """Refusals that may end although no device changes."""
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(Struct):
     """What was seen at the last call: no device takes a job of a kind that has `failed`."""
 
     ranking: Ranking = field(default_factory=lambda: Ranking(None, 0.0, 0.0))

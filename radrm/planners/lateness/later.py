@@ -7,8 +7,9 @@ Two things may be worth it: a cheaper hour, and better devices that are expected
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from math import inf
+
+from msgspec import Struct, field
 
 from radrm.core.planning.assembly import Found
 from radrm.core.records import Attempt, Job, Refusal
@@ -18,13 +19,13 @@ from radrm.core.view import View
 from radrm.planners.durations import sizes
 from radrm.planners.forecast import Forecast
 from radrm.planners.lateness.tardiness import Notes, Terms
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # Where a job could run: the servers, the number of GPUs, and what that would cost.
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """The GPUs of one kind in a node, and how many of them are in use."""
 
     name: str
@@ -32,8 +33,7 @@ class Server:
     used: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Option:
+class Option(Struct, frozen=True, order=True):
     """A job on so many GPUs of a server, from `at_s` (boot time): what it costs, and its parts."""
 
     cost: float
@@ -115,8 +115,7 @@ Find = Callable[[Job, Sequence[str]], Found]
 ForecastOf = Callable[[Job, bool], "Forecast | None"]
 
 
-@dataclass(slots=True)
-class Later:
+class Later(Struct):
     """What waits for later at one call of the planner.
 
     `find` places a job by the policy on some devices; `forecast` says when it could start, by the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.core.records import Attempt, Job
 from radrm.core.view import View
@@ -14,8 +15,7 @@ from radrm.planners.lateness.later import Option, options, servers
 from radrm.planners.lateness.tardiness import Notes, Terms
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """When a stop pays (`margin`), what a restart takes, and how long a job must have run."""
 
     margin: float
@@ -23,8 +23,7 @@ class Limits:
     min_run_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
+class Swap(Struct, frozen=True):
     """A running job (`stopped`) that gives way to a waiting one (`started`). Seconds from now.
 
     Without it the waiting job starts in `start_s`. With it, it starts when the other has saved,
@@ -64,8 +63,7 @@ class Swap:
         return added + terms.costs.tardiness_cost(delayed, lost_s) + energy
 
 
-@dataclass(frozen=True, slots=True)
-class Stops:
+class Stops(Struct, frozen=True):
     """Finds a running job to stop. `late_weight`: that of all late jobs that wait."""
 
     view: View

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import inf
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.constraints.reserve import MOST_AHEAD_S
 from radrm.core.proposals import Reserve
@@ -39,8 +40,7 @@ _CHEAPER = 0.99
 """A start is worth waiting for if its energy costs less than this part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """The costs of a site, and the duration to assume of a job of which none is known.
 
     A time limit bounds that duration.
@@ -115,8 +115,7 @@ class Terms:
 ForecastOf = Callable[[Job], "Forecast | None"]
 
 
-@dataclass(slots=True)
-class Hold:
+class Hold(Struct):
     """A waiting job whose start others may not delay beyond `until_s` (boot time).
 
     None: not at all. `only_lower`: it is late whatever is done, so only jobs of a lower priority
@@ -217,8 +216,7 @@ def served_first(job: Job, rate: float | None, terms: Terms, now: Instant) -> Re
 # ------------------------------------------------------------------ what is remembered
 
 
-@dataclass(slots=True)
-class Notes:
+class Notes(Struct):
     """What the planner remembers of jobs, by id, as plain JSON can hold it.
 
     `stops`: when a job was asked to give way. `gives`: for which waiting job it does, and its

@@ -22,7 +22,8 @@ rule's `explain` says so. Both lead to a new plan.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.published.capacity.memory import Memory
 from radrm.published.capacity.problem import (
@@ -186,8 +187,7 @@ _HOLD_S = 30.0
 """For so long a job may wait on free GPUs: the core refuses its start, or CPUs are missing."""
 
 
-@dataclass(slots=True)
-class Carrying:
+class Carrying(Struct):
     """One call's part of a plan. `patience_s`: how long to leave alone what did not work."""
 
     view: View

@@ -7,14 +7,14 @@ anew; the plan is made again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.rules import Instant, moment, plain_moment
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """The planner's state. `calls`: the plans made with this seed."""
 
     seed: int

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+
+class Configuration(Struct, frozen=True):
     """So many GPUs of a kind: the job's remaining run time there, and its price.
 
     `tier` comes before the price: 0 for the kinds that the job's submitter likes best.
@@ -27,8 +27,7 @@ class Configuration:
     tier: int = 0
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True, dict=True):
     """A job to plan. It has at least one configuration.
 
     `due_s`: seconds from now, negative if that is past. `rate`: what a second of lateness costs.
@@ -74,8 +73,7 @@ class Work:
         return tuple(sorted(self.configurations, key=key))
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A server with `gpus` to give away. `used` more are in use; the first ends in `first_s`."""
 
     kind: int
@@ -84,8 +82,7 @@ class Server:
     first_s: float = inf
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(Struct, frozen=True):
     """What one watt costs, from now on: `money[i]` until `times[i]`, straight between them.
 
     Both begin with 0 and have at least two entries; the last slope holds for ever.
@@ -101,8 +98,7 @@ class Price:
         return m0 + (m1 - m0) * (seconds - t0) / (t1 - t0)
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """All that one call of the optimizer decides about.
 
     `watts[kind][n]`: the power of a server with n GPUs in use. `works` are in the order of service:

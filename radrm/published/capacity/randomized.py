@@ -24,10 +24,10 @@ The bits are those of PCG64, which numpy keeps the same in all its versions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.random import PCG64
 from numpy.typing import NDArray
 
@@ -60,8 +60,7 @@ class Chance:
         return found.reshape(shape)
 
 
-@dataclass(frozen=True)
-class Constructions:
+class Constructions(Struct, frozen=True):
     """The plans of all constructions. `costs`: f_OBJ of each; `best`: the one to carry out."""
 
     problem: Problem

@@ -16,9 +16,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from radrm.published.capacity.memory import Memory
 from radrm.published.capacity.problem import Configuration, Price, Problem, Server, Work, in_order
@@ -129,8 +130,7 @@ _HOPE = 0.5
 _MOST_PRICES, _LAST_S = 400, 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Assumptions:
+class Assumptions(Struct, frozen=True):
     """What the planner's settings say where the jobs and the site do not."""
 
     costs: Costs
@@ -144,8 +144,7 @@ class Assumptions:
     """Prefer the kinds on which a job's program has not run yet."""
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """A problem, and what its numbers stand for."""
 
     problem: Problem

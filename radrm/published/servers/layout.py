@@ -7,8 +7,9 @@ CPUs are rounded to thousandths, as the core books them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import floor, inf
+
+from msgspec import Struct, field
 
 from radrm.rules import (
     Attempt,
@@ -20,14 +21,14 @@ from radrm.rules import (
     Role,
     View,
     find_size,
+    replace,
     with_cpus,
 )
 
 SERVER, WORKER = "ps", "worker"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What the tasks of one role may be: how many, and with how many CPUs each."""
 
     least: int = 1
@@ -62,8 +63,7 @@ class Limits:
         return self.most * self.most_cpus
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The CPUs of each server and of each worker, by number."""
 
     servers: tuple[float, ...]
@@ -153,8 +153,7 @@ CPUS = "cpus"
 _ROUNDING = 0.0005
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """What the servers and the workers of one job may be."""
 
     servers: Limits
@@ -166,8 +165,7 @@ class Span:
         return self.servers.total_cpus + self.workers.total_cpus
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What a job should have.
 
     By role and place in the layout: `weights` has the CPU weights of tasks, `nodes` the nodes to

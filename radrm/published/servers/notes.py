@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from radrm.published.servers.layout import SERVER, WORKER, Layout, layout_of, numbers_of
 from radrm.rules import Attempt, HostUse, Job, Progress, TaskUse, View
@@ -15,8 +17,7 @@ from radrm.rules import Attempt, HostUse, Job, Progress, TaskUse, View
 # A count begins with the first reports after a change: those from before are of other processes.
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """What a job did in `seconds`, in which it made `steps`.
 
     `used` has the mean CPUs that each task used. `speed` is in steps per second.
@@ -28,8 +29,7 @@ class Rates:
     seconds: float
 
 
-@dataclass(slots=True)
-class Meter:
+class Meter(Struct):
     """Where a count began, in fields that plain JSON can hold. `use_at_s` None: it has not.
 
     Times are seconds since boot. `cpu_s` has the CPU seconds of each server and of each worker.
@@ -131,8 +131,7 @@ def from_lists(lists: Lists) -> Layout:
     return Layout(tuple(servers), tuple(workers))
 
 
-@dataclass(slots=True)
-class Note:
+class Note(Struct):
     """What is known of one job, in fields that plain JSON can hold. Times are seconds since boot.
 
     `layout` is what the attempt `serial` was last seen with, since `changed_s`. `asked` is the
@@ -202,8 +201,7 @@ class Note:
     def plain(self) -> dict[str, Any]:
         """Return it as a planner's state can hold it: without what is as at first."""
         first = type(self)()
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in found.items() if value != getattr(first, name)}
+        return {k: value for k, value in asdict(self).items() if value != getattr(first, k)}
 
     @property
     def counted(self) -> Meter:
@@ -212,7 +210,7 @@ class Note:
 
     def keep(self, meter: Meter) -> None:
         """Keep its meter."""
-        self.meter = {each.name: getattr(meter, each.name) for each in fields(meter)}
+        self.meter = asdict(meter)
 
 
 def is_busy(attempt: Attempt) -> bool:
@@ -220,8 +218,7 @@ def is_busy(attempt: Attempt) -> bool:
     return attempt.target is not None or bool(attempt.pending)
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """All that a rule keeps: when it last looked, a note of each job, and what runs have taught.
 
     `past` is by fingerprint; of more than `_MOST_PAST` entries the oldest go.

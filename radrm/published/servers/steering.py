@@ -25,8 +25,10 @@ counts and times begin anew; what is known of the jobs stays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.published.servers.layout import (
     Layout,
@@ -60,6 +62,7 @@ from radrm.rules import (
     actions,
     can_change,
     find_placement,
+    replace,
     show_seconds,
 )
 from radrm.rules import events as ev
@@ -82,8 +85,7 @@ _KEPT = "jobs with servers"
 _ROUNDING_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """One look at a running job, and the CPUs that it could have more.
 
     `room`: the CPUs that nobody has booked; 0 while the first waiting job lacks some.

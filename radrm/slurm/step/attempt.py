@@ -9,8 +9,9 @@ import select
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError, Refused
@@ -57,8 +58,7 @@ _BEGIN_S = 30.0
 """Real seconds that a runner may take until the job begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """The Slurm job ends: `cancelled`, `timeout`, `preempted`, or `returned` to Slurm. `why`: the
     same for users."""
 
@@ -67,8 +67,7 @@ class Gone:
     since: dict[str, Any] = field(default_factory=attempts.now)
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
+class Runner(Struct, frozen=True):
     """The runner of one attempt, in `folder`."""
 
     folder: str

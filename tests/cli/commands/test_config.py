@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from radrm.cli.commands.config import config, config_document, config_text
+from radrm.cli.app import make_app
+from radrm.cli.commands.config import config_document, config_text
 from radrm.cli.settings import (
     RULE_TABLES,
     core_settings,
@@ -237,7 +238,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(config, list(words), catch_exceptions=False)
+    done = CliRunner().invoke(make_app("config"), ["config", *words], catch_exceptions=False)
     if "--json" in words:
         assert errors_of(["config", *words], json.loads(done.stdout)) == []
     return done.exit_code, done.stdout

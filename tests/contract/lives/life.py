@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from radrm.core import events as ev
 from radrm.core.records import (
@@ -21,6 +20,7 @@ from radrm.core.records import (
 from radrm.core.rules import Order, Planner, Policy
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Condition, JobState, Quantity
+from radrm.structs import replace
 from tests.contract.lives.awaited import all_that_waits_has_an_end
 from tests.contract.lives.restarts import (
     a_restart_would_change_nothing,

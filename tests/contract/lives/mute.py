@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from radrm.core import actions as act
@@ -41,6 +40,7 @@ from radrm.core.words import (
     Resizing,
     StopReason,
 )
+from radrm.structs import replace
 from tests.world import GIB, World
 
 CORE = CoreSettings(

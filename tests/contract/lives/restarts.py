@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from radrm.core import events as ev
 from radrm.core.records import Attempt, Job, Kept
 from radrm.core.rules import Planner
 from radrm.core.scheduler import Scheduler
 from radrm.core.state.state import State
+from radrm.structs import replace
 from tests.contract.lives.slow_host import Host
 
 

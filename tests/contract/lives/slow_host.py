@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -10,6 +9,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Job, Kept, RuleState
+from radrm.structs import replace
 from tests.world import World
 
 T = TypeVar("T")

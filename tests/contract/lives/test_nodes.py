@@ -7,7 +7,6 @@ restarts, and a capacity that changes. The bookings are compared with the saved 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from radrm.core.records import LOCAL_NODE, Exit, HostUse, Needs, Node, Placement
 from radrm.core.rules import Order
 from radrm.core.words import Resizing
 from radrm.policies.sharing import FirstFit
+from radrm.structs import replace
 from tests.core.placements import SAVES, SLICE, propose
 from tests.examples import lives
 from tests.world import GIB, ORDERS, World, gpus

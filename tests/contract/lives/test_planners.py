@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given, settings
@@ -26,6 +26,7 @@ from radrm.core.rules import Plan
 from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import Collocation
+from radrm.structs import replace
 from tests.contract.broken import EVERYTHING, Watched
 from tests.contract.lives.test_properties import Move, check, lives, play, servers
 from tests.examples import some

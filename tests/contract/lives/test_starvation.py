@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import BestFit, Magm, RoundRobin
+from radrm.structs import replace
 from tests.examples import lives
 from tests.world import GIB, ORDERS, World
 

@@ -3,7 +3,7 @@ beside clients; and what a reservation that shrinks means for a cap that does no
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import Magm
 from radrm.recovery import OwnDevice
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 BOB: dict[str, Any] = {"user": "bob", "uid": 1001}
@@ -234,7 +235,9 @@ def busy(world: World, smact: float) -> None:
 
 
 def test_the_turn_comes_also_where_users_are_time_sliced_beside_clients() -> None:
-    world = World(gpus(1, mps=True), settings=replace(MIXING, stretch=1.0), policy=Magm())
+    world = World(
+        gpus(1, mps=True), settings=dataclasses.replace(MIXING, stretch=1.0), policy=Magm()
+    )
     ann = world.submit(GIB, smact=0.1)
     beside = world.submit(GIB, smact=0.1, user="cid", uid=1002)
     assert mode(world, beside) is Collocation.TIMESLICE

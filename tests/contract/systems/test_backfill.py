@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -14,6 +13,7 @@ from radrm.core.records import Instant, Job, Refusal, Reservation
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import owner_of
 from radrm.core.words import JobState, ReservationKind
+from radrm.structs import replace
 from tests.contract.systems.backfill import POLICY, Backfill
 from tests.world import GIB, World, default_planner, gpus
 

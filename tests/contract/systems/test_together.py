@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from radrm.core.records import Attempt, Checkpoint, Job, Placement, PlannerReque
 from radrm.core.rules import Plan, Planner
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, Collocation, JobState, Outcome
+from radrm.structs import replace
 from tests.contract.broken import Broken, Watched, Wishing, lives, raising, world_of
 from tests.contract.systems.slow import SlowAndreas
 from tests.contract.systems.test_elastic import WORKERS, Elastic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,6 +15,7 @@ from radrm.core.records import (
     Share,
 )
 from radrm.core.words import ActionKind, JobState
+from radrm.structs import replace
 from tests.core.actions.silent import (
     CAPPED,
     COSTLY,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -19,6 +18,7 @@ from radrm.core.proposals import (
 )
 from radrm.core.records import Checkpoint, Job
 from radrm.core.words import ActionKind, CheckpointKind
+from radrm.structs import replace
 from tests.core.actions.silent import CAPPED, GROWN, HERE, each_restart, silent
 from tests.core.placements import on, propose, start
 from tests.core.saving.server import save

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from radrm.core.words import Collocation, JobState
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 A100, A6000, A10 = "NVIDIA A100-SXM4-40GB", "NVIDIA RTX A6000", "NVIDIA A10"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from radrm.core.proposals import Migrate, ResizeTo, SetShares
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Placement, Role, Share
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Resizing
+from radrm.structs import replace
 from tests.core.constraints.node import NODE, booked
 from tests.core.placements import SAVES, SLICE, Passive, on, propose, refused, server, start
 from tests.world import GIB, World, gpus

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Role
@@ -11,6 +9,7 @@ from radrm.core.service import GONE_AFTER_S
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.core.constraints.node import NODE, booked
 from tests.world import GIB, World, gpus
 

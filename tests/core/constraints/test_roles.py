@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import chain, combinations, permutations
 
 import pytest
@@ -20,6 +19,7 @@ from radrm.core.proposals import ResizeTo
 from radrm.core.records import Device, Estimate, Job, Needs, Placement, Role, Share
 from radrm.core.words import Collocation, DeviceKind, JobState, Quantity
 from radrm.policies.sharing import FirstFit, Magm
+from radrm.structs import replace
 from tests.core.placements import MPS, SLICE, WHOLE, on, propose, refused, server, start
 from tests.examples import some
 from tests.world import GIB, World, gpus

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from radrm.core.proposals import SetShares, Start
 from radrm.core.records import Share
 from radrm.core.words import Collocation
 from radrm.policies.packing import Packing
+from radrm.structs import replace
 from tests.core.placements import MPS, SLICE, WHOLE, on, refused, server, start
 from tests.world import GIB, World, gpus
 

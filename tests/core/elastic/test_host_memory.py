@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from radrm.core import events as ev
 from radrm.core.proposals import ResizeTo, SetShares
 from radrm.core.records import Exit, HostUse, Needs, Node, Role
 from radrm.core.words import JobState, Resizing, StopReason
+from radrm.structs import replace
 from tests.core.elastic.workers import failed, live, servers_and_workers
 from tests.core.placements import SAVES, propose
 from tests.world import GIB, World, gpus

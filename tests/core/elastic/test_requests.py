@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from radrm.core import actions as act
@@ -10,6 +9,7 @@ from radrm.core import events as ev
 from radrm.core.records import Job, Needs, Node, OutOfMemory, Role
 from radrm.core.words import Collocation, JobState, Resizing
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.core.elastic.workers import asked, live, resized, servers_and_workers
 from tests.core.placements import CORE, SAVES
 from tests.world import GIB, World, gpus

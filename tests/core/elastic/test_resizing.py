@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 
@@ -12,6 +12,7 @@ from radrm.core.planning.requests import with_cpus
 from radrm.core.proposals import ResizeTo, SetShares, Start
 from radrm.core.records import Needs, Role
 from radrm.core.words import ActionKind, JobState
+from radrm.structs import replace
 from tests.core.actions.silent import each_restart
 from tests.core.elastic.workers import (
     asked,
@@ -152,7 +153,7 @@ def test_a_task_that_joins_another_on_its_device_has_room_to_grow() -> None:
 
 def test_a_device_is_new_when_its_task_has_come_and_not_when_it_was_reserved() -> None:
     """Else its SM activity would be believed before the task works."""
-    settings = replace(CORE, smact_warm_s=60.0)
+    settings = dataclasses.replace(CORE, smact_warm_s=60.0)
     world = World(gpus(2), planners=(Passive(),), settings=settings)
     start(world, world.submit(GIB, smact=0.5, roles=(Role(count_max=2),)), workers(0))
     world.obey, world.used[1] = False, GIB

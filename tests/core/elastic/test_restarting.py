@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 
@@ -11,6 +11,7 @@ from radrm.core import events as ev
 from radrm.core.proposals import Preempt, ResizeTo, Start
 from radrm.core.records import Checkpoint, Exit, Needs, Node, Placement, Progress, Role, Share
 from radrm.core.words import CheckpointKind, JobState, ReservationKind, Resizing
+from radrm.structs import replace
 from tests.core.actions.silent import each_restart
 from tests.core.elastic.workers import failed, held, live, resize, restarting, workers
 from tests.core.placements import CORE, SAVES, SLICE, Passive, on, propose, start
@@ -112,7 +113,7 @@ def test_a_cancel_gives_the_target_up() -> None:
 
 
 def test_a_job_without_a_gpu_does_not_count_against_itself() -> None:
-    settings = replace(CORE, gpuless_at_once=1)
+    settings = dataclasses.replace(CORE, gpuless_at_once=1)
     world = World(gpus(1), planners=(Passive(),), settings=settings)
     roles = (Role(count_max=2, needs=Needs(gpus=0)),)
     job = world.submit(roles=roles, checkpoint=SAVES, resizing=Resizing.RESTART)

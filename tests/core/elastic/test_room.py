@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 
 from radrm.core import events as ev
 from radrm.core.proposals import Proposal, Reserve, ResizeTo, SetShares, Start
 from radrm.core.records import Needs, Node, Placement, Progress, Role, Share
+from radrm.structs import replace
 from tests.core.elastic.workers import asked, live, resize, resized, training, workers
 from tests.core.placements import CORE, SLICE, Passive, on, propose, start
 from tests.world import GIB, World, gpus
@@ -86,7 +87,7 @@ def test_growth_with_room_for_each_task_alone_is_refused_without_room_for_both()
 
 
 def test_a_job_without_a_gpu_that_is_resized_or_restarted_does_not_count_against_itself() -> None:
-    settings = replace(CORE, gpuless_at_once=1)
+    settings = dataclasses.replace(CORE, gpuless_at_once=1)
     world = World(gpus(1), planners=(Passive(),), settings=settings, node=Node(cpus=8.0))
     world.submit(roles=(Role(count_max=2, needs=Needs(gpus=0)),))
     one = Placement((Share(None),), SLICE)

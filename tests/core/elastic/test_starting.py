@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core import events as ev
 from radrm.core.proposals import ResizeTo, Start
 from radrm.core.records import Needs, Node, Placement, Role, Share
 from radrm.core.words import Collocation, JobState
+from radrm.structs import replace
 from tests.core.elastic.workers import live, servers_and_workers, workers
 from tests.core.placements import CORE, Passive, propose
 from tests.world import GIB, World, gpus

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.decision import Warned
@@ -14,6 +12,7 @@ from radrm.core.words import Collocation, DeviceKind, JobState, Outcome
 from radrm.daemon.decisions import runs_of
 from radrm.daemon.views.device_documents import device_documents
 from radrm.daemon.views.verdict import verdict
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 STEP_S = 2.0

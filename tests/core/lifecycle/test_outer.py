@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Exit, Job, OuterJob, OutOfMemory
 from radrm.core.words import JobState, Outcome, Runner, StopReason
+from radrm.structs import replace
 from tests.world import EPOCH_S, GIB, World, gpus
 
 OUTER = OuterJob("slurm", "c1", "4711", 0, pid=77, start_ticks=5, boot_id="b")

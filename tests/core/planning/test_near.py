@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from radrm.core.words import Collocation
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import BestFit, FirstFit, Lug, Magm, Mug, RoundRobin
+from radrm.structs import replace
 from tests.examples import some
 from tests.world import GIB, World, gpus
 
@@ -49,7 +51,7 @@ def where(world: World, job: Job) -> tuple[int, ...]:
 def start(devices: tuple[Device, ...], policy: Policy, busy: Sequence[int] = ()) -> World:
     """A world in which one job has each of the busy devices."""
     if isinstance(policy, RoundRobin):  # else it would share the busy devices
-        policy = replace(policy, conditions=True)
+        policy = dataclasses.replace(policy, conditions=True)
     world = World(devices, policy=policy)
     for index in busy:
         job = world.submit(20 * GIB, smact=0.3, prefer_gpus=(str(index),))

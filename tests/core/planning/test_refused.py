@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from radrm.core.rules import Plan
 from radrm.core.state.pauses import RefusedProposals
 from radrm.core.view import View
 from radrm.core.words import Collocation, JobState
+from radrm.structs import replace
 from tests.contract.broken import Watched
 from tests.world import GIB, World, default_planner, gpus
 

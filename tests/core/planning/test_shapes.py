@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import inf, nan
 from typing import Any
 
@@ -24,6 +23,7 @@ from radrm.core.proposals import (
 from radrm.core.records import Placement, Refusal, Share
 from radrm.core.state.isolation import RuleFailed, WrongAnswer
 from radrm.core.words import Collocation
+from radrm.structs import replace
 
 SHARE = Share(device="GPU-0", reserved_mib=1)
 PLACEMENT = Placement((SHARE,), Collocation.TIMESLICE)
@@ -36,8 +36,7 @@ def other(found: Any, **changes: Any) -> Any:
     return replace(found, **changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Own(Cancel):
+class Own(Cancel, frozen=True, kw_only=True):
     """A proposal of a rule's own."""
 
 

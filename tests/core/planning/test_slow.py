@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from radrm.core.rules import Plan
 from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, JobState
+from radrm.structs import replace
 from tests.contract.broken import Watched, lives, raising
 from tests.contract.systems.slow import LISTENS, SlowAndreas, SlowStarter
 from tests.contract.test_broken_planners import PLANS

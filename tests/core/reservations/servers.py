@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from radrm.core import events as ev
 from radrm.core.records import UserReservation
 from radrm.core.settings import CoreSettings
+from radrm.structs import replace
 from tests.world import World
 
 CORE = CoreSettings(

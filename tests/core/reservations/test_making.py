@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
 
 from radrm.core import events as ev
 from radrm.core.reservations import LONGEST_AHEAD_S, MOST, MOST_OWN, OWN_AHEAD_S
+from radrm.structs import replace
 from tests.core.reservations.servers import ADA, BOB, CORE, HOUR_S, reserve, unreserve, wish
 from tests.world import World, gpus
 
@@ -70,7 +71,7 @@ def test_no_two_have_a_device_at_the_same_time() -> None:
 
 
 def test_what_a_user_has_reserved_for_itself_counts_together() -> None:
-    world = World(gpus(9), settings=replace(CORE, user_gpus=3))
+    world = World(gpus(9), settings=dataclasses.replace(CORE, user_gpus=3))
     first = reserve(world, [0, 1], **OWN, end_s=3 * HOUR_S)
     assert why(world, (2,), **OWN, start_s=HOUR_S, end_s=4 * HOUR_S) == (
         "it needs 3 GPU-hours and you have reserved 6, the limit is 8 "
@@ -88,7 +89,7 @@ def test_what_a_user_has_reserved_for_itself_counts_together() -> None:
 
 
 def test_with_the_limit_0_only_root_reserves() -> None:
-    world = World(gpus(1), settings=replace(CORE, user_reserved_gpu_hours=0.0))
+    world = World(gpus(1), settings=dataclasses.replace(CORE, user_reserved_gpu_hours=0.0))
     assert why(world, **OWN) == (
         "only root may reserve GPUs here (limits.reserved_gpu_hours is 0); ask an administrator"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from radrm.core.lifecycle.asking import stop
 from radrm.core.proposals import Migrate, Preempt
 from radrm.core.records import Exit, Job, Progress
 from radrm.core.words import ActionKind, CheckpointKind, JobState, Outcome, StopReason
+from radrm.structs import replace
 from tests.core.lifecycle.test_outer import OUTER
 from tests.core.placements import on, propose
 from tests.core.saving.server import (

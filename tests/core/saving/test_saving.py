@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core import actions as act
@@ -11,6 +9,7 @@ from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Preempt, Proposal, TakeCheckpointNow
 from radrm.core.records import Checkpoint, Exit, Progress
 from radrm.core.words import JobState, Outcome, ReservationKind
+from radrm.structs import replace
 from tests.core.placements import CORE, on, propose
 from tests.core.saving.server import (
     BAD,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.lifecycle.ending import _chip_of
@@ -13,6 +11,7 @@ from radrm.core.rules import Ask
 from radrm.core.view import Holder, Offer
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.policies.packing import Packing
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 SMALL = replace(gpus(1)[0], name="A100", sms=100, sm_mhz=1000)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import (
     Reading,
 )
+from radrm.structs import replace
 from tests.core.ledgers import admit, ledger, reading
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.decision import Warned
 from radrm.core.records import Dependency, Job
 from radrm.core.words import Condition, JobState
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 PENDING, RUNNING = JobState.PENDING, JobState.RUNNING

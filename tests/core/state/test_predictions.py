@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core import events as ev
@@ -12,6 +10,7 @@ from radrm.core.words import JobState, Quantity
 from radrm.orders import Shortest
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 OLD = Estimate(Quantity.SMACT, 0.7, 0.9, "history, same name")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from radrm.core import events as ev
 from radrm.core.records import Exit, Job, OutOfMemory, Progress
 from radrm.core.words import JobState
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 OOM = OutOfMemory("test", 100)

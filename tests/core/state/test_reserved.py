@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +10,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved import FOREVER, Claim, earliest_s, peak_mib, taken_mib
 from radrm.core.words import ReservationKind
+from radrm.structs import replace
 from tests.core import ledgers
 from tests.core.ledgers import DEVICE, reading
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from radrm.core.records import LearnedLoss, RuleState, SharedPeriod, Sharer
 from radrm.core.settings import CoreSettings
 from radrm.core.state.sharing import KIND, LEAST_S, LONGEST_S, VERSION, Steps, learned
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 

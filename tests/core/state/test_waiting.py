@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from radrm.core.state.queue.line import RankedQueue, WaitingQueue
 from radrm.core.state.queue.order import Rank
 from radrm.core.words import Queue
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.core.ledgers import JOB
 from tests.world import GIB, World, gpus
 

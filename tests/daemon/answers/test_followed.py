@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from radrm.daemon.views.references import References
 from radrm.errors import Refused
 from radrm.host.storage.store import Store
 from radrm.jobfile.parsing import typed
+from radrm.structs import replace
 from tests.host.storage.stores import submission_of
 from tests.world import World, gpus
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import (
@@ -19,6 +17,7 @@ from radrm.core.records import (
 )
 from radrm.core.words import Collocation, JobState, Outcome, Quantity
 from radrm.daemon.views.verdict import verdict
+from radrm.structs import replace
 
 GIB = 1024
 

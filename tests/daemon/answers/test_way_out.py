@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from radrm.core.state.ledger import OUT_OF_SERVICE_S
 from radrm.core.words import Collocation, Condition
 from radrm.daemon.views.way_out import way_out
 from radrm.policies.exclusive import Exclusive
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -15,6 +14,7 @@ from radrm.core.records import OutOfMemory
 from radrm.core.words import JobState, Outcome
 from radrm.daemon.counting import Counts, Histogram
 from radrm.daemon.serving.turns import Work
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 T = TypeVar("T")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core import events as ev
@@ -12,6 +10,7 @@ from radrm.core.remaining import PROGRESS_MARGIN
 from radrm.core.words import Quantity
 from radrm.daemon.views.documents import JobDocuments
 from radrm.host.storage.store import Store
+from radrm.structs import replace
 from tests.documents import whole
 from tests.world import GIB, World, gpus
 

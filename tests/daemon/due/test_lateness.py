@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from radrm.deadlines.costs import Costs
 from radrm.host.storage.store import Store
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
+from radrm.structs import replace
 from tests.contract.systems.backfill import Backfill
 from tests.documents import whole
 from tests.world import EPOCH_S, GIB, World, default_planner, gpus

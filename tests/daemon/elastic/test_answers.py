@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -20,6 +19,7 @@ from radrm.core.records import AttemptMemory, Job, Placement, Reading, Share
 from radrm.core.words import Collocation, Resizing
 from radrm.daemon.elastic import RELEASE_S, Resizes
 from radrm.errors import Refused
+from radrm.structs import replace
 from tests.core.placements import Passive, propose
 from tests.world import GIB, World, gpus
 

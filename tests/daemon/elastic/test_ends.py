@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import Attempt, Exit, Job, Task
 from radrm.core.words import Resizing
 from radrm.daemon.elastic import exits_of, host_oom_of
 from radrm.host.attempts.evidence import Ended, TaskExit
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 OK, FAILED, TERM = Exit(0), Exit(3), Exit(signal=15)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +18,7 @@ from radrm.errors import Refused
 from radrm.host.isolation import Isolation, Numbers
 from radrm.host.mps.interface import Access
 from radrm.jobfile.inherited import SET_FOR_TASK, named_in
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 DEVICES = gpus(3)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.daemon.launches import log_paths
 from radrm.jobfile.options import Options
+from radrm.structs import replace
 from tests.world import World, gpus
 
 

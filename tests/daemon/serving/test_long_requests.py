@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +33,7 @@ from radrm.host.clock import Clock
 from radrm.host.processes.controllers import Controllers
 from radrm.host.sockets import Peer
 from radrm.host.storage.store import Store
+from radrm.structs import replace
 from tests.host.storage.stores import submission_of
 from tests.world import World, gpus
 

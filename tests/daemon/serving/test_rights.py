@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pwd
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,7 @@ from radrm.host.processes.controllers import Controllers
 from radrm.host.sockets import Peer
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.store import Store
+from radrm.structs import replace
 from tests.host.storage.stores import submission_of
 from tests.world import World, gpus
 
@@ -104,7 +105,7 @@ def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, ui
 def test_a_command_puts_nothing_beyond_a_limit_into_the_queue(
     tmp_path: Path, op: str, waiting: int, limits: dict[str, int], said: str
 ) -> None:
-    users = UserLimits(replace(NO_LIMITS, **limits), frozenset({0}))
+    users = UserLimits(dataclasses.replace(NO_LIMITS, **limits), frozenset({0}))
     words = {"op": op, "jobs": ["2" if op == "release" else "1"]}
     answer, world = asked(tmp_path, OWNER, users, waiting, **words)
     (result,) = answer["result"]

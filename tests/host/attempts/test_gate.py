@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from radrm.core.records import Exit
 from radrm.host.attempts import start_runner
 from radrm.host.attempts.evidence import Ended, Started, Void
 from radrm.host.processes import cgroups
+from radrm.structs import replace
 from tests.host.attempts.host import SERIAL, Host, end_of, next_of
 from tests.waiting import wait_until
 

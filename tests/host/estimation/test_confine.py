@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from radrm.config import EstimationConfig
 from radrm.host.estimation import confine, start_tracer
 from radrm.host.estimation.tracing import trace
+from radrm.structs import replace
 from tests.host.estimation.asking import SAY, request
 from tests.paths import REPOSITORY
 from tests.waiting import wait_until

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from radrm.config import EstimationConfig
 from radrm.host.estimation.tracing import NotTraced, trace, tracer_arguments
 from radrm.host.processes.procfs import read_stat
 from radrm.jobfile.parsing import typed
+from radrm.structs import replace
 from tests.host.estimation.asking import SAY, request
 
 

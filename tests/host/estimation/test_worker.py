@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.worker import COMMAND, NoAnswer, Question, Thinker
 from radrm.host.processes.procfs import read_stat
 from radrm.host.workers.messages import MAX_MESSAGE, packed
+from radrm.structs import replace
 from tests.host.estimation.asking import HASTY, description, sources
 from tests.waiting import wait_until
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from radrm.core.records import AttemptMemory, Device, Reading, UnmanagedProcess
 from radrm.core.words import DeviceKind, JobState
 from radrm.host.gpus.compute_instances import divided, separated
 from radrm.host.gpus.readings import open_gpus
+from radrm.structs import replace
 from tests.host.gpus.sources import AT
 from tests.standins.nvml_library import Nvml
 from tests.world import GIB, World

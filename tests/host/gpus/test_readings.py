@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +14,7 @@ from radrm.host.gpus.readings import BUSY, ZEROS, Readings
 from radrm.host.mps.mps_gpus import MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.interference.utilization import smact_from_utilization
+from radrm.structs import replace
 from tests.host.gpus.sources import AT, GPUS, NAMES, Base, Feed
 
 

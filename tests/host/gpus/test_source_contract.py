@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 from pytest_mock import MockerFixture
 
 from radrm.config import MpsConfig

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from radrm.host.gpus.unmanaged import (
     has_gpu_open,
 )
 from radrm.host.processes.procfs import read_stat
+from radrm.structs import replace
 from tests.world import World, gpus
 
 DEVICES = {"GPU-a": 0, "GPU-b": 3}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from radrm.host.mps.keeper import Keeper
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.structs import replace
 from tests.host.mps.controls import ONE, TWO, Fake
 
 # ------------------------------------------------------------------ whose device is whose

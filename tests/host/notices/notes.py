@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from radrm.core.decision import Decision, Warned
@@ -12,6 +11,7 @@ from radrm.host.storage.notices import Notice
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.radfile import wrap_command
+from radrm.structs import replace
 from tests.host.storage.pasts import at, envelope
 
 UID = 1000

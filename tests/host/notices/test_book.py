@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from radrm.core.words import JobState, Outcome
 from radrm.errors import StoreError
 from radrm.host.storage.retention.rows import Place
 from radrm.host.storage.store import Store
+from radrm.structs import replace
 from tests.host.notices.notes import (
     UID,
     array,

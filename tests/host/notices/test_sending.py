@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from radrm.host.notices.outbox import Result, Sender
 from radrm.host.storage.notices import Notice, facts_of
 from radrm.host.storage.store import Store
 from radrm.jobfile.targets import target_of
+from radrm.structs import replace
 from tests.host.notices.notes import ended, pending
 from tests.paths import REPOSITORY
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from pytest_mock import MockerFixture
 
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
@@ -27,7 +27,7 @@ def test_the_cpus_near_simulated_gpus(
     spec: str, cpus: range | list[int], lists: list[str | None], mocker: MockerFixture
 ) -> None:
     mocker.patch("os.sched_getaffinity", return_value=set(cpus))
-    told: Any = json.loads(json.dumps([asdict(each.device) for each in parse(spec)]))
+    told: Any = json.loads(json.dumps(to_builtins([each.device for each in parse(spec)])))
     mocker.patch.object(SimulatedGpus, "_ask", return_value={"devices": told})
     devices = SimulatedGpus("").devices()
     assert [device.socket_cpus for device in devices] == lists

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core import events as ev
 from radrm.core.records import (
     ArrayElement,
@@ -18,6 +16,7 @@ from radrm.core.records import (
 from radrm.core.words import Collocation, Outcome
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
+from radrm.structs import replace
 from tests.host.storage.envelopes import envelope
 from tests.world import World, gpus
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from radrm.estimators.interface import PastRun
 from radrm.estimators.learning.contention import Alone
 from radrm.host.storage.runs import Run, Said, brief_mark, past_run, program_of
 from radrm.host.storage.store import Store
+from radrm.structs import replace
 from tests.host.storage.pasts import at, attempt
 from tests.host.storage.stores import ended_attempt, saved_world, submission_of
 from tests.world import World, gpus

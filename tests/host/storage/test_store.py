@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.errors import StoreError
 from radrm.host.storage.store import Store, Taken
+from radrm.structs import replace
 from tests.host.storage.stores import saved_world, submission_of, sweep
 from tests.world import World, gpus
 

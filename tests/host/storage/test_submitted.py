@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from radrm.host.storage import submitted
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission, parse_envelope
 from radrm.jobfile.options import OPTIONS, RawOptions
+from radrm.structs import replace
 from tests.host.storage.envelopes import envelope
 from tests.world import World, gpus
 

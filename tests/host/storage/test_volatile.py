@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Job
 from radrm.errors import StoreError
 from radrm.host.storage.store import Store
+from radrm.structs import replace
 from tests.examples import some
 from tests.host.storage.stores import submission_of
 from tests.world import GIB, World, gpus

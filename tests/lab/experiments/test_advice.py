@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -27,6 +26,7 @@ from radrm.lab.show.advice import candidate_name, verdict
 from radrm.lab.simulator.bounds import Bounds
 from radrm.lab.simulator.metrics import Change, Metrics
 from radrm.policies import POLICIES
+from radrm.structs import replace
 
 TRIED_ORDERS = {"fair", "fifo", "shortest", "smallest-work"}
 PRESENT = make_variant(Config(), "magm", "oracle", Choices())

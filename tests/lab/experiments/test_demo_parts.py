@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from radrm.jobfile.radfile import read_job_file
 from radrm.lab.experiments.demo.numbers import ROWS, Figures, Meter, figures, rows, verdict
 from radrm.lab.experiments.demo.run import LIAR, MODELS, Scene
 from radrm.lab.show.demo import comparison, live_view
+from radrm.structs import replace
 
 # ------------------------------------------------------------------ numbers
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from radrm.lab.simulator.engine import tasks_of
 from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 
 GPUS = "sim:2xA100-40GB"
 SIZES = (40960, 40960)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from radrm.lab.show.replay import gains_table, played_table, unfinished_live
 from radrm.lab.simulator.bounds import Bounds
 from radrm.lab.simulator.run import JobRun, Run
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.structs import replace
 
 GPUS = "sim:2xA100-40GB"
 JOB = TraceJob(0.0, "vgg 16", 2, 600.0, 20000.4, 0.5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from radrm.core.records import (
     Attempt,
@@ -21,6 +20,7 @@ from radrm.core.words import Collocation, JobState, Outcome, Quantity
 from radrm.lab.simulator.metrics import step_durations
 from radrm.lab.simulator.run import AttemptRun, DeviceRun, Run
 from radrm.lab.simulator.traces.past import Past
+from radrm.structs import replace
 
 BEGIN = 1_700_000_000.0
 _WARM_S = 60.0

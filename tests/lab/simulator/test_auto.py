@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 
@@ -12,6 +12,7 @@ from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Known, Scenario, as_configured
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 from tests.lab.simulator.traces import PLAIN, job, scenario
 
 
@@ -58,7 +59,7 @@ def test_without_a_column_all_is_known_from_runs_of_the_same_user_and_name() -> 
 def test_the_setting_that_ships_declares_nothing_and_has_no_mps() -> None:
     shipped = as_configured(parse("sim:1xA100-40GB"))
     assert (shipped.mps, shipped.estimator, shipped.known) == (False, "auto", Known())
-    sharing = replace(Config(), mps=MpsConfig(enabled=True))
+    sharing = dataclasses.replace(Config(), mps=MpsConfig(enabled=True))
     assert as_configured(parse("sim:1xA100-40GB"), sharing).mps
 
 
@@ -98,7 +99,7 @@ def test_waiting_jobs_learn_from_runs_of_their_name(monkeypatch: pytest.MonkeyPa
         job(3, 100, 9000, name="short", estimates=figures),
     ]
     setting = exactly(spec="sim:1xA100-40GB", policy="exclusive")
-    setting = replace(setting, config=replace(setting.config, order="shortest"))
+    setting = replace(setting, config=dataclasses.replace(setting.config, order="shortest"))
     found = simulate(jobs, setting).jobs
     assert found[3].attempts[0].started_s < found[2].attempts[0].started_s
     monkeypatch.setattr("radrm.lab.simulator.scheduling.WAITING", 0)
@@ -112,6 +113,6 @@ def test_the_quantile_is_configured_as_the_daemons() -> None:
         for at in range(10)
     ]
     setting = exactly()
-    bold = replace(setting.config, estimators={"auto": {"quantile": 0.1}})
+    bold = dataclasses.replace(setting.config, estimators={"auto": {"quantile": 0.1}})
     cautious = reserved(simulate(jobs, setting))
     assert reserved(simulate(jobs, replace(setting, config=bold)))[-1] < cautious[-1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.config import Config
@@ -22,6 +20,7 @@ from radrm.lab.simulator.scenario import Known, Life, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.past import RECORDED, Past, replayed
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 from tests.lab.simulator.pasts import BEGIN, as_past, at, attempt, past, used
 from tests.lab.simulator.traces import scenario
 

@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 
 from benchmarks.simulation.published import ROWS, Row, known, measure
-from radrm.core.rules import Planner
-from radrm.core.scheduler import Rules
+from radrm.core.rules import Planner, Rules
 from radrm.core.words import Outcome
 from radrm.errors import UsageError
 from radrm.lab.simulator import engine

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from pytest_mock import MockerFixture
@@ -14,6 +13,7 @@ from radrm.core.rules import Planner
 from radrm.core.scheduler import Scheduler
 from radrm.errors import RadrmError
 from radrm.lab.simulator.engine import simulate
+from radrm.structs import replace
 from radrm.wiring import make_rules
 from tests.contract.broken import Broken, Stubborn, flip, raising
 from tests.lab.simulator.traces import job, scenario

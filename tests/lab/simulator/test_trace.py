@@ -14,6 +14,7 @@ from radrm.interference.model import FAMILIES
 from radrm.lab.simulator.traces import table
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.trace import Trace, fitting, read_trace, trace_lines
+from radrm.structs import replace
 
 HEAD = "submit_s,name,gpus,duration_s,memory_mib,smact"
 GOOD = "0,a,1,60,1000,0.5"
@@ -188,5 +189,5 @@ def test_what_is_written_is_read_again(jobs: list[TraceJob]) -> None:
     first = read_trace(trace_lines(jobs), "t.csv").jobs
     again = read_trace(trace_lines(first), "t.csv").jobs
     assert len(first) == len(jobs) and min(job.submit_s for job in first) == 0
-    without_line = [[getattr(j, n) for n in j.__slots__ if n != "line"] for j in (*first, *again)]
+    without_line = [replace(each, line=0) for each in (*first, *again)]
     assert without_line[: len(jobs)] == without_line[len(jobs) :]

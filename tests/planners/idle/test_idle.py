@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from radrm.core.decision import Warned
 from radrm.core.records import AttemptMemory, Checkpoint, Job, Reading
 from radrm.core.words import CheckpointKind, JobState, Outcome
 from radrm.planners.idle import CANCEL, MOST_REQUEUES, NOTIFY, REQUEUE, Idle
+from radrm.structs import replace
 from tests.world import GIB, World, default_planner, gpus
 
 FOR_S, WARMUP_S, WARN_S = 100.0, 50.0, 20.0

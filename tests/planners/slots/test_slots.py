@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 
@@ -14,6 +14,7 @@ from radrm.orders import Fair, Shortest
 from radrm.planners.slots import Slots
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm
+from radrm.structs import replace
 from tests.planners.slots.server import EXIT, LENGTH_S, NONE, SIGNAL, SLOTS, WARN_S, Server
 from tests.world import GIB, gpus
 
@@ -192,7 +193,9 @@ def test_one_that_waits_stops_one_job_in_a_slot(kind: CheckpointKind) -> None:
 
 
 def test_one_that_has_given_way_says_when_it_is_in_turn() -> None:
-    world = Server(gpus(2), slots=replace(SLOTS, length_s=3600.0, zone=UTC), prompt=True)
+    world = Server(
+        gpus(2), slots=dataclasses.replace(SLOTS, length_s=3600.0, zone=UTC), prompt=True
+    )
     for _ in range(3):
         world.come(name="train")
         world.later(1.0)
@@ -349,7 +352,9 @@ def test_a_shared_gpu_that_would_not_have_the_room_stays_as_it_is() -> None:
 
 
 def test_users_are_told_when_the_slot_ends() -> None:
-    world = Server(slots=replace(SLOTS, length_s=3 * 3600.0, zone=Zone(offsets=(3600.0,))))
+    world = Server(
+        slots=dataclasses.replace(SLOTS, length_s=3 * 3600.0, zone=Zone(offsets=(3600.0,)))
+    )
     world.come(name="train")
     world.come()
     assert world.remarks(1) == ("slots: its time slot ends at 15 Nov 02:30",)
@@ -361,7 +366,7 @@ def test_users_are_told_when_the_slot_ends() -> None:
 
 
 def test_the_day_is_told_of_a_later_end() -> None:
-    world = Server(slots=replace(SLOTS, length_s=7 * 86_400.0))
+    world = Server(slots=dataclasses.replace(SLOTS, length_s=7 * 86_400.0))
     world.come()
     assert world.remarks(1) == ("slots: its time slot ends at 21 Nov 22:30",)
 

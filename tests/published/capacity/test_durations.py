@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from radrm.core.records import Attempt, Instant, Job, JobSpec, Placement, Profiled, Progress
 from radrm.core.words import Collocation
 from radrm.planners.durations import run_times
+from radrm.structs import replace
 
 BEGIN = Instant(1000.0, 1_700_000_000.0, "a")
 KINDS = {0: "V100", 1: "T4", 2: "A100"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from radrm.core import events as ev
 from radrm.core.records import Job, JobSpec, Profiled
 from radrm.published.andreas import Andreas
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 NAMES = ("Tesla V100", "Tesla T4")

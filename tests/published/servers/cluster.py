@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core import actions as act
@@ -24,6 +24,7 @@ from radrm.core.rules import Planner
 from radrm.core.words import Resizing
 from radrm.policies.exclusive import Exclusive
 from radrm.published.servers.layout import SERVER, WORKER, Layout, layout_of
+from radrm.structs import replace
 from tests.world import World, gpus
 
 POLICY = Exclusive()

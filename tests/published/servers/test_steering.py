@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from radrm.published.dlrover import DLRover
 from radrm.published.nearchus import Nearchus
 from radrm.published.servers.layout import Layout, Wish, laid_out, layout_of
 from radrm.published.servers.notes import Meter, cpu_sums, networks
+from radrm.structs import replace
 from radrm.wiring import make_rules
 from tests.published.servers.cluster import POLICY, Cluster, Work, roles
 from tests.world import World
@@ -46,8 +47,8 @@ def test_a_setting_outside_its_range_is_refused_with_it(table: str, why: str) ->
 @pytest.mark.parametrize("name", ["dlrover", "nearchus"])
 def test_each_starts_jobs_in_place_of_default(name: str) -> None:
     with pytest.raises(BadConfig, match="both start waiting jobs"):
-        make_rules(replace(Config(), planner=("default", name)))
-    assert make_rules(replace(Config(), planner=(name,))).planners[0].starts_jobs
+        make_rules(dataclasses.replace(Config(), planner=("default", name)))
+    assert make_rules(dataclasses.replace(Config(), planner=(name,))).planners[0].starts_jobs
 
 
 def shares(*tasks: tuple[str, int]) -> tuple[Share, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ from radrm.core.records import (
 )
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, JobState, Outcome
 from radrm.published.andreas import Andreas
+from radrm.structs import replace
 from tests.contract.broken import Watched
 from tests.world import GIB, World, gpus
 
@@ -363,7 +364,7 @@ def test_a_plan_survives_a_restart_and_the_same_state_gives_the_same_plan() -> N
     pass_seconds(world, 3)
     assert world.rule_states["planner", "andreas"].state["calls"] <= calls + 1
     assert {job_id: world.where(job_id) for job_id in (1, 2, 3)} == places
-    fresh = think(replace(rule, seed=7), snapshot, state)
+    fresh = think(dataclasses.replace(rule, seed=7), snapshot, state)
     assert fresh.state["seed"] == 7 and fresh.state["calls"] == 1
 
 

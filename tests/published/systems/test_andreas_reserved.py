@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from radrm.core import events as ev
 from radrm.core.records import Job
 from radrm.core.words import JobState
 from radrm.published.andreas import Andreas
+from radrm.structs import replace
 from tests.contract.broken import Watched
 from tests.core.reservations.servers import ADA, BOB, HOUR_S, reserve
 from tests.world import GIB, World, gpus

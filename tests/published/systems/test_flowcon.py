@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import HostUse, Job, Node
 from radrm.published.flowcon import COMPLETING, NEW, WATCHING, FlowCon, Growth
+from radrm.structs import replace
 from tests.examples import some
 from tests.world import World, default_planner, gpus
 

@@ -8,7 +8,7 @@ worker (here: the device) with the lowest weighted score.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core import actions as act
@@ -18,6 +18,7 @@ from radrm.core.records import Checkpoint, Job, Placement, Refusal
 from radrm.core.rules import Plan
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, JobState, Outcome, ReservationKind
+from radrm.structs import replace
 from tests.world import GIB, World, default_planner, gpus
 
 WEIGHTS = {"progressing": 2.0, "watching": 1.5, "converged": 1.0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from radrm.slurm.outer import SlurmJob, this_job
 from radrm.slurm.step import attempt, main, returning
 from radrm.slurm.step.attempt import Fence
 from radrm.slurm.step.returning import elsewhere, give_back
+from radrm.structs import replace
 
 JOB = SlurmJob(
     *("47", "c", 0, "train", "shared", "g1", 1),

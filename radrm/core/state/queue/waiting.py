@@ -39,8 +39,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from radrm.core.records import Job, Refusal
 from radrm.core.state.queue.line import (
@@ -58,8 +59,7 @@ Line: TypeAlias = WaitingQueue | RankedQueue
 OrderKey = Callable[[Job], Key]
 
 
-@dataclass(frozen=True, slots=True)
-class Aside:
+class Aside(Struct, frozen=True):
     """Why a job stands aside. `never`: why no known device could ever run it; None if one could."""
 
     refusal: Refusal
@@ -70,8 +70,7 @@ def _nothing(job: Job) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
+class Verdicts(Struct, frozen=True):
     """What the lines ask the rest of the core.
 
     `judge` returns why a job stands aside, None if it does not. It is called once for all jobs of
@@ -128,8 +127,7 @@ class _Line:
             self.of_user.setdefault(uid, WaitingQueue()).add(mine)
 
 
-@dataclass(slots=True, eq=False)
-class _Alike:
+class _Alike(Struct, eq=False):
     """The waiting jobs of one need, and why they stand aside."""
 
     need: Hashable
@@ -139,8 +137,7 @@ class _Alike:
     """The line of all its jobs that do not stand aside."""
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
+class _Waiting(Struct, eq=False):
     """A waiting job. `limited`: it counts for its user's places for so many GPUs."""
 
     alike: _Alike

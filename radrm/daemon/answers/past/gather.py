@@ -15,9 +15,10 @@ they were then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from radrm.core.records import Instant, Job
 from radrm.core.words import JobState
@@ -34,8 +35,7 @@ class Sum(Protocol):
     gpu_s: float
 
 
-@dataclass(slots=True)
-class _Device:
+class _Device(Struct):
     count: int = 0
     at_s: float = 0.0
     parts_s: float = 0.0
@@ -108,8 +108,7 @@ class Held:
 _J_PER_KWH = 3.6e6
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(Struct):
     """Sums; energy in joules. `waited_s` is that of the `started` jobs together."""
 
     jobs: int = 0
@@ -166,7 +165,7 @@ class Figures:
         }
 
 
-_SUMS = tuple(name for name in Figures.__dataclass_fields__ if name != "user")
+_SUMS = tuple(name for name in Figures.__struct_fields__ if name != "user")
 
 
 MOST_JOBS = 400_000

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
+
+from msgspec import Struct, field
 
 from radrm.core.words import JobState, Outcome
 from radrm.daemon.answers.device_commands import find_device
@@ -24,8 +25,7 @@ from radrm.host.storage.ended import PastAttempt, PastJob
 _NEVER_S = float("inf")
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """The jobs that match, and their sums."""
 
     begin_s: float

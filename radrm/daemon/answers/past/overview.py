@@ -6,14 +6,17 @@ whole hours, and every user sees them. docs/reports.md says what each figure mea
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from itertools import islice
 from math import ceil, exp, log
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.core.records import Device, Instant
 from radrm.core.words import Outcome
@@ -33,8 +36,7 @@ MOST = 400
 _HOURLY_S = 8 * DAY_S
 
 
-@dataclass(frozen=True, slots=True)
-class Bins:
+class Bins(Struct, frozen=True):
     """`edges`: epoch seconds, ascending; a bin is from one to the next. At most `MOST` bins."""
 
     edges: tuple[float, ...]
@@ -93,8 +95,8 @@ class Level:
     """
 
     bins: Bins
-    _areas: list[float] = field(init=False)
-    _later: list[int] = field(init=False)
+    _areas: list[float] = dataclasses.field(init=False)
+    _later: list[int] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self._areas = [0.0] * (self.bins.count + 1)
@@ -128,8 +130,7 @@ class Level:
 _GROWTH = log(1.03)
 
 
-@dataclass(slots=True)
-class Quantiles:
+class Quantiles(Struct):
     """Counts of amounts above zero. Amounts below `least` count as zero.
 
     What it says of them is exact to 1.5 %.
@@ -160,8 +161,7 @@ WAITS_S = (0, 10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
 """The lower bounds of the classes of waiting times."""
 
 
-@dataclass(slots=True)
-class User:
+class User(Struct):
     """The sums of a user; `hit`: jobs that ended after an out-of-memory death."""
 
     figures: Figures = field(default_factory=Figures)
@@ -171,8 +171,7 @@ class User:
     recovered: int = 0
 
 
-@dataclass(slots=True)
-class Use:
+class Use(Struct):
     """Use of devices by attempts; each is weighed by the seconds that the attempt stayed."""
 
     held_s: float = 0.0
@@ -195,15 +194,15 @@ class OverviewSums:
 
     bins: Bins
     now: Instant
-    ends: list[Figures] = field(init=False)
+    ends: list[Figures] = dataclasses.field(init=False)
     """Of each bin: what ended in it, its GPU time and its energy."""
-    total: Figures = field(default_factory=Figures)
-    users: dict[str, User] = field(default_factory=dict)
-    devices: dict[str, Use] = field(default_factory=dict)
-    use: Use = field(default_factory=Use)
-    waits: Quantiles = field(default_factory=Quantiles)
-    classes: list[int] = field(default_factory=lambda: [0] * len(WAITS_S))
-    waiting: Level = field(init=False)
+    total: Figures = dataclasses.field(default_factory=Figures)
+    users: dict[str, User] = dataclasses.field(default_factory=dict)
+    devices: dict[str, Use] = dataclasses.field(default_factory=dict)
+    use: Use = dataclasses.field(default_factory=Use)
+    waits: Quantiles = dataclasses.field(default_factory=Quantiles)
+    classes: list[int] = dataclasses.field(default_factory=lambda: [0] * len(WAITS_S))
+    waiting: Level = dataclasses.field(init=False)
     hit: int = 0
     recovered: int = 0
     hit_open: int = 0
@@ -214,10 +213,10 @@ class OverviewSums:
     running: int = 0
     first_s: float | None = None
     """When the first job that counts was submitted."""
-    serials: array[int] = field(default_factory=lambda: array("q"))
-    peaks: array[int] = field(default_factory=lambda: array("q"))
+    serials: array[int] = dataclasses.field(default_factory=lambda: array("q"))
+    peaks: array[int] = dataclasses.field(default_factory=lambda: array("q"))
     """Of each attempt that ended in the time and whose peak is known: serial and MiB."""
-    longest: list[tuple[float, int, PastJob, UsedAttempt]] = field(default_factory=list)
+    longest: list[tuple[float, int, PastJob, UsedAttempt]] = dataclasses.field(default_factory=list)
     """A heap of the attempts that stayed longest: their seconds and serials."""
     stays: int = 0
 

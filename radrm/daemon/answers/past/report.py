@@ -10,8 +10,9 @@ counts of jobs do not: a job with two GPUs counts on both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from radrm.core.words import Outcome
 from radrm.daemon.answers import energy as energy_answers
@@ -40,8 +41,7 @@ _SOME = 1000
 Key: TypeAlias = "str | int | None"
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(Struct):
     """The sums of the time from `begin_s` until before `end_s` (epoch seconds)."""
 
     by: str

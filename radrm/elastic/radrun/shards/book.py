@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 # ------------------------------------------------------------------
 # Ranges of positions, and what is left of a dataset. A range is [first, last). Pure.
@@ -106,8 +107,7 @@ class BookError(Exception):
     """A request that cannot be done. The text is one line for the user."""
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """What a program says of a dataset."""
 
     samples: int
@@ -126,8 +126,7 @@ class Terms:
             raise BookError(f"the seed must be a whole number or None, not {ascii(self.seed)[:40]}")
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One rank's slice of a round."""
 
     round: Ranges
@@ -138,8 +137,7 @@ class Part:
     """Whether nothing is left after this round."""
 
 
-@dataclass
-class _Dataset:
+class _Dataset(Struct):
     terms: Terms
     deal: Deal
     base: Ranges

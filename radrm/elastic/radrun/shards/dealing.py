@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from radrm.elastic.radrun.shards import messages
 from radrm.elastic.radrun.shards.book import Book, BookError, Part, Terms, Worker
@@ -39,8 +40,7 @@ class Listener(Protocol):
         """The modules that the workers' program has loaded."""
 
 
-@dataclass(eq=False)
-class Member:
+class Member(Struct, eq=False):
     """A connected worker. `send` gives it an answer or a push."""
 
     worker: Worker

@@ -17,8 +17,9 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.elastic.radrun.placement import Task
 from radrm.elastic.radrun.workers import proc
@@ -29,8 +30,7 @@ _MOST_LINE = 4096
 _STANDBY_PY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standby.py")
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """What one worker runs. `place`: a folder that has `radrm.elastic`."""
 
     script: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from radrm.core.records import Placement
 from radrm.errors import plain
@@ -11,8 +11,7 @@ from radrm.host.attempts.elastic import names
 _MOST_SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """`failed` None: the attempt runs on the placement. Else why not, in one line."""
 
     failed: str | None = None

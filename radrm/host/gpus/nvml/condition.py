@@ -12,8 +12,9 @@ no fabric. A restart forgets what was accepted.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.host.gpus.nvml.library import (
     ARGUMENT_VERSION,
@@ -24,6 +25,7 @@ from radrm.host.gpus.nvml.library import (
     Library,
 )
 from radrm.host.gpus.nvml.listing import Place
+from radrm.structs import replace
 
 EVERY_S = 10.0
 
@@ -54,8 +56,7 @@ _RECOVERY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The condition at one time; `fault` and `notes` are those of a `Reading`.
 
     `set_back`: the error count has decreased, so the driver was loaded again. `recovery`: the

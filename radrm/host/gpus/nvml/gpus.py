@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.errors import DeviceError
@@ -25,6 +26,7 @@ from radrm.host.gpus.nvml.xids import Xids
 from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
 from radrm.host.gpus.unmanaged import UnmanagedProcesses
 from radrm.host.processes.procfs import start_of
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # The memory of each process on a device.
@@ -105,15 +107,13 @@ _SHORT_S = 0.5
 """The counter moves in steps, so a mean over less time is meaningless."""
 
 
-@dataclass(slots=True)
-class _Meter:
+class _Meter(Struct):
     energy_mj: int
     boot_s: float
     watts: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """What a device draws. `set_back`: the counter was reset with the driver."""
 
     power_w: float | None
@@ -249,8 +249,7 @@ COMPARE_EVERY_S = 10.0
 """Seconds between two comparisons of the devices with the last listing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The result of `find`: GPUs, or the reason why there are none."""
 
     gpus: NvmlGpus | None

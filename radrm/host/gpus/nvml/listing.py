@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from radrm.core.records import Device
 from radrm.core.units import gpus_named
@@ -21,6 +23,7 @@ from radrm.host.gpus.nvml.library import (
     no_process_on,
 )
 from radrm.host.gpus.unified import UnifiedMemory
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # Learn the driver's own memory, which drivers before 510 count as used memory.
@@ -112,8 +115,7 @@ class Reserve:
 _NO_INSTANCE = "MIG is on, but it has no instance; create instances: nvidia-smi mig -cgi PROFILE -C"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The handle of a device, and the GPU that it is or belongs to.
 
     `instance` has the driver's ids of a MIG device's GPU instance and compute instance.

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.host.gpus.nvml.library import Library
 from radrm.host.processes.affinity import MOST_CPUS, listed
@@ -63,8 +64,7 @@ def _bits(words: Any) -> set[int]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+class Near(Struct, frozen=True):
     """Which GPUs are near one: the fields of this name of `Device`."""
 
     nvlink_group: int | None = None

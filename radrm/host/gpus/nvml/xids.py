@@ -19,12 +19,14 @@ device plugin; but the catalog wants a reset after 109.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.core.records import Instant
 from radrm.host.gpus.nvml.library import REBOOT, RESET, Library
 from radrm.host.gpus.nvml.listing import Place
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
@@ -63,8 +65,7 @@ _HARMLESS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Heard:
+class _Heard(Struct, frozen=True):
     gpu: str | None
     """None: the driver could not name the GPU."""
     instance: int | None

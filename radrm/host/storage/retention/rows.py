@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from radrm.core.records import Instant
 from radrm.core.words import JobState
@@ -28,8 +28,7 @@ LONGEST_OFF_S = 7 * 86400.0
 TRUSTED_AFTER_S = 86400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Steady:
+class Steady(Struct, frozen=True):
     """The date has been steady since `since_s` (epoch seconds), as seen last at `last`."""
 
     since_s: float
@@ -89,8 +88,7 @@ SELECT {ENDED} FROM jobs WHERE final AND {OWNER} = ? ORDER BY {ENDED} DESC LIMIT
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a walk over the ended jobs of a user stands, by end (epoch seconds) and id."""
 
     ended_s: float = -1e15

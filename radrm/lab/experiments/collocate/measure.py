@@ -12,9 +12,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from radrm import __version__
 from radrm.client.text import warn
@@ -87,8 +88,7 @@ def _sum(demands: Sequence[float]) -> str:
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Servers:
+class Servers(Struct, frozen=True):
     """Private daemons, one after another, each in a folder of its own."""
 
     folder: Path

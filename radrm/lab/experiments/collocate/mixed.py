@@ -7,8 +7,9 @@ As in the RAD-RM thesis, section 4.3.4: the time of all together beside that of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.lab.experiments.collocate.numbers import CopyRun, Round, rate, round_document
 
@@ -18,8 +19,7 @@ _OF_COPIES = ("time_s", "step_s", "energy_per_copy_j", "energy_per_step_j", "cop
 """Figures of a round that mean nothing for a mix of programs."""
 
 
-@dataclass(slots=True)
-class Mixed:
+class Mixed(Struct):
     """The rounds of each program alone, in order, and of all together, one for each mode."""
 
     alone: list[Round] = field(default_factory=list)

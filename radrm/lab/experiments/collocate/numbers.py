@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.errors import UsageError
 from radrm.progress_lines import Lines
 from radrm.progress_lines import compiled as compiled_pattern
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """The number of steps that a program had done at a time (seconds)."""
 
     at_s: float
@@ -95,8 +95,7 @@ MOST_PROGRAMS = 8
 """Different programs in one measurement: each has a column."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRun:
+class CopyRun(Struct, frozen=True):
     """One copy. Times are seconds of the daemon's clock.
 
     `outcome` is that of the attempt (`completed`, `oom`, `failed`, ...; `cancelled` for a copy
@@ -114,8 +113,7 @@ class CopyRun:
         return self.ended_s - self.started_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class Round(Struct, frozen=True, kw_only=True):
     """The measurement of some copies at once, in one mode. None: unknown.
 
     `cut`: the measurement ended the copies early, so only their steps can be compared.
@@ -207,8 +205,7 @@ class Round:
         return self.energy_j / self.copies
 
 
-@dataclass(slots=True)
-class Results:
+class Results(Struct):
     """The rounds in the order of their runs. All are compared with the first sound round of a
     single copy."""
 

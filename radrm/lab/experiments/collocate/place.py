@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.client.connection import Client
 from radrm.core.units import show_mib
@@ -18,16 +19,14 @@ QUIET_MIB = 256
 """Memory in use (by a desktop, a monitor) up to which a GPU counts as idle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manager:
+class Manager(Struct, frozen=True):
     """A daemon that manages GPUs: its folder, and the documents of its devices."""
 
     place: str
     devices: Mapping[str, Document]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """The radrm job that this process runs in: its devices, and whether it has them alone."""
 
     id: str

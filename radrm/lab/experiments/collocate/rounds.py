@@ -13,10 +13,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.client.states import FINAL
 from radrm.client.tail import Tail
@@ -100,8 +101,7 @@ and compilers take minutes to load, and the pattern may match no line."""
 _LAST_LINES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """The measured command, the pattern of its progress lines, and its time limit.
 
     `others`: further programs, each of which runs beside it in place of copies. `limit_s` (on the
@@ -236,8 +236,7 @@ def _refuse_failed(measured: Round, logs: Sequence[str], names: Sequence[str]) -
             )
 
 
-@dataclass(slots=True)
-class _Watch:
+class _Watch(Struct):
     """The measurements of one round so far."""
 
     copies: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.client.states import FINAL
 from radrm.core.units import show_seconds
@@ -12,8 +13,7 @@ from radrm.core.units import show_seconds
 Document = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Meter:
+class Meter(Struct):
     """SM activity and energy of all devices together, over the added readings.
 
     The value between two readings is their mean. Spans without a measurement do not count in
@@ -49,8 +49,7 @@ class Meter:
         return self.activity_s / self.measured_s if self.measured_s > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """The figures of one run. If it is unfinished, its three times are lower bounds.
 
     `wait_s` is all the time in which a job was not running, waits for recovery included. `jct_s`

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.client.states import FINAL
 from radrm.errors import plain
@@ -14,8 +15,7 @@ from radrm.lab.experiments.demo.numbers import Figures, Meter, figures
 from radrm.lab.experiments.demo.server import DemoServer
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """A training job: peak MiB per GPU, SM activity alone (0..1), simulated seconds alone.
 
     `declared_mib` is the memory that its job file declares, if that is wrong.
@@ -78,8 +78,7 @@ _REFRESH_S = 0.25
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """One server at one moment of its own clock."""
 
     title: str
@@ -92,8 +91,7 @@ class Scene:
         return ",".join(index.get(uuid, "?") for uuid in job["devices"])
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """One server, and what it has shown so far."""
 
     title: str

@@ -12,9 +12,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.client.commands import batches
 from radrm.client.connection import Client
@@ -32,8 +34,7 @@ from radrm.lab.simulator.traces.job import TraceJob
 _FIRST_READING_S, _PAUSE_S = 10.0, 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A daemon that answers. `chdir`: where jobs run; None: in the caller's folder.
 
     `gpus`: `sim:SPEC` if they are simulated, else None. `scale`: how much faster its clock is.
@@ -131,8 +132,7 @@ _WATCHED = 100
 _BATCH = 1000
 
 
-@dataclass(slots=True)
-class Play:
+class Play(Struct):
     """One run of a trace. `envelopes` are those of `jobs`, which are in order of time."""
 
     server: Server

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.core.words import Outcome
 from radrm.lab.simulator.metrics import Metrics, metrics
 from radrm.lab.simulator.run import AttemptRun, DeviceRun, DeviceStep, JobRun, Run
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.structs import replace
 
 Document = dict[str, Any]
 
 
-@dataclass(slots=True)
-class _Device:
+class _Device(Struct):
     """One device's readings. Times are epoch seconds."""
 
     name: str
@@ -23,8 +24,7 @@ class _Device:
     steps: list[DeviceStep] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Readings:
+class Readings(Struct):
     """The devices over time: each reading holds until the next.
 
     `activity`, `power`: whether each reading had them. What was never read is unknown, not 0.

@@ -12,8 +12,9 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import ceil
+
+from msgspec import Struct
 
 from radrm.core.words import Quantity
 from radrm.errors import BadFile, UsageError
@@ -27,6 +28,7 @@ from radrm.lab.simulator.estimates import NONE
 from radrm.lab.simulator.scenario import Life, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.table import shown
+from radrm.structs import replace
 
 STAND_IN = Life(
     start_up_s=30.0, ramp_s=15.0, hold_s=0.0, first_mib=0.0, steady=(1.0, 1.0), spread=0.0,
@@ -44,8 +46,7 @@ _FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Commands:
+class Commands(Struct, frozen=True):
     """Where commands come from: the first of these that is given, else the trace itself.
 
     `folder` has a job file `NAME.rad` for each name. `template` is a command with `{FIELD}`.

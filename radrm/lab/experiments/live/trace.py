@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.client.text import warn
 from radrm.errors import RadrmError, UsageError
@@ -25,6 +26,7 @@ from radrm.lab.simulator.metrics import MEASURED, Metrics
 from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.structs import replace
 
 Progress = Callable[[int, int], object]
 
@@ -35,8 +37,7 @@ _SLOWEST, _SLACK_S = 3.0, 3600.0
 """A run on a private daemon ends after so many times the simulated time, and so much more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+class Played(Struct, frozen=True):
     """A live run, and the simulation of the same jobs with the same settings."""
 
     live: Metrics

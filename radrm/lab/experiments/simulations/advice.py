@@ -8,10 +8,12 @@ seeds, and the gain of the first ones is measured with others.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.config.goals import GOALS, PUBLISHED, SHARING, Combination
@@ -27,6 +29,7 @@ from radrm.lab.experiments.simulations.variants import Choices, Variant, make_va
 from radrm.lab.simulator.metrics import Change, gain, over_seeds
 from radrm.orders import ORDERS
 from radrm.policies import POLICIES
+from radrm.structs import replace
 from radrm.wiring import registry
 
 _LIMITS = {"magm": (0.70, 0.80, 0.90), "lug": (0.70, 0.80, 0.90)}
@@ -85,7 +88,7 @@ def with_candidate(base: Config, candidate: Combination) -> Config:
     for name in ("policies", "orders", "planners"):
         given, own = getattr(base, name), getattr(candidate, name)
         tables[name] = {**given, **{rule: {**given.get(rule, {}), **own[rule]} for rule in own}}
-    return replace(
+    return dataclasses.replace(
         base,
         policy=candidate.policy,
         order=candidate.order,
@@ -104,8 +107,7 @@ Compare = Callable[[Sequence[float], Sequence[float]], "Change | None"]
 """The gain of some values over others, by seed, with its interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A candidate and its results.
 
     `gains` over the present setting, by metric, and `behind`: the gain of the best one over this
@@ -122,8 +124,7 @@ class Ranked:
         return self.behind is None or self.behind.low is None or self.behind.low <= 0
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """The present setting's results and the best candidates, the best one first."""
 
     metric: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.client.connection import Client
 from radrm.config import Config
@@ -42,8 +43,7 @@ The draws are linear near the best fit, and so too alike."""
 _TYPE = re.compile(r"\b(A100|A10|A30|A40|H100|H200|L40S|L4|T4|V100|P100|RTX ?A?\d{4})\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """A past, the jobs of it that fit the GPUs (as most likely), and the results of the draws."""
 
     past: Replayed

@@ -11,8 +11,9 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.core.rules import is_slow
@@ -26,6 +27,7 @@ from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.servers import simulate_many
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import SimulatedDevice
+from radrm.structs import replace
 from radrm.wiring import find_rule, make_costs
 
 _WORTH_PROCESSES = 2_000
@@ -40,8 +42,7 @@ def capacities_mib(devices: Sequence[SimulatedDevice]) -> list[int]:
 # ------------------------------------------------------------------ running
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """A variant's runs, by seed; `run` is the one of seed 0 if it is drawn. `limits`: the lower
     bounds for every policy, means over the seeds."""
 
@@ -51,8 +52,7 @@ class Result:
     run: Run | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(Struct, frozen=True):
     """One run; `whole`: return the run itself, not only its metrics."""
 
     variant: int

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
 from typing import TextIO
+
+from msgspec import Struct
 
 from radrm.config import Config
 from radrm.config.shapes import EnergyConfig
@@ -38,6 +40,7 @@ from radrm.lab.simulator.traces.importers.forms import read_any
 from radrm.lab.simulator.traces.importers.gavel import read_throughputs
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.trace import Trace, fitting, trace_lines
+from radrm.structs import replace
 
 _LONGEST_JSON = 64 << 20
 _PIECE = 1 << 17
@@ -218,7 +221,7 @@ def with_mix(config: Config) -> Config:
         node_watts=NODE_WATTS,
         wait_for_cheap=config.energy.wait_for_cheap,
     )
-    return replace(config, energy=energy)
+    return dataclasses.replace(config, energy=energy)
 
 
 def mix_draws(mix: Mix, config: Config, count: int) -> list[Trace]:
@@ -232,8 +235,7 @@ def mix_draws(mix: Mix, config: Config, count: int) -> list[Trace]:
     return [published_mix(replace(mix, seed=mix.seed + at), cost) for at in range(count)]
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A trace file, its form, what fills in what it lacks, and the users to deal its jobs to."""
 
     path: str
@@ -244,8 +246,7 @@ class File:
     users: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The jobs that fit the servers, by seed. `whole`: all jobs of the first seed."""
 
     draws: Draws

@@ -5,10 +5,13 @@ A variant is checked in the same way as a daemon's configuration.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.config import Config, load_config, resolved, with_set
 from radrm.config.values import Place, planners
@@ -20,6 +23,7 @@ from radrm.lab.simulator.estimates import NONE
 from radrm.lab.simulator.scenario import AUTO, FIDELITIES, ORACLE, Fidelity, Known, Life, Scenario
 from radrm.lab.simulator.servers import HASH
 from radrm.simulated.spec import parse_servers
+from radrm.structs import replace
 from radrm.wiring import find_rule, make_rules, make_settings, registry, settings_of, table_of
 
 ALONE = "exclusive"
@@ -34,8 +38,7 @@ _OF_LIFE = "life."
 _ALSO = {"scheduler.smact_limit": "policy.max_smact"}
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
+class Choices(Struct, frozen=True):
     """A command's options for all variants; None: as configured."""
 
     gpus: str = "sim:4xA100-40GB"
@@ -61,8 +64,7 @@ def configured() -> Config:
 # ------------------------------------------------------------------ variants
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """One way to run a trace. Its runs differ only in the seed of `scenario`.
 
     `yours`: it is the daemon of this machine as it is configured.
@@ -122,8 +124,8 @@ def your_daemon(base: Config, estimator: str, choices: Choices) -> Variant:
 def make_variant(base: Config, policy: str, estimator: str, choices: Choices) -> Variant:
     """A checked variant. Raises `BadConfig` and `UsageError`."""
     fidelity = _fidelity(choices.fidelity)
-    config, mps = _mode(replace(base, policy=policy), choices.collocation)
-    config = replace(
+    config, mps = _mode(dataclasses.replace(base, policy=policy), choices.collocation)
+    config = dataclasses.replace(
         config,
         order=choices.order or config.order,
         planner=_planners(choices.planner) or config.planner,
@@ -133,7 +135,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
     for setting in choices.settings:
         config, life = _set(config, life, setting)
     if fidelity == "published":
-        config = replace(config, goal="published")  # its loop has no other planner
+        config = dataclasses.replace(config, goal="published")  # its loop has no other planner
     config = resolved(config)
     make_rules(config)
     make_settings(config)
@@ -152,7 +154,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
 
 def _known(words: Iterable[str]) -> Known:
     """The quantities that are known, from words as `smact` and `duration=0.3`."""
-    names = [f.name for f in fields(Known)]
+    names = Known.__struct_fields__
     found: dict[str, float] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -208,7 +210,7 @@ def _mode(config: Config, word: str | None) -> tuple[Config, bool]:
         )
     alone = word == "exclusive"
     mode = Collocation.EXCLUSIVE if alone else Collocation.AUTO
-    return replace(config, collocation=mode), word != "timeslice"
+    return dataclasses.replace(config, collocation=mode), word != "timeslice"
 
 
 def _set(config: Config, life: Life, setting: str) -> tuple[Config, Life]:
@@ -227,7 +229,7 @@ def _set(config: Config, life: Life, setting: str) -> tuple[Config, Life]:
 
 
 def _set_life(life: Life, key: str, value: str, setting: str) -> Life:
-    known = [f.name for f in fields(Life) if f.name != "steady"]
+    known = [name for name in Life.__struct_fields__ if name != "steady"]
     try:
         number = float(value)
     except ValueError:

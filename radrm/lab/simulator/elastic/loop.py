@@ -18,13 +18,14 @@ Each worker counts its CPU time anew after a resize: it is a new process.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import ceil
+
+from msgspec import Struct
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Exit, HostUse, Job, OutOfMemory, Progress, Share, TaskUse
-from radrm.core.scheduler import Rules
+from radrm.core.rules import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Resizing
 from radrm.interference.model import Demand
@@ -37,6 +38,7 @@ from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.scheduling import SIGNATURE
 from radrm.lab.simulator.traces.job import StepTimes, TraceJob, step_times
 from radrm.lab.simulator.world import LiveAttempt, Stage, World
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # A server whose attempts can change their devices and their pace while they run.
@@ -104,8 +106,7 @@ _REPORT_S = 10.0
 """The seconds between two reports of a job whose trace does not say."""
 
 
-@dataclass(slots=True, eq=False)
-class _Workers:
+class _Workers(Struct, eq=False):
     """The workers of an attempt: their step, their numbers, and the CPUs of the poorest (None:
     unknown). `since_s` is the work that was done when they began, `cpu_s` the CPU time that those
     before them have used."""

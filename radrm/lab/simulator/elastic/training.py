@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import fmean
+
+from msgspec import Struct, field
 
 from radrm.config import Config
 from radrm.core import actions as act
@@ -41,11 +43,11 @@ from radrm.lab.simulator.traces.job import server_steps
 from radrm.lab.simulator.world import World
 from radrm.simulated.integral import Integral
 from radrm.simulated.training import Rates, TaskAt, Training
+from radrm.structs import replace
 from radrm.wiring import make_rules, make_settings
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
+class TrainingJob(Struct, frozen=True):
     """A job without GPUs: submitted at `submit_s`, it ends after `steps` steps of its model.
 
     `roles` are as in `JobSpec`; each task needs CPUs, for its model counts them. Jobs with the same
@@ -62,8 +64,7 @@ class TrainingJob:
     fingerprint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingScenario:
+class TrainingScenario(Struct, frozen=True):
     """The servers, the rules, and the times of a run, in seconds.
 
     - `report_s`: the interval of reports: steps done, and the CPUs and the network that each task
@@ -87,8 +88,7 @@ class TrainingScenario:
     until_s: float = 1e7
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A time in which a job's tasks were the same: steps per second, and the CPUs in use.
 
     `steps_s` and `cpus` are those of the model, without noise; 0 while the job stands still.
@@ -110,8 +110,7 @@ class Span:
         return sum(task.role == role for task in self.tasks)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingJobRun:
+class TrainingJobRun(Struct, frozen=True):
     """A job that was run. None: it has not started, or not ended; `reason` says why.
 
     `resizes` counts the times when its tasks changed while it ran, `shares` the changes of CPUs
@@ -145,8 +144,7 @@ class TrainingJobRun:
         return None if self.ended_s is None else self.ended_s - self.job.submit_s
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingRun:
+class TrainingRun(Struct, frozen=True):
     """One run: its jobs in the order in which they were given."""
 
     jobs: tuple[TrainingJobRun, ...]
@@ -178,8 +176,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 _NOTHING = Rates(0.0, (), ())
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class LiveTraining(Running):
+class LiveTraining(Running, eq=False, kw_only=True):
     """An attempt of a job. Its work counts steps.
 
     `factor`: the speed in this interval, as a multiple of the model's. `stops`: the reasons why it
@@ -259,8 +256,7 @@ _STUCK_S = 86_400.0
 _LEAST_FACTOR = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class _Begins:
+class _Begins(Struct, frozen=True):
     """An attempt works now, for the first time."""
 
     live: LiveTraining
@@ -293,7 +289,7 @@ class _TrainingLoop(ResizingLoop[LiveTraining]):
         rules = make_rules(scenario.config)
         if planners is not None:
             rules = replace(rules, planners=tuple(planners))
-        settings = replace(make_settings(scenario.config), gpuless_at_once=_MANY)
+        settings = dataclasses.replace(make_settings(scenario.config), gpuless_at_once=_MANY)
         super().__init__(Timeline(), rules, Scheduler(rules, settings))
         self._scenario, self._jobs = scenario, jobs
         self._standby_s, self._resize_s = scenario.standby_s, scenario.resize_s

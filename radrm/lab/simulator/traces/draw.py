@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
+
+from msgspec import Struct
 
 from radrm.errors import BadFile, UsageError
 from radrm.interference.model import FAMILIES
@@ -24,12 +25,12 @@ from radrm.lab.simulator.traces.trace import (
     row_reader,
     whole,
 )
+from radrm.structs import replace
 
 _64_BITS = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Typical:
+class Typical(Struct, frozen=True):
     """A kind of job. `share` is its frequency relative to the other kinds."""
 
     share: float
@@ -52,8 +53,7 @@ TYPICAL = (
 trace of the RAD-RM thesis (section 6.3.2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fill:
+class Fill(Struct, frozen=True):
     """A table of typical jobs, and the seed that chooses from it."""
 
     kinds: Sequence[Typical] = TYPICAL
@@ -162,8 +162,7 @@ _THINNED, _ORDERED, _CHOSEN = 1 << 40, 2 << 40, 3 << 40
 """Places of `fraction`, so that the three draws of a seed are independent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A job that may be drawn. `share`: its frequency relative to the others of its class."""
 
     job: TraceJob

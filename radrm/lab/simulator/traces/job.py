@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from radrm.core.constraints.kinds import is_name_of
 from radrm.core.records import Device, Estimate, Profiled
 from radrm.errors import BadFile
 from radrm.lab.simulator.traces.table import shown
 from radrm.simulated.training import StepModel
+from radrm.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class TraceJob:
+class TraceJob(Struct, frozen=True):
     """A line of a trace (design: `submit_s,name,gpus,duration_s,memory_mib,smact`).
 
     - `duration_s`: its duration alone on the server, with the start-up.
@@ -186,8 +187,7 @@ ELASTIC = ("gpus_max", "cpus_max", "io_s", "compute_s", "sync_s")
 """The columns of elastic jobs. 0 means the same as an empty cell."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepTimes:
+class StepTimes(Struct, frozen=True):
     """The parts of a job's step in seconds, its fewest workers, and the range of their CPUs."""
 
     io_s: float

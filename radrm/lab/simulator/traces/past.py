@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import exp, hypot, log, sqrt
 from random import Random
 from statistics import fmean, stdev
 from typing import Any
+
+from msgspec import Struct, field
 
 from radrm.core.records import MEASURED, Attempt, Instant, Job
 from radrm.core.words import Collocation, Outcome, Quantity
@@ -26,6 +27,7 @@ from radrm.interference.solo import Run, Seen, SoloFit, Told, cut, solo_seconds
 from radrm.lab.simulator.traces.draw import TYPICAL, Typical
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # What the jobs of a past would be alone: SM activity, and the time that their work takes.
@@ -55,16 +57,14 @@ WORK = frozenset(
 """Outcomes of attempts whose time counts as work. The simulator makes its own `oom` attempts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """A recorded job and its attempts, oldest first."""
 
     job: Job
     attempts: tuple[Attempt, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """What decides how much of a full GPU a job gets; None: unknown."""
 
     family: str | None = None
@@ -84,8 +84,7 @@ def _likeness(kind: Typical, mib: float, smact: float) -> float:
     return kind.share * exp(-(memory**2 + ((smact - kind.smact) / _SMACT_SPREAD) ** 2) / 2) + 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Solo:
+class Solo(Struct, frozen=True):
     """For each job of the past: its SM activity alone, the seconds that its work takes alone, and
     its kind."""
 
@@ -94,8 +93,7 @@ class Solo:
     what: Sequence[Kind]
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
+class Solved(Struct, frozen=True):
     best: Solo
     draws: tuple[Solo, ...]
 
@@ -248,8 +246,7 @@ RECORDED = "recorded"
 """The name of the estimate that the daemon used at that time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """The best value, and about the limits of 90 % of the draws."""
 
     best: float
@@ -257,8 +254,7 @@ class Range:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """Jobs to simulate, by time, and facts about them for the user.
 
     - `jobs`: the most likely; `draws`: the same jobs with other SM activity, durations and

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from radrm.errors import BadFile, plain
 
@@ -18,8 +19,7 @@ _LONGEST_SHOWN = 40
 _LINES_NAMED = 5
 
 
-@dataclass(slots=True)
-class LineErrors:
+class LineErrors(Struct):
     """The errors of a source by line. The first is reported in full."""
 
     source: str
@@ -47,8 +47,7 @@ class LineErrors:
         raise BadFile(f"{self.source} {self.first}{more}")
 
 
-@dataclass(slots=True)
-class Table:
+class Table(Struct):
     """The names of the columns, and the rows with one cell for each name.
 
     `rows` reads while it is iterated, once; each row is (line, cells). Rows with another number

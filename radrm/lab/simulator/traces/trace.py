@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise
 from sys import intern
+
+from msgspec import Struct
 
 from radrm.core.records import Profiled
 from radrm.errors import BadFile
@@ -32,6 +33,7 @@ from radrm.lab.simulator.traces.job import (
     with_sizes,
 )
 from radrm.lab.simulator.traces.table import Table, read_table, shown
+from radrm.structs import replace
 
 NEEDED = ("submit_s", "name", "gpus", "duration_s", "memory_mib", "smact")
 
@@ -52,8 +54,7 @@ _NO_ESTIMATES: Mapping[str, float] = {}
 _NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """Jobs in the order of their submission, and notes for the user."""
 
     jobs: tuple[TraceJob, ...]

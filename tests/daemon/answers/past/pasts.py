@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +26,7 @@ from radrm.daemon.serving.turns import InLine, finish
 from radrm.deadlines.costs import Costs, Zone
 from radrm.host.storage.ended import PastAttempt, PastJob, UsedAttempt
 from radrm.host.storage.energy import EnergyRow
+from radrm.structs import replace
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

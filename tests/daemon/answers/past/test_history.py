@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from radrm.core.words import JobState, Outcome
 from radrm.daemon.answers.past import history as answers
 from radrm.errors import Refused, UsageError
+from radrm.structs import replace
 from tests.daemon.answers.past.pasts import DAY_S, HOUR_S, MIDNIGHT, Past, attempt, job
 
 JOBS = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from radrm.daemon.answers.past.overview import MOST, Bins, Level, Quantiles
 from radrm.deadlines.costs import UTC, Costs
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.energy import EnergyRow
+from radrm.structs import replace
 from tests.daemon.answers.past.pasts import (
     BERLIN_LIKE,
     DAY_S,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from radrm.daemon.answers.past import report as answers
 from radrm.daemon.serving.turns import finish
 from radrm.deadlines.costs import Costs
 from radrm.errors import Refused, UsageError
+from radrm.structs import replace
 from tests.daemon.answers.past.pasts import (
     BERLIN_LIKE,
     DAY_S,

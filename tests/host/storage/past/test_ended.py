@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from radrm.errors import StoreError
 from radrm.host.storage import ended
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
+from radrm.structs import replace
 from tests.host.storage.pasts import BEGIN, at, attempt, decided, envelope, job
 
 

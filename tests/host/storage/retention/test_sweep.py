@@ -6,7 +6,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from radrm.host.storage.spool import Spool, has_envelope
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import new_ticket
+from radrm.structs import replace
 from tests.host.storage.envelopes import envelope
 from tests.host.storage.retention.test_refused import ticket_of
 from tests.host.storage.stores import ended_attempt

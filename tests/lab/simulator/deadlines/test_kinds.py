@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -16,6 +15,7 @@ from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.job import TraceJob, seconds_on
 from radrm.lab.simulator.traces.trace import fitting, read_trace, trace_lines
 from radrm.simulated.spec import parse, parse_servers
+from radrm.structs import replace
 from tests.lab.simulator.engine.puppets import AT_ONCE
 from tests.lab.simulator.traces import PLAIN, job, scenario
 

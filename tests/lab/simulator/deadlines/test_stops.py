@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +20,7 @@ from radrm.lab.simulator.run import JobRun
 from radrm.lab.simulator.scenario import Life, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse_servers
+from radrm.structs import replace
 from tests.examples import some
 from tests.lab.simulator.engine.puppets import AT_ONCE, Puppet, played
 from tests.lab.simulator.traces import job, scenario

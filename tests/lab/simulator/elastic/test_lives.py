@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import FirstFit
+from radrm.structs import replace
 from tests.lab.simulator.elastic.test_loop import CORE, FREE
 from tests.lab.simulator.engine.puppets import Puppet, played
 from tests.lab.simulator.traces import job, scenario

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.policies.exclusive import Exclusive
 from radrm.simulated.spec import parse_servers
+from radrm.structs import replace
 from tests.lab.simulator.engine.puppets import AT_ONCE, Puppet, played
 from tests.lab.simulator.traces import drawn, job, scenario
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -14,6 +13,7 @@ from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Life, Scenario
 from radrm.lab.simulator.traces.trace import read_trace
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 from tests.paths import REPOSITORY
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from radrm.lab.simulator.metrics import ELASTIC, metrics, sizes_of
 from radrm.lab.simulator.run import AttemptRun, DeviceRun, DeviceStep, JobRun, Run
 from radrm.lab.simulator.traces.job import StepTimes, TraceJob, best_of, step_times
 from radrm.lab.simulator.traces.trace import read_trace, trace_lines
+from radrm.structs import replace
 from tests.lab.simulator.elastic.test_loop import Sizer, elastic, four
 from tests.lab.simulator.engine.puppets import played
 from tests.lab.simulator.traces import job, scenario

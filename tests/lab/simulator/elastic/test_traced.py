@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from radrm.lab.simulator.traces.job import TraceJob, server_steps
 from radrm.lab.simulator.traces.trace import read_trace, trace_lines
 from radrm.simulated.spec import parse_servers
 from radrm.simulated.training import TaskAt
+from radrm.structs import replace
 from tests.lab.simulator.elastic.test_loop import FREE
 from tests.lab.simulator.traces import job, scenario
 
@@ -31,7 +32,7 @@ def servers(submit_s: float = 0.0, duration_s: float = 1000.0, **more: Any) -> T
 
 def two_servers(planner: str = "default", **changes: Any) -> Scenario:
     found = scenario("exclusive", life=FREE, **{"cpus": 32.0, **changes})
-    config = replace(found.config, planner=(planner,))
+    config = dataclasses.replace(found.config, planner=(planner,))
     return replace(found, config=config, devices=parse_servers("sim:2*1xA100-40GB"))
 
 

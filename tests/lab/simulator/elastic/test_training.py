@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +22,7 @@ from radrm.lab.simulator.elastic.training import (
 )
 from radrm.policies.exclusive import Exclusive
 from radrm.simulated.training import Rates, TaskAt
+from radrm.structs import replace
 from radrm.wiring import make_rules
 from tests.lab.simulator.engine.puppets import Puppet
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.core import events as ev
@@ -18,6 +18,7 @@ from radrm.lab.simulator.reporting import ReportingLoop
 from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Life, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.structs import replace
 from radrm.wiring import make_rules, make_settings
 
 AT_ONCE = Life(0.0, 0.0, 0.0, spread=0.0, work_sd=0.0, restart_s=0.0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +15,7 @@ from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.servers import MARGIN_MIB, Dealer, simulate_dealt, simulate_many
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.structs import replace
 from tests.examples import some
 from tests.lab.simulator.traces import PLAIN, drawn, job, scenario
 
@@ -24,7 +25,7 @@ GIB = 1024
 
 def setting_of(config: Config = FOR_EVER, **changes: object) -> Scenario:
     found = scenario(life=PLAIN, **changes)  # type: ignore[arg-type]
-    return replace(found, config=replace(found.config, slurm=config.slurm))
+    return replace(found, config=dataclasses.replace(found.config, slurm=config.slurm))
 
 
 def dealt(jobs: Sequence[TraceJob], setting: Scenario, servers: int) -> list[int | None]:
@@ -97,7 +98,7 @@ def test_who_waits_too_long_goes_to_another_server_and_fails_at_last() -> None:
     config = Config(slurm=SlurmConfig(local_wait_s=100.0))
     busy = [job(memory_mib=4 * GIB, gpus=2, smact=0.95, duration_s=1e4) for _ in range(2)]
     setting = replace(setting_of(config), mps=False)
-    exclusive = replace(setting, config=replace(setting.config, policy="exclusive"))
+    exclusive = replace(setting, config=dataclasses.replace(setting.config, policy="exclusive"))
     first = simulate_dealt([*busy, job(submit_s=5.0, memory_mib=4 * GIB)], exclusive, 1)
     assert first.jobs[2].reason == "it waited 1m40s on each of 4 servers"
     other = dealt([busy[0], job(submit_s=5.0, memory_mib=4 * GIB)], exclusive, 2)

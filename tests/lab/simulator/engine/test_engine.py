@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from itertools import pairwise
 from math import isclose
 from random import Random
@@ -25,6 +25,7 @@ from radrm.lab.simulator.servers import simulate_servers
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.world import World
 from radrm.simulated.spec import parse, watts
+from radrm.structs import replace
 from tests.examples import some
 from tests.lab.simulator.traces import PLAIN, POLICIES, drawn, job, scenario, traces
 
@@ -344,7 +345,9 @@ def test_servers_alike_share_out_the_jobs() -> None:
 
 
 def test_the_limits_of_a_configuration_hold_for_the_users_of_a_trace() -> None:
-    config = Config(policy="exclusive", limits=replace(NO_LIMITS, running_jobs=1, gpus=2))
+    config = Config(
+        policy="exclusive", limits=dataclasses.replace(NO_LIMITS, running_jobs=1, gpus=2)
+    )
     jobs = [job(user=user, name=f"{user}{at}") for at in range(2) for user in ("ada", "bob")]
     jobs.append(job(gpus=3, user="cleo", name="large"))
     found = simulate(jobs, replace(scenario(spec="sim:4xA100-40GB"), config=config)).jobs

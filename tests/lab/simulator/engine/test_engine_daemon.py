@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from radrm.config import Config
 from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.structs import replace
 from tests.daemon.harness import DaemonHome
 from tests.lab.simulator.engine.through_daemon import devices_of, same_scenario, submitted
 from tests.waiting import wait_until

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -16,6 +15,7 @@ from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scheduling import PiecewiseWindow
 from radrm.lab.simulator.world import Gpu, World
 from radrm.simulated.spec import parse
+from radrm.structs import replace
 from tests.examples import some
 from tests.lab.simulator.engine.every_second import EverySecond
 from tests.lab.simulator.traces import drawn, scenario

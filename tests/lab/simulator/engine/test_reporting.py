@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import exp
 from typing import Any
 
@@ -18,6 +17,7 @@ from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.trace import read_trace, trace_lines
+from radrm.structs import replace
 from tests.lab.simulator.engine.puppets import AT_ONCE, Puppet, played
 from tests.lab.simulator.traces import drawn, job, scenario
 

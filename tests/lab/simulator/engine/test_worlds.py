@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
@@ -15,12 +15,13 @@ from radrm.lab.simulator.estimates import AutoEstimates
 from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.draw import dealt
+from radrm.structs import replace
 from tests.lab.simulator.traces import job, scenario
 
 
 def under(mps: MpsConfig, **changes: object) -> Scenario:
     found = scenario(estimator="declared", **changes)
-    return replace(found, config=replace(found.config, mps=mps))
+    return replace(found, config=dataclasses.replace(found.config, mps=mps))
 
 
 def modes(run: Run) -> list[str]:
@@ -30,7 +31,7 @@ def modes(run: Run) -> list[str]:
 def test_sharing_may_cost_more_or_less_than_the_rules_believe() -> None:
     jobs = [job(name="a", smact=0.4), job(name="b", smact=0.4)]
     setting = scenario("first-fit", "sim:1xA100-40GB", estimator="declared", mps=False)
-    setting = replace(setting, config=replace(setting.config, policies={}))
+    setting = replace(setting, config=dataclasses.replace(setting.config, policies={}))
     mild, own, harsh = (
         simulate(jobs, replace(setting, loss=loss)).ended_s for loss in (0.0, None, 1.0)
     )

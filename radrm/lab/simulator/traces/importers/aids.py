@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
+
+from msgspec import Struct, field
 
 from radrm.errors import BadFile
 from radrm.jobfile.radfile import JobFile
@@ -54,8 +55,7 @@ START_UP_S = 60.0
 """The time of a published job before its first epoch; the published epoch times leave it out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
+class Alone(Struct, frozen=True):
     """A profile's figures of a job alone on the server. None: unknown."""
 
     duration_s: float | None = None
@@ -115,8 +115,7 @@ def _no_files(name: str) -> JobFile:
     raise BadFile(f"{name}: there is no folder to read it from")
 
 
-@dataclass(frozen=True, slots=True)
-class Aids:
+class Aids(Struct, frozen=True):
     """The inputs of importers other than the lines.
 
     `job_file` reads the job file of a name; it raises `RadrmError` if it cannot. `beside` opens

@@ -8,9 +8,10 @@ several tasks is one job here: its instances fill as few GPUs as their requests 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from math import ceil
+
+from msgspec import Struct
 
 from radrm.errors import BadFile
 from radrm.lab.simulator.traces.importers.aids import Aids
@@ -40,8 +41,7 @@ _MOST_ROWS = 20_000_000
 """Rows of a table beside the task table. Only those of its jobs are kept."""
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(Struct):
     """The GPU tasks of a PAI job. `asked`: GPUs, in parts. The last two are of one instance."""
 
     line: int

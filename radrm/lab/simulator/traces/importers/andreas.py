@@ -11,9 +11,10 @@ they decide nothing. The load of the published figures is not in the paper.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
 from statistics import fmean
+
+from msgspec import Struct
 
 from radrm.core.records import Profiled
 from radrm.lab.simulator.traces.job import TraceJob
@@ -42,8 +43,7 @@ _MEMORY_MIB, _SMACT = 8000.0, 0.9
 _HOUR_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Mix:
+class Mix(Struct, frozen=True):
     """One setting of the published simulations, with a seed of its own."""
 
     scenario: int = 1

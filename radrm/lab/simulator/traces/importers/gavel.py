@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, TypeGuard
+
+from msgspec import Struct
 
 from radrm.errors import BadFile, plain
 from radrm.lab.simulator.traces.draw import Typical
@@ -37,8 +38,7 @@ _BATCH = re.compile(r"\(batch size ([1-9]\d{0,8})\)")
 _UNKNOWN = Alone()
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """The figures of one line, as text."""
 
     steps: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from radrm.lab.simulator.traces.draw import Fill
 from radrm.lab.simulator.traces.importers.aids import Aids, moment
@@ -25,8 +26,7 @@ _GPU_MEMORY, _GPU_BUSY = re.compile(_USED.format("gpumem")), re.compile(_USED.fo
 _MIB = {"": 1 / 1048576, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1048576.0}
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(Struct):
     """The most that any step of a Slurm job used. 0: unknown."""
 
     memory_mib: float = 0.0
