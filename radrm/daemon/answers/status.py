@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, cursor, page
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document, JobDocuments
-from radrm.daemon.views.rows import Line, Row
+from radrm.daemon.views.rows import EndedRun, Line, Row
+from radrm.daemon.views.submitted import submitted
 from radrm.documents.jobs import Job as JobDocument
 from radrm.errors import Refused
 
@@ -29,9 +32,9 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument] | Docum
     """
     after = cursor(words)
     table = yield from loop.tables.get(loop.scheduler, loop.store, words, uid)
-    lines, in_full = table.lines, bool(words.get("jobs"))
+    lines, reader = table.lines, uid if words.get("jobs") else None
     if after is None:
-        documents, left = yield from documents_of(loop, lines[:MOST_ROWS], in_full, 16 * BYTES)
+        documents, left = yield from documents_of(loop, lines[:MOST_ROWS], reader, 16 * BYTES)
         if left or len(lines) > MOST_ROWS:
             raise Refused(
                 f"these are {len(lines)} jobs, more than one answer holds ({MOST_ROWS}); "
@@ -39,11 +42,11 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument] | Docum
             )
         return documents
     if after == 0 and len(lines) <= ROWS:
-        documents, left = yield from documents_of(loop, lines, in_full, BYTES)
+        documents, left = yield from documents_of(loop, lines, reader, BYTES)
         if not left:
             return {"jobs": documents, "next": None}
     lines = table.after(after)
-    documents, _ = yield from documents_of(loop, lines[:ROWS], in_full, BYTES)
+    documents, _ = yield from documents_of(loop, lines[:ROWS], reader, BYTES)
     more = len(documents) < len(lines)
     return {"jobs": documents, "next": documents[-1].id if more and documents else None}
 
@@ -55,7 +58,7 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
     lines = table.collapsed
     if words.get("all") and not words.get("jobs"):
         lines = lines[::-1]
-    documents, _ = yield from documents_of(loop, lines[offset : offset + limit], False, 8 * BYTES)
+    documents, _ = yield from documents_of(loop, lines[offset : offset + limit], None, 8 * BYTES)
     snapshot = loop.scheduler.snapshot
     return {
         "jobs": documents,
@@ -69,13 +72,16 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
 
 
 def documents_of(
-    loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
+    loop: Loop, lines: Sequence[Line], reader: int | None, most_bytes: int
 ) -> Work[tuple[list[JobDocument], bool]]:
-    """The documents of as many lines as fit, at least one, and whether some are left out."""
+    """The documents of as many lines as fit, at least one, and whether some are left out.
+
+    `reader`: the user to whom all of each job is shown; None: only what a row has.
+    """
     controllers = loop.launcher.controllers
     seen = (controllers, loop.reports, loop.parts.foresight)
     documents = JobDocuments(loop.scheduler, loop.store, *seen)
-    if any(not isinstance(line, int) and line.job.state.waiting for line in lines):
+    if any(isinstance(line, Row) and line.job.state.waiting for line in lines):
         yield from loop.parts.foresight.prepare()
     now, pace = loop.clock.now(), Pace()
     found: list[JobDocument] = []
@@ -83,8 +89,9 @@ def documents_of(
         row = _row(loop, line)
         if row is None:
             continue
-        if in_full:
+        if reader is not None:
             document = documents.detailed(row.job, now)
+            document = replace(document, **submitted(loop.store, row.job, reader))
         else:
             version = loop.scheduler.snapshot.jobs_version
             document = loop.tables.document(row, version, partial(documents.row, row, now))
@@ -99,8 +106,11 @@ def documents_of(
 
 def _row(loop: Loop, line: Line) -> Row | None:
     """The row of a line, with the job as it is now."""
-    if isinstance(line, int):
-        job = loop.store.job(line)
+    if not isinstance(line, Row):
+        if isinstance(line, EndedRun):
+            job = loop.store.run(line.job_id, line.run)
+        else:
+            job = loop.store.job(line)
         return Row(job) if job is not None else None
     job = loop.scheduler.snapshot.job(line.job.id)
     if job is line.job:
@@ -114,4 +124,6 @@ def _size(document: JobDocument) -> int:
     """Bytes of a document as JSON, roughly: only some texts and lists vary in length."""
     texts = (document.name, document.reason, document.comment)
     notes = sum(len(note) for note in document.estimate_notes)
-    return 900 + sum(len(text or "") for text in texts) + notes + 60 * len(document.after)
+    given = sum(len(word) for word in (*document.command, *document.options))
+    more = 60 * len(document.after) + 200 * len(document.earlier) + given
+    return 900 + sum(len(text or "") for text in texts) + notes + more
