@@ -134,7 +134,7 @@ class Views:
         except RadrmError as error:
             found = {"trouble": trouble_of(error), "job": None, "query": query}
             return {**found, "missing": not isinstance(error, Unreachable), "title": "no job"}
-        job, now = _as_readers_see(answer["job"]), answer["now"]
+        job, now = as_readers_see(answer["job"]), answer["now"]
         index = {each["uuid"]: each["index"] for each in devices}
         which = query.log or ("stderr" if job["state"] == "FAILED" else "stdout")
         log, log_error, path = await self._log(job, which)
@@ -241,7 +241,7 @@ FRAGMENTS = {
 """The live parts of a page: ids of elements, and their templates `parts/NAME.html`."""
 
 
-def _as_readers_see(job: Document) -> Document:
+def as_readers_see(job: Document) -> Document:
     """Return a job without what only its user may see: root's page may have other readers."""
     if os.geteuid() != 0 or job["user"] == pwd.getpwuid(0).pw_name:
         return job
