@@ -385,6 +385,8 @@ class ReportRow(Document):
 
     jobs: int | None
     """As in report_sums."""
+    runs: int | None
+    """As in report_sums."""
     completed: int | None
     """As in report_sums."""
     failed: int | None
