@@ -32,9 +32,10 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument] | Docum
     """
     after = cursor(words)
     table = yield from loop.tables.get(loop.scheduler, loop.store, words, uid)
-    lines, reader = table.lines, uid if words.get("jobs") else None
+    lines, full = table.lines, bool(words.get("jobs"))
+    reader = uid if full and words.get("given") is True else None
     if after is None:
-        documents, left = yield from documents_of(loop, lines[:MOST_ROWS], reader, 16 * BYTES)
+        documents, left = yield from documents_of(loop, lines[:MOST_ROWS], full, 16 * BYTES, reader)
         if left or len(lines) > MOST_ROWS:
             raise Refused(
                 f"these are {len(lines)} jobs, more than one answer holds ({MOST_ROWS}); "
@@ -42,11 +43,11 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument] | Docum
             )
         return documents
     if after == 0 and len(lines) <= ROWS:
-        documents, left = yield from documents_of(loop, lines, reader, BYTES)
+        documents, left = yield from documents_of(loop, lines, full, BYTES, reader)
         if not left:
             return {"jobs": documents, "next": None}
     lines = table.after(after)
-    documents, _ = yield from documents_of(loop, lines[:ROWS], reader, BYTES)
+    documents, _ = yield from documents_of(loop, lines[:ROWS], full, BYTES, reader)
     more = len(documents) < len(lines)
     return {"jobs": documents, "next": documents[-1].id if more and documents else None}
 
@@ -58,7 +59,7 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
     lines = table.collapsed
     if words.get("all") and not words.get("jobs"):
         lines = lines[::-1]
-    documents, _ = yield from documents_of(loop, lines[offset : offset + limit], None, 8 * BYTES)
+    documents, _ = yield from documents_of(loop, lines[offset : offset + limit], False, 8 * BYTES)
     snapshot = loop.scheduler.snapshot
     return {
         "jobs": documents,
@@ -72,11 +73,16 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
 
 
 def documents_of(
-    loop: Loop, lines: Sequence[Line], reader: int | None, most_bytes: int
+    loop: Loop,
+    lines: Sequence[Line],
+    full: bool,
+    most_bytes: int,
+    reader: int | None = None,
 ) -> Work[tuple[list[JobDocument], bool]]:
     """The documents of as many lines as fit, at least one, and whether some are left out.
 
-    `reader`: the user to whom all of each job is shown; None: only what a row has.
+    `full`: each with all fields, not just what a row has. `reader`: the user who also wants what
+    was submitted. That is read from the store, so clients that ask again and again do not.
     """
     controllers = loop.launcher.controllers
     seen = (controllers, loop.reports, loop.parts.foresight)
@@ -89,9 +95,10 @@ def documents_of(
         row = _row(loop, line)
         if row is None:
             continue
-        if reader is not None:
+        if full:
             document = documents.detailed(row.job, now)
-            document = replace(document, **submitted(loop.store, row.job, reader))
+            if reader is not None:
+                document = replace(document, **submitted(loop.store, row.job, reader))
         else:
             version = loop.scheduler.snapshot.jobs_version
             document = loop.tables.document(row, version, partial(documents.row, row, now))

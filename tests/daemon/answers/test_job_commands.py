@@ -93,7 +93,8 @@ def test_a_requeue_with_options_changes_a_job_or_leaves_it(server: DaemonHome) -
     found = server.wait_end(job)
     assert (found["state"], found["name"], found["run"]) == ("COMPLETED", "again", 2)
     assert [(each["run"], each["exit_code"]) for each in found["earlier"]] == [(1, 1)]
-    assert found["options"] == ["--gpus=0", "--time=1h", "--env=TRY=0", "--name=again"]
+    (shown,) = server.json("status", str(job))
+    assert shown["options"] == ["--gpus=0", "--time=1h", "--env=TRY=0", "--name=again"]
     rows = [each for each in server.json("history")["jobs"] if each["id"] == job]
     assert [(each["run"], each["name"], each["state"], each["exit_code"]) for each in rows] == [
         (1, "sh", "FAILED", 1),

@@ -78,7 +78,7 @@ def _history(loop: Loop, found: _Found, offset: int, limit: int) -> Work[Documen
         if pace.spent:
             yield from pace.rest()
     shown = runs[offset : offset + limit]
-    documents, _ = yield from documents_of(loop, shown, None, 8 * BYTES)
+    documents, _ = yield from documents_of(loop, shown, False, 8 * BYTES)
     return {
         "jobs": documents[::-1],
         "total": found.sums.runs,
