@@ -31,6 +31,7 @@ lost or never started, 127 if its program does not exist and 126 if that cannot 
 _OF_A_JOB = {
     "run": "The [options of a job](#radrm-submit) but those of arrays, and:",
     "edit": "The [options of a job](#radrm-submit) but those of arrays, and:",
+    "requeue": "The [options of a job](#radrm-submit) but those of arrays, and:",
 }
 _GAP = re.compile(r" {2,}")
 _MEANT_AS_WRITTEN = re.compile(r"`[^`]*`|[*_<\[\]\\]")

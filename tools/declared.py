@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from typer.main import get_command
@@ -109,6 +109,11 @@ def commands() -> list[Command]:
             found += [_of_click(f"{name} {n}", None, c) for n, c in command.commands.items()]
         else:
             found.append(_of_click(name, about, command))
+        if name == "requeue":  # it takes the options of `edit`, too
+            options = (each for each in _of_table("edit", "").parameters if each.flags)
+            own = found[-1].parameters
+            more = tuple(each for each in options if each.flags != ("--json",))
+            found[-1] = replace(found[-1], parameters=(*own, *more))
     return found
 
 

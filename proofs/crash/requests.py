@@ -39,7 +39,8 @@ class Requests:
             self.cancel(job)
         elif chance.random() < 0.05:
             job.again = True
-            self._ask("requeue", name)
+            changed = {"options": {"priority": "4"}} if chance.random() < 0.5 else {}
+            self._ask("requeue", name, **changed)
         elif chance.random() < 0.3:
             self._ask("edit", name, options={"priority": "5"})
         elif chance.random() < 0.5:

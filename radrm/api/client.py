@@ -45,7 +45,7 @@ from radrm.host.storage.paths import paths_for
 from radrm.host.storage.submission import here
 from radrm.jobfile.command_line import STDIN, SubmitRequest, check_edit
 from radrm.jobfile.confirmation import notes_on
-from radrm.jobfile.options import MOMENTS
+from radrm.jobfile.options import MOMENTS, RawOptions
 from radrm.jobfile.parsing import dated
 from radrm.jobfile.values import shown
 
@@ -367,22 +367,29 @@ class Client:
 
     def requeue(
         self, *jobs: Reference, user: str | None = None, state: str | None = None,
-        check: bool = True,
+        check: bool = True, **options: Unpack[JobOptions],
     ) -> list[Result]:  # fmt: skip
         """Put jobs back into the queue: a running one saves if it can, and is stopped; an ended one
-        runs again."""
-        return self._command("requeue", jobs, user, state, check)
+        runs again, with changed options such as `gpu_memory="16G"`."""
+        more = {"options": self._changes(options, "requeue")} if options else {}
+        return self._command("requeue", jobs, user, state, check, **more)
 
     def edit(
         self, *jobs: Reference, check: bool = True, **options: Unpack[JobOptions]
     ) -> list[Result]:
         """Change options of jobs, such as `priority=10`. Raises `UsageError` for an option that
         cannot change."""
-        raw = raw_options(options, "edit")
-        check_edit(raw, "edit")
+        return self._command(
+            "edit", jobs, None, None, check, options=self._changes(options, "edit")
+        )
+
+    def _changes(self, options: JobOptions, where: str) -> RawOptions:
+        """Return options that change jobs as a request has them. Raises `UsageError`."""
+        raw = raw_options(options, where)
+        check_edit(raw, where)
         if MOMENTS & raw.keys():
-            raw = dated(raw, here(self.connection.ask("ping")["now"]), "edit")
-        return self._command("edit", jobs, None, None, check, options=raw)
+            raw = dated(raw, here(self.connection.ask("ping")["now"]), where)
+        return raw
 
     def _command(
         self,

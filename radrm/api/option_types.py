@@ -67,7 +67,7 @@ class JobOptions(TypedDict, total=False):
     max_fails: float | str | None
     """Hold the rest of an array after N failures (@60s: within 60 s)."""
     name: str | None
-    """The job's name (default: the file's name)."""
+    """The job's name (default: that of its file, as train.py)."""
     comment: str | None
     """A note kept with the job."""
     chdir: str | os.PathLike[str] | None

@@ -7,16 +7,19 @@ None, and typer reads the line with the same declaration (`typed`).
 
 from __future__ import annotations
 
+from radrm.errors import UsageError
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
 FLAG, TEXT, TEXTS, NUMBER, WORD, WORDS = "flag", "text", "texts", "number", "word", "words"
+OF_JOBS = "options of jobs"
 """Kinds of parameters. Options: without a value, with a text, with a text and repeatable, with a
-whole number. Arguments: one, or any number; `least` says how many there must be."""
+whole number. Arguments: one, or any number; `least` says how many there must be. And all options of
+the table of jobs, as written, by name."""
 
 
 class Parameter(Record):
@@ -36,11 +39,12 @@ class Parameter(Record):
 
     @property
     def default(self) -> Any:
-        return {FLAG: False, TEXT: "", TEXTS: [], NUMBER: None, WORD: "", WORDS: []}[self.kind]
+        empty = {FLAG: False, TEXT: "", TEXTS: [], NUMBER: None, WORD: "", WORDS: [], OF_JOBS: {}}
+        return empty[self.kind]
 
     @property
     def is_argument(self) -> bool:
-        return not self.flags
+        return not self.flags and self.kind != OF_JOBS
 
 
 # ------------------------------------------------------------------ shared parameters
@@ -87,6 +91,7 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
     """
     options = {flag: each for each in parameters for flag in each.flags}
     found = {each.name: each.default for each in parameters}
+    of_jobs = next((found[each.name] for each in parameters if each.kind == OF_JOBS), None)
     arguments: list[str] = []
     left = iter(words)
     for word in left:
@@ -97,6 +102,9 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
         else:
             flag, equals, text = word.partition("=")
             option = options.get(flag)
+            if option is None and of_jobs is not None and flag not in ("--help", "-h"):
+                _take_of_jobs(word, left, options, of_jobs)
+                continue
             if option is None or (equals and not flag.startswith("--")):
                 return None
             if option.kind == FLAG:
@@ -105,10 +113,24 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
                 found[option.name] = True
                 continue
             value = _value(option, text if equals else next(left, None))
+            if value is None and of_jobs:
+                raise UsageError(f"command line: {flag} needs {option.metavar}")
             if value is None:
                 return None
             found[option.name] = [*found[option.name], value] if option.kind == TEXTS else value
     return _with_arguments(parameters, found, arguments)
+
+
+def _take_of_jobs(
+    word: str, left: Iterator[str], others: Iterable[str], raw: dict[str, Any]
+) -> None:
+    """Add an option of the table of jobs to `raw`. Raises `UsageError`."""
+    from radrm.jobfile.parsing import is_option, raise_unknown, spelled_out, take_option
+
+    word = spelled_out(word)
+    if not is_option(word):
+        raise_unknown(word, "command line", (each.lstrip("-") for each in others))
+    take_option(word, left, "command line", raw)
 
 
 def _value(option: Parameter, text: str | None) -> str | int | None:

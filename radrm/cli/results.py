@@ -7,7 +7,6 @@ from itertools import groupby
 
 from radrm.client.commands import command_jobs
 from radrm.client.connection import Client, every_job
-from radrm.client.follow import Patient
 from radrm.client.text import label, print_json, warn
 from radrm.errors import UsageError, plain
 
@@ -67,6 +66,8 @@ def run_and_wait(
 
     `words`: more words of the request. Returns the exit code.
     """
+    from radrm.client.follow import Patient  # most commands follow nothing
+
     with Client() as client:
         patient = Patient(client, lambda text: print(f"radrm: {text}", file=sys.stderr))
         befores = {d["id"]: d for d in every_job(client.ask, jobs=list(jobs))}

@@ -11,6 +11,7 @@ The files, in the order in which they may import one another:
     tail        read a log file as it grows
     follow      follow jobs: their states and logs
     commands    commands about many jobs or devices
+    awaiting    wait for what comes of a request: a size, saved work
     jupyter     how to reach a Jupyter server that a job has started
     session     the user's end of `radrm run`
     snapshots   the copies of code that jobs run in

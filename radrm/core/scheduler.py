@@ -209,6 +209,10 @@ class Scheduler:
         """Return why a job cannot be changed like this; None if it can."""
         return edits.refuse(self.state, event)
 
+    def refuse_again(self, job: Job) -> str | None:
+        """Return why an ended job cannot run again with this record; None if it can."""
+        return edits.refuse_again(self.state, job)
+
     def refuse_reservation(self, wanted: UserReservation, now: Instant) -> str | None:
         """Return why this cannot be reserved; None if it can."""
         self.state.begin(now)

@@ -48,8 +48,10 @@ class Job(Document):
     """The UUIDs of the GPUs of its last attempt."""
     collocation: Mode | None
     """How its last attempt shares GPUs."""
+    run: OfJob[int]
+    """Which run this is; each requeue after an end begins another one."""
     attempts: OfJob[int]
-    """Its launches so far."""
+    """Its launches so far, in all runs."""
     exit_code: OfJob[int | None]
     """Of the last attempt; 128+n for signal n."""
     submitted_at: float
@@ -95,7 +97,7 @@ class Job(Document):
     misplaced: tuple[GpuUse, ...] = ()
     """What it uses now of GPUs that it was not given."""
     waited_s: float | None = None
-    """From its submission to its start; absent across a reboot."""
+    """From its submission, or its requeue, to its start; absent across a reboot."""
     ran_s: float | None = None
     """From its first start until its end or now; absent across a reboot."""
     roles: tuple[Role, ...] = ()
@@ -234,6 +236,50 @@ class Job(Document):
     """Names in --prefer-gpus and --avoid-gpus that no GPU here has."""
     notices: tuple[Notice, ...] = ()
     """What could not be sent of --notify; by `explain`, for its user and administrators."""
+    earlier: tuple[EarlierRun, ...] = ()
+    """Its latest earlier runs, the first one first; like what follows, of a job that is asked for
+    by name."""
+    command: tuple[str, ...] = ()
+    """The words that it runs, or its script with arguments; like what follows, only for its user
+    and administrators."""
+    script: str | None = None
+    """The file of its script; absent for a command and for standard input."""
+    folder: str | None = None
+    """The folder in which it runs."""
+    options: tuple[str, ...] = ()
+    """Its options, from the command line, the script and edits, as one can give them again."""
+    submit_host: str | None = None
+    """The machine on which it was submitted."""
+    environment: Environment | None = None
+    """The Python environment that was active then."""
+
+
+class EarlierRun(Document):
+    """How a run of a job ended that runs again since."""
+
+    run: int
+    """1 for the first."""
+    state: State
+    """How it ended."""
+    exit_code: int | None
+    """Of its last attempt."""
+    reason: str | None
+    """Why it ended."""
+    started_at: float | None
+    """When its first attempt started."""
+    ended_at: float | None
+    """When it ended."""
+    ran_s: float | None
+    """From its first start until its end; null: unknown."""
+
+
+class Environment(Document):
+    """A Python environment."""
+
+    kind: str
+    """`conda`, `venv` or `none`."""
+    name: str | None
+    """The name of conda's, the folder of a venv."""
 
 
 class Role(Document):

@@ -101,19 +101,21 @@ class ReportSums(Document):
     """What jobs have used together."""
 
     jobs: int
-    """Jobs that ended in the time."""
+    """Jobs that ended in the time, each once."""
+    runs: int
+    """Their runs that ended: a job has another one for each `radrm requeue` after its end."""
     completed: int
-    """Of these, COMPLETED."""
+    """Of these runs, COMPLETED."""
     failed: int
-    """Of these, FAILED."""
+    """Of these runs, FAILED."""
     timeout: int
-    """Of these, TIMEOUT."""
+    """Of these runs, TIMEOUT."""
     cancelled: int
-    """Of these, CANCELLED."""
+    """Of these runs, CANCELLED."""
     oom_deaths: int
     """Attempts that died of GPU out-of-memory in the time."""
     waited_s: float | None
-    """The mean time from submission to start of these jobs; null: unknown."""
+    """The mean time from submission, or requeue, to start of these runs; null: unknown."""
     gpu_s: float
     """GPU-seconds; jobs that share a GPU divide its time."""
     kwh: float
@@ -383,6 +385,8 @@ class ReportRow(Document):
 
     jobs: int | None
     """As in report_sums."""
+    runs: int | None
+    """As in report_sums."""
     completed: int | None
     """As in report_sums."""
     failed: int | None
@@ -441,11 +445,11 @@ class History(Document):
     """`radrm history`. Sums: docs/reports.md."""
 
     jobs: tuple[Job, ...]
-    """A page of jobs that have ended, the newest last."""
+    """A page of runs that have ended, the newest last: a job as it was then."""
     total: int
-    """The jobs of all pages."""
+    """The runs of all pages."""
     sums: ReportSums
-    """Of the jobs of all pages, without energy (0)."""
+    """Of the runs of all pages, without energy (0)."""
     since: float
     """The begin, in seconds since the epoch."""
     until: float

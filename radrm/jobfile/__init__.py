@@ -14,6 +14,7 @@ The files, in the order in which they may import one another:
     option_help   the table of options as help and documentation
     sizes         ranges and roles: the tasks of a job, and whether `radrun` starts them
     languages     files that are no job files, but programs
+    naming        the name of a job whose user gives none
     radfile       job files
     sweeps        one element of an array for each combination of values
     surprises     what a script says that its user will not expect of a job

@@ -272,7 +272,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "name",
             "NAME",
             v.job_name,
-            "the job's name (default: the file's name)",
+            "the job's name (default: that of its file, as train.py)",
             first=True,
             marks=(START,),
         ),

@@ -185,7 +185,6 @@ def read_job_file(
     `BadFile` for a file that is not a job file, and `UsageError` for a wrong option.
     """
     base = filename.rpartition("/")[2]
-    stem = base.rpartition(".")[0] or base
     where = _printable(base) or "job file"
     refuse_program(data, filename)
     text = read_text(data, where)
@@ -196,14 +195,14 @@ def read_job_file(
     directives, places, notes = _directives(text, commands[0][0], where)
     notes = [*text.notes, *notes, *_of_other_queues(text, commands[0][0], slurm)]
     if interpreter is None and directives is None and re.fullmatch(_ACTIVATE, commands[0][1]):
-        return _positional(commands, stem, where, overrides, notes)
+        return _positional(commands, base, where, overrides, notes)
     if interpreter is None:
         notes += _late_interpreter(lines[: commands[0][0] - 1])
     raw = merged(directives or {}, overrides)
     options = typed_whole(raw, where)
     return JobFile(
         form="directive",
-        name=options.name or name_from(stem),
+        name=options.name or name_of_file(base),
         raw=raw,
         options=options,
         script=text.text,
@@ -222,7 +221,7 @@ def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
     options = typed_whole(overrides, "command line")
     return JobFile(
         form="command",
-        name=options.name or name_from(argv[0].rstrip("/").rpartition("/")[2]),
+        name=options.name or name_of(argv),
         raw=dict(overrides),
         options=options,
         argv=tuple(argv),
@@ -333,10 +332,22 @@ def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name)[:128]
 
 
-def name_from(stem: str) -> str:
+def name_from(file: str) -> str:
     """Return a job's name made from the name of a file or program."""
-    name = _printable(stem).replace("?", "_").strip()
+    name = _printable(file).replace("?", "_").strip()
     return name if name.strip(".") else "job"
+
+
+def name_of_file(file: str) -> str:
+    """Return the name of the job of a file: the file's own, without radrm's ending `.rad`."""
+    return name_from(file.rpartition("/")[2].removesuffix(".rad"))
+
+
+def name_of(argv: Sequence[str]) -> str:
+    """Return the name of a job that runs this command: `train.py` of `python train.py`."""
+    from radrm.jobfile.naming import called  # job files do not need it
+
+    return name_from(called(argv))
 
 
 # --------------------------------------------------------------------------- positional form
@@ -344,7 +355,7 @@ def name_from(stem: str) -> str:
 
 def _positional(
     commands: Sequence[tuple[int, str]],
-    stem: str,
+    base: str,
     where: str,
     overrides: RawOptions,
     notes: list[str],
@@ -384,7 +395,7 @@ def _positional(
     command = found["command"][1]
     return JobFile(
         form="positional",
-        name=options.name or name_from(stem),
+        name=options.name or name_of_file(base),
         raw=raw,
         options=options,
         script=f"#!{LOGIN_SHELL}\n{activate}\n{command}\n",

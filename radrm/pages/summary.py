@@ -25,7 +25,7 @@ def main_facts(answer: Document) -> list[tuple[str, str]]:
     share = gpu_share(answer)
     found = [
         (f"{total['jobs']:,}", "jobs ended"),
-        (percent(total["completed"], total["jobs"]), "of them completed"),
+        (percent(total["completed"], total["runs"]), "of them completed"),
         (duration(waited["median_waited_s"]), "median wait"),
         ("-" if share is None else f"{share:.0%}", "of the GPUs' time with a job"),
         (show_smact(answer["use"]["smact"]), "mean SM activity of jobs"),

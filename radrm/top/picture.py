@@ -9,7 +9,7 @@ from io import StringIO
 from rich.console import Console
 from rich.text import Text
 
-from radrm.cli.show.card import card, explanation
+from radrm.cli.show.card import card, explanation, given_fields
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.devices import device_jobs, device_name, device_state
 from radrm.cli.show.jobs import job_rows
@@ -125,7 +125,7 @@ def job_lines(
 def card_text(explained: Document, page: Document, width: int) -> Text:
     """All facts about a job: of a waiting one why it waits, of all others its card."""
     if explained["job"]["state"] in WAITING:
-        parts: Sequence[Part] = explanation(explained)
+        parts: Sequence[Part] = [*explanation(explained), *given_fields(explained["job"])]
     else:
         job, attempts = explained["job"], explained["attempts"]
         parts = card(job, page["now"], page["devices"], attempts)

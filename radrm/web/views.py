@@ -6,6 +6,8 @@ nothing new. Each fragment is a template and the element that it fills.
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import socket
 from collections import defaultdict
@@ -18,7 +20,7 @@ from msgspec import Struct
 from radrm.client.states import FINAL
 from radrm.client.tail import owner_of
 from radrm.client.text import Document, label, next_steps
-from radrm.client.words.facts import facts
+from radrm.client.words.facts import GIVEN, facts
 from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
 from radrm.client.words.tables import glob_of, words_of
 from radrm.core.units import gpu_count, show_mib
@@ -131,7 +133,7 @@ class Views:
         except RadrmError as error:
             found = {"trouble": trouble_of(error), "job": None, "query": query}
             return {**found, "missing": not isinstance(error, Unreachable), "title": "no job"}
-        job, now = answer["job"], answer["now"]
+        job, now = as_readers_see(answer["job"]), answer["now"]
         index = {each["uuid"]: each["index"] for each in devices}
         which = query.log or ("stderr" if job["state"] == "FAILED" else "stdout")
         log, log_error, path = await self._log(job, which)
@@ -236,6 +238,13 @@ FRAGMENTS = {
     "job": ("notice", "head", "why", "facts", "attempts", "curve", "log"),
 }
 """The live parts of a page: ids of elements, and their templates `parts/NAME.html`."""
+
+
+def as_readers_see(job: Document) -> Document:
+    """Return a job without what only its user may see: root's page may have other readers."""
+    if os.geteuid() != 0 or job["user"] == pwd.getpwuid(0).pw_name:
+        return job
+    return {key: value for key, value in job.items() if key not in GIVEN}
 
 
 def fragments(view: str, found: dict[str, Any]) -> Fragments:

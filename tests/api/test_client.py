@@ -50,7 +50,7 @@ def test_a_job_file_with_options_on_a_gpu(client: Client, shared_daemon: DaemonH
     wait_until(lambda: client.job(held).state == "RUNNING")
     (gpu,) = [gpu for gpu in client.gpus() if running.label in gpu.labels]
     assert gpu.uuid in client.job(held).devices and gpu.reserved_mib >= 2048
-    assert client.requeue(held)[0].state == "RUNNING"
+    assert client.requeue(held, time="3h")[0].state == "RUNNING"
     assert client.hold(held, check=False)[0].id == held.id
     client.cancel(held)
     (ended,) = client.wait(held, timeout=60)

@@ -37,6 +37,7 @@ def job(number: int = 5, state: str = "PENDING", **changed: Any) -> Document:
         "position": None,
         "devices": ["GPU-a"] if started else [],
         "collocation": "mps" if started else None,
+        "run": 1,
         "attempts": 1 if started else 0,
         "exit_code": 0 if state == "COMPLETED" else None,
         "reason": None,

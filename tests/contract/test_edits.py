@@ -9,6 +9,7 @@ from radrm.core import events as ev
 from radrm.core.records import DECLARED, EarlySignal, Estimate, Needs, OutOfMemory, Role
 from radrm.core.state.state import LAUNCH_RETRY_S
 from radrm.core.words import Collocation, JobState, Outcome, Quantity
+from radrm.structs import replace
 from tests.world import GIB, World, gpus
 
 # ------------------------------------------------------------------ hold, edit
@@ -88,6 +89,7 @@ def test_one_that_has_ended_runs_again(code: int) -> None:
     again = world.requeue(job)
     assert (again.state, again.attempts) == (JobState.RUNNING, 2)
     assert (again.outcome, again.exit_code, again.ended) == (None, None, None)
+    assert (again.run, again.queued) == (2, world.now), "another run, asked for now"
     assert world.end(job).state is JobState.COMPLETED
     assert not world.scheduler.state.jobs
 
@@ -95,7 +97,7 @@ def test_one_that_has_ended_runs_again(code: int) -> None:
 def test_a_running_one_starts_anew_behind_those_that_wait() -> None:
     world = World(gpus(1))
     job = world.submit(30 * GIB)
-    world.requeue(job)
+    assert world.requeue(job).run == 1
     assert world.attempts[job.id, 1].outcome is Outcome.PREEMPTED
     assert world.state(job) is JobState.RUNNING
     assert world.jobs[job.id].attempts == 2
@@ -114,6 +116,17 @@ def test_a_requeued_job_has_its_retries_and_recoveries_again() -> None:
     assert again.memory_floor_mib == 30 * GIB, "what a death has proven stays"
     world.end(job, 1)
     assert world.state(job) is JobState.PENDING
+
+
+def test_a_record_that_can_never_run_is_refused_before_it_is_queued() -> None:
+    world = World(gpus(1))
+    job = world.submit(GIB)
+    world.end(job, 1)
+    ended = world.jobs[job.id]
+    nine = Role("main", 9, 9, Needs(gpus=1))
+    too_large = replace(ended, spec=replace(ended.spec, roles=(nine,)))
+    assert world.scheduler.refuse_again(ended) is None
+    assert world.scheduler.refuse_again(too_large) is not None
 
 
 def test_a_requeued_array_element_minds_its_arrays_limit() -> None:

@@ -100,14 +100,16 @@ def test_a_warning_and_its_time_limit_may_stand_apart() -> None:
         ("train.rad", "train"),
         ("/a/b/train.v2.rad", "train.v2"),
         ("train", "train"),
-        (".rad", ".rad"),
+        ("job.sh", "job.sh"),
+        ("a/train.slurm", "train.slurm"),
+        (".rad", "job"),
         ("a\nb\udcff.rad", "a_b_"),
         ("..", "job"),
         ("", "job"),
         ("x" * 300 + ".rad", "x" * 128),
     ],
 )
-def test_the_name_is_the_stem(filename: str, name: str) -> None:
+def test_the_name_is_that_of_the_file_without_rad(filename: str, name: str) -> None:
     assert read("true\n", filename).name == name
 
 

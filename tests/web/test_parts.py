@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("starlette", reason="the page needs: pip install 'radrm[web]'")
 pytest.importorskip("uvicorn", reason="the page needs: pip install 'radrm[web]'")
 
+from radrm.client.words.facts import GIVEN
 from radrm.errors import Refused
 from radrm.web.app import Page, Settings
 from radrm.web.asking import Asking
@@ -22,6 +23,7 @@ from radrm.web.logs import log_end
 from radrm.web.memory_curves import MOST, POINTS, Curves
 from radrm.web.rendering import bar, draw
 from radrm.web.serving import listen_unix
+from radrm.web.views import as_readers_see
 
 ME = os.geteuid()
 
@@ -92,6 +94,15 @@ def test_a_log_of_somebody_else_is_not_shown(tmp_path: Path, theirs: bool) -> No
         os.chown(path, ME + 1, -1)
     with pytest.raises(Refused, match=r"leads to a file of|runs as root"):
         log_end(str(path), ME + 1)
+
+
+def test_roots_page_shows_no_command_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = {"id": 3, "user": "ann", **dict.fromkeys(GIVEN, "secret")}
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert as_readers_see(job) == job
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert as_readers_see(job) == {"id": 3, "user": "ann"}
+    assert as_readers_see({**job, "user": "root"}) == {**job, "user": "root"}
 
 
 def test_hosts() -> None:

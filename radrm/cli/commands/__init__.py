@@ -6,8 +6,8 @@ The files, in the order in which they may import one another:
     run         `radrm run`
     logs        `radrm logs`
     status      `radrm status`, `explain`
-    edit        `radrm edit`
     jobs        `radrm cancel`, `hold`, `release`, `requeue`, `wait`
+    edit        `radrm edit`
     saving      jobs that save: `radrm checkpoint`, `migrate`, `resize`, `progress`
     gpus        `radrm gpus`, `drain`, `resume`
     report      `radrm report`, `history`, `limits`

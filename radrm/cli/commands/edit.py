@@ -6,15 +6,13 @@ from typing import Annotated
 
 import typer
 
+from radrm.cli.commands.jobs import to_change
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.results import job_name, show_results
-from radrm.client.commands import command_jobs, warned
-from radrm.client.connection import Client
+from radrm.client.commands import command_jobs
 from radrm.client.text import Document
-from radrm.host.storage.submission import here
 from radrm.jobfile.command_line import parse_edit
-from radrm.jobfile.options import FIXED, MOMENTS, SHOWN
-from radrm.jobfile.parsing import dated
+from radrm.jobfile.options import FIXED, SHOWN
 
 _OF_LIVE_JOBS = (
     "time",
@@ -42,10 +40,7 @@ def edit(
         return
     as_json = "--json" in words
     jobs, options = parse_edit([word for word in words if word != "--json"])
-    if MOMENTS & options.keys():
-        with Client() as client:  # the clock of simulated GPUs may run faster than this machine's
-            options = dated(options, here(client.ask("ping")["now"]), "command line")
-    results = warned(command_jobs("edit", jobs, options=options, folders=True), options)
+    results = command_jobs("edit", jobs, options=to_change(options), folders=True)
     if code := show_results(results, _describe, as_json):
         raise typer.Exit(code)
 

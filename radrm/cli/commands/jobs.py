@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import CHOSEN_JOBS, FLAG, JOBS, JSON, STATE, USER, Parameter
+from radrm.cli.parameters import CHOSEN_JOBS, FLAG, JOBS, JSON, OF_JOBS, STATE, USER, Parameter
 from radrm.cli.results import job_name, run_on_jobs
 from radrm.client.connection import Client
-from radrm.client.exits import highest, tell_failures, wait_for
 from radrm.client.text import print_json, warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.client.text import Document
+    from radrm.jobfile.options import RawOptions
 
 _MOST_NAMED = 10
 CANCEL_PARAMETERS = (
@@ -95,12 +95,19 @@ REQUEUE_PARAMETERS = (
     *(CHOSEN_JOBS, USER, STATE),
     Parameter("from_start", FLAG, _FROM_START, flags=("--from-start",)),
     Parameter("followers", FLAG, _FOLLOWERS, flags=("--followers",)),
+    Parameter("options", OF_JOBS, "Options to change, as of radrm edit."),
     JSON,
 )
 
 
 def requeue(
-    jobs: list[str], user: str, state: str, from_start: bool, followers: bool, as_json: bool
+    jobs: list[str],
+    user: str,
+    state: str,
+    from_start: bool,
+    followers: bool,
+    options: RawOptions,
+    as_json: bool,
 ) -> int:
     """Put jobs back into the queue.
 
@@ -109,23 +116,47 @@ def requeue(
     at once. A job that has ended runs again: from what it has saved, or from its start if it is
     COMPLETED and no steps are known to be left.
 
+    All options of radrm edit change the named jobs first. A job that cannot be changed so stays as
+    it was.
+
     \b
     Examples:
-      radrm requeue 12
+      radrm requeue 12 --gpu-memory=16G     with more memory
       radrm requeue 12_3 12_7
       radrm requeue 12 --from-start         from nothing that was saved
       radrm requeue 12 --followers          and what failed because of it
       radrm requeue 'sweep-*' --state failed,timeout
     """
     words = {"followers": followers, "from_start": from_start}
-    more = {name: True for name, given in words.items() if given}
-    return run_on_jobs("requeue", jobs, _requeued, as_json, user, state, more)
+    more: Document = {name: True for name, given in words.items() if given}
+    if options:
+        more |= {"options": to_change(options), "folders": True}
+    changed = ", ".join(f"--{name}" for name in options)
+
+    def describe(result: Document) -> str:
+        warning = f"; warning: {result['warning']}" if result.get("warning") else ""
+        if result.get("saves"):
+            line = f"Asked {job_name(result)} to save its work; when it has, it is requeued"
+        else:
+            line = f"Requeued {job_name(result)}, it was {result['state']}"
+        return f"{line}; changed {changed}{warning}" if changed else f"{line}{warning}"
+
+    return run_on_jobs("requeue", jobs, describe, as_json, user, state, more)
 
 
-def _requeued(result: Document) -> str:
-    if result.get("saves"):
-        return f"Asked {job_name(result)} to save its work; when it has, it is requeued"
-    return f"Requeued {job_name(result)}, it was {result['state']}"
+def to_change(options: RawOptions) -> RawOptions:
+    """Return options with absolute moments. Raises `UsageError` for what no edit can change."""
+    from radrm.jobfile.command_line import check_edit
+    from radrm.jobfile.options import MOMENTS
+
+    check_edit(options, "command line")
+    if not MOMENTS & options.keys():
+        return options
+    from radrm.host.storage.submission import here
+    from radrm.jobfile.parsing import dated
+
+    with Client() as client:  # the clock of simulated GPUs may run faster than this machine's
+        return dated(options, here(client.ask("ping")["now"]), "command line")
 
 
 WAIT_PARAMETERS = (JOBS, JSON)
@@ -143,6 +174,8 @@ def wait(jobs: list[str], as_json: bool) -> int:
       radrm wait 12 && echo fine
       radrm wait 'sweep-*'
     """
+    from radrm.client.exits import highest, tell_failures, wait_for  # the others wait for none
+
     with Client() as client:
         documents = wait_for(client, jobs)
     if as_json:

@@ -23,7 +23,7 @@ from radrm.errors import RadrmError, UsageError
 from radrm.host.sessions import inside
 from radrm.jobfile.command_line import RunRequest, SubmitRequest, parse_run
 from radrm.jobfile.inherited import submit_with
-from radrm.jobfile.radfile import name_from
+from radrm.jobfile.radfile import name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _seen(write: Write, hint: JupyterHint) -> Write:
 
 def _submission(request: RunRequest) -> SubmitRequest:
     """The job of a session: the command, in the hands of the program that connects back."""
-    raw = {"name": name_from(os.path.basename(request.command[0].rstrip("/")))}
+    raw = {"name": name_of(request.command)}
     if request.pty:
         raw |= {"output": os.devnull}
     own = ("--pty",) if request.pty else ()

@@ -6,7 +6,7 @@ import os
 
 from radrm.cli.parameters import FLAG, JOBS, JSON, NUMBER, TEXT, TEXTS, WORDS, Parameter
 from radrm.cli.results import job_name, run_and_wait
-from radrm.client.commands import wait_resized, wait_saved
+from radrm.client.awaiting import wait_resized, wait_saved
 from radrm.errors import UsageError
 
 TYPE_CHECKING = False

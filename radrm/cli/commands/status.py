@@ -104,7 +104,7 @@ def status(
         elif layout:
             _show_rows(client, words, parts, not no_header, (first, size if limit else None))
         elif as_json:
-            found = every_job(client.ask, **words)
+            found = every_job(client.ask, **words, given=True)
             print_json(found[first : first + size] if page or limit else found)
         else:
             _show(client, words, first, size)

@@ -8,7 +8,7 @@ from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_joules, show_smact
 from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label, next_steps
-from radrm.client.words.facts import estimated, facts, lasted, left, memory_cap, sm_share
+from radrm.client.words.facts import estimated, facts, given, lasted, left, memory_cap, sm_share
 from radrm.client.words.jobs import where
 from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
 from radrm.core.units import show_mib, show_seconds
@@ -117,7 +117,7 @@ _OUTCOME_STYLE = {
 }
 
 
-_PATHS = ("stdout", "stderr")
+_PATHS = ("stdout", "stderr", "script", "folder")
 
 
 def card(
@@ -147,6 +147,11 @@ def card(
     names = ("verdict", *[""] * len(job.get("verdict") or ()))
     verdict = [*zip(names, map(plain, job.get("verdict") or ()), strict=False)]
     return [*parts, Styled(), *_fields([*verdict, ("next", "   ".join(next_steps(job)))])]
+
+
+def given_fields(job: Document) -> list[Field]:
+    """What its user gave with a job: a part of its card."""
+    return _fields(given(job))
 
 
 def _log(lines: Sequence[str]) -> Iterator[Styled]:

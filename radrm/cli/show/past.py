@@ -278,8 +278,8 @@ def hours(gpu_s: float, total_s: float) -> str:
 
 
 def history_page(answer: Document, next_page: str) -> list[Part]:
-    """A row for each job, and below them the sums of all. `next_page`: the command that shows
-    earlier ones; empty if there are none."""
+    """A row for each run of a job, and below them the sums of all. `next_page`: the command that
+    shows earlier ones; empty if there are none."""
     page: list[Part] = [_history_table(answer)] if answer["jobs"] else []
     if next_page:
         page.append(Styled(f"earlier jobs: {next_page}", "dim"))
@@ -287,9 +287,11 @@ def history_page(answer: Document, next_page: str) -> list[Part]:
 
 
 def _history_table(answer: Document) -> Rows:
+    runs = any(job["run"] > 1 for job in answer["jobs"])
     table = Rows(
         (
             Column("ID", right=True),
+            *[Column("RUN", right=True)] * runs,
             Column("NAME", least=8, most=28),
             Column("USER", least=4, rank=3, most=12),
             Column("STATE"),
@@ -305,6 +307,7 @@ def _history_table(answer: Document) -> Rows:
     for job in answer["jobs"]:
         table.add(
             plain(label(job)),
+            *[str(job["run"])] * runs,
             plain(job["name"]),
             plain(job["user"]),
             state_text(job["state"]),
@@ -340,7 +343,7 @@ def _start(epoch_s: float | None, until_s: float) -> str:
 
 def _sums(answer: Document) -> list[Part]:
     sums = answer["sums"]
-    jobs, deaths = sums["jobs"], sums["oom_deaths"]
+    jobs, runs, deaths = sums["jobs"], sums["runs"], sums["oom_deaths"]
     gpus = f"; {SIMULATED_GPUS}" if answer.get("simulated") else ""
     time_ = Styled(
         f"{local_time(answer['since'])[:16]} to {local_time(answer['until'])[:16]}{gpus}", "dim"
@@ -348,7 +351,7 @@ def _sums(answer: Document) -> list[Part]:
     if not jobs:
         return [Styled("No such job has ended."), time_]
     parts = [
-        f"{jobs} {'job' if jobs == 1 else 'jobs'}",
+        f"{f'{runs} runs of ' if runs > jobs else ''}{jobs} {'job' if jobs == 1 else 'jobs'}",
         f"{hours(sums['gpu_s'], sums['gpu_s'])} GPU-hours",
         f"{sums['failed']} failed",
         *([f"{sums['timeout']} timed out"] if sums["timeout"] else []),

@@ -50,9 +50,11 @@ def facts(
     """Yield the facts of a job. `attempts` are those of `explain`; `index`: the GPUs' indices;
     `error`: the last line of its standard error."""
     yield from _who(job, now, error)
+    yield from given(job)
     yield from _asked(job)
     yield from _got(job, index, attempts)
     yield from _times(job, now)
+    yield from _runs(job, now)
     for line in notice_lines(job):
         yield "notice", line
 
@@ -90,6 +92,50 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
     yield "ticket", plain(job["ticket"])
     if job.get("comment"):
         yield "comment", plain(job["comment"])
+
+
+GIVEN = ("command", "script", "folder", "options", "submit_host", "environment")
+"""The fields of a job that only its user and administrators are shown."""
+_MOST_WORDS = 1000
+"""Characters of a command, or of options."""
+_MOST_RUNS = 3
+
+
+def given(job: Document) -> Iterator[Fact]:
+    """Yield what its user gave: command or script, folder, options. Others are not shown it."""
+    words, script = job.get("command") or (), job.get("script")
+    if words:
+        yield ("script" if script or words[0] == "-" else "command"), _line(words)
+    if job.get("folder"):
+        yield "folder", plain(job["folder"])
+    if job.get("options"):
+        yield "options", _line(job["options"])
+    found = job.get("environment")
+    if found:
+        yield "environment", plain(" ".join(filter(None, (found["kind"], found["name"]))))
+
+
+def _line(words: Sequence[str]) -> str:
+    """Words as a shell takes them, in one line."""
+    if all(word and all(c.isalnum() or c in "-_=/.,:+@%" for c in word) for word in words):
+        text = " ".join(words)
+    else:
+        from shlex import join  # most words need no quotes
+
+        text = join(words)
+    return plain(text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}…")
+
+
+def _runs(job: Document, now: float) -> Iterator[Fact]:
+    """Yield which run this is, if it is not the first, and how the latest earlier ones ended."""
+    earlier = job.get("earlier") or ()
+    if earlier:
+        yield "run", f"{job['run']}, after {len(earlier)} that ended"
+    for each in earlier[-_MOST_RUNS:]:
+        lasted = "" if each["ran_s"] is None else f" after {show_seconds(each['ran_s'])}"
+        why = f": {each['reason']}" if each["reason"] else ""
+        ended = "" if each["ended_at"] is None else f", {when(each['ended_at'], now)}"
+        yield f"run {each['run']}", plain(f"{each['state']}{lasted}{why}{ended}")
 
 
 def left(job: Document) -> str:
@@ -284,7 +330,8 @@ def _times(job: Document, now: float) -> Iterator[Fact]:
         yield "reports", f"{count} dropped, the last one because {cause}"
     for key in ("submitted", "started", "ended"):
         if job[f"{key}_at"] is not None:
-            yield key, when(job[f"{key}_at"], now)
+            host = job.get("submit_host") if key == "submitted" else None
+            yield key, when(job[f"{key}_at"], now) + (f" on {plain(host)}" if host else "")
     if starts_in(job, now):
         yield "starts", starts_in(job, now)
     if job.get("expected_end_at") is not None:

@@ -177,6 +177,13 @@ def _run_again(state: State, job: Job, from_start: bool) -> None:
     never = hopeless(state, job)
     if never is not None:
         fail_waiting(state, job, never)
+    elif job.estimating:
+        ask_estimators(state, job)
+
+
+def refuse_again(state: State, job: Job) -> str | None:
+    """Return why an ended job, as changed, cannot run again; None if it can."""
+    return cycle(state, job, job.after) or hopeless(state, job)
 
 
 def refuse(state: State, event: EditRequested) -> str | None:

@@ -157,7 +157,7 @@ def has_no_work_left(job: Job) -> bool:
 
 
 def run_again(state: State, job: Job, from_start: bool = False) -> None:
-    """Return an ended job to the queue as a new job. It goes on from what it has saved.
+    """Return an ended job to the queue for another run. It goes on from what it has saved.
 
     Unless it has completed with no work left, or `from_start`. Its proven need
     (`memory_floor_mib`) stays.
@@ -168,6 +168,8 @@ def run_again(state: State, job: Job, from_start: bool = False) -> None:
     state.move(
         state.behind_all(replace(job, used_s=0.0, array=array)),
         Trigger.REQUEUE,
+        run=job.run + 1,
+        rerun=state.step.now,
         oom_count=0,
         retries_used=0,
         setbacks=0,

@@ -149,6 +149,11 @@ class Job(Struct, frozen=True):
     """Equal for runs of the same program; None if unknown."""
     requeued: Requeued | None = None
     """The last time that it was put behind all others; `submitted` stays."""
+    run: int = 1
+    """Which run this is. A requeue after an end begins another, and the store keeps the job as it
+    was at that end."""
+    rerun: Instant | None = None
+    """When this run was asked for; None: it is the first."""
     attempts: int = 0
     oom_count: int = 0
     retries_used: int = 0
@@ -205,6 +210,11 @@ class Job(Struct, frozen=True):
     def label(self) -> str:
         """The id for users: `12`, or `12_3` for element 3 of array 12."""
         return str(self.id) if self.array is None else f"{self.array.array_id}_{self.array.index}"
+
+    @property
+    def queued(self) -> Instant:
+        """When its present run was asked for."""
+        return self.rerun or self.submitted
 
     @property
     def place(self) -> tuple[int, float]:

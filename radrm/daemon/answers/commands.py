@@ -14,11 +14,11 @@ import msgspec
 
 from radrm.core import events as ev
 from radrm.core.lifecycle.edits import saves_first
-from radrm.core.records import Job
+from radrm.core.records import Dependency, Job
 from radrm.core.words import Condition, JobState
 from radrm.daemon.answers.device_commands import drain, mps_start, mps_stop, resume
 from radrm.daemon.answers.each_job import JobResult, for_each_job
-from radrm.daemon.answers.edit import edit
+from radrm.daemon.answers.edit import Changes, edit
 from radrm.daemon.answers.reservations import reserve, unreserve
 from radrm.daemon.answers.running import checkpoint, migrate, resize
 from radrm.daemon.answers.selection import Selection, is_administrator, select_jobs
@@ -236,13 +236,20 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
 
     With `from_start` they begin anew, in place of going on from what they have saved.
     With `followers`, those that follow them and have ended without completing run again after them.
+    With `options`, the named jobs are changed as by `edit`; a job that cannot be changed so stays
+    as it was.
     """
+    changes = None
+    if request.words.get("options") is not None:
+        changes = yield from Changes.of(loop, request)
     coming: Counter[int] = Counter()
     """By user: the jobs of this command that the scheduler has not queued yet."""
     follows = request.words.get("followers") is True
     from_start = request.words.get("from_start") is True
     saving: set[int] = set()
     """The jobs that save first."""
+    edits: list[ev.Event] = []
+    """The changes of live jobs, which come first."""
 
     def make_event(job: Job) -> ev.Event:
         if job.outer is not None and job.state.final:
@@ -250,17 +257,23 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
                 f"job {job.label} ran inside {job.outer.label}, which has ended; submit it to Slurm"
             )
         if job.state.waiting or job.state is JobState.STOPPING:
-            raise Refused(f"job {job.label} is {job.state.value}; there is nothing to run again")
-        _check_priority(loop, request, job)
+            step = f"; to change it: radrm edit {job.label}" if changes is not None else ""
+            raise Refused(
+                f"job {job.label} is {job.state.value}; there is nothing to run again{step}"
+            )
+        if changes is None or "priority" not in changes.names:
+            _check_priority(loop, request, job)
         mine = loop.parts.users.of(request.client.uid)
         queued = loop.scheduler.use_of(job.spec.uid).queued
         if (why := refuse_more(mine, queued + coming[job.spec.uid], 1)) is not None:
             raise Refused(why)
+        again = _as_new(loop, job, follows, changes)
+        if changes is not None and not job.state.final:
+            edits.append(_changed_live(changes, job))
         coming[job.spec.uid] += 1
         by = user_name(request.client.uid)
         if not from_start and saves_first(job):
             saving.add(job.id)
-        again = _as_new(loop, job, follows)
         return ev.RequeueRequested(at=loop.clock.now(), job=again, by=by, from_start=from_start)
 
     def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
@@ -268,13 +281,16 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
             if result.id in saving:
                 done[at] = msgspec.structs.replace(result, saves=True)
         coming.clear()
-        loop.process(events)
+        changed = changes.finish(done) if changes is not None else []
+        loop.process([*edits, *events], edits=changed)
+        edits.clear()
 
     selection = yield from select_jobs(loop, request, by_filter=True)
     results = yield from for_each_job(loop, request, selection, make_event, carry_out)
     if not follows:
         return results
     done = {result.id for result in results if result.error is None}
+    changes = None  # they are about the named jobs
     for level in (yield from _followers_of(loop, selection, done)):
         # Each level begins when those that it follows are in the queue again.
         follow = [Found(str(job_id), (job_id,)) for job_id in level]
@@ -309,8 +325,17 @@ def _check_priority(loop: Loop, request: Request, job: Job) -> None:
         raise Refused(f"job {job.label}: {why}")
 
 
-def _as_new(loop: Loop, job: Job, follows: bool) -> Job:
-    """The job as it runs again.
+def _changed_live(changes: Changes, job: Job) -> ev.Event:
+    """The change of a job that runs: of that which can change while it does."""
+    try:
+        return changes.event(job)
+    except Refused as error:
+        way = f"radrm cancel {job.label}, then radrm requeue {job.label} with the same options"
+        raise Refused(f"{error}; or: {way}") from None
+
+
+def _as_new(loop: Loop, job: Job, follows: bool, changes: Changes | None) -> Job:
+    """The job as it runs again, with `changes`.
 
     A job that never ran gets its dependencies back. They are looked up again, and a dependency
     that cannot be met raises `Refused`. With `follows`, one that ran waits for those that it
@@ -318,20 +343,28 @@ def _as_new(loop: Loop, job: Job, follows: bool) -> Job:
     """
     if not job.state.final:
         return job
+    if changes is not None and "after" in changes.names:
+        return changes.again(job)
     if job.attempts:
         open_again = tuple(d for d in job.followed if follows and loop.scheduler.is_open(d))
-        return replace(job, after=(*job.after, *open_again))
+        job = replace(job, after=(*job.after, *open_again))
+    else:
+        job = replace(job, after=_first_dependencies(loop, job))
+    return job if changes is None else changes.again(job)
+
+
+def _first_dependencies(loop: Loop, job: Job) -> tuple[Dependency, ...]:
+    """The dependencies of a job that never ran, as they are now."""
     submission = loop.store.submissions.of_job(job.id)
     wanted = submission.job_file().options.after
     if job.state is JobState.FAILED and submission.parsed is None:
         raise Refused(f"job {job.label} was refused: {job.reason}; submit it again")
     try:
-        after = dependencies(wanted, References(loop.scheduler, loop.store).target)
+        return dependencies(wanted, References(loop.scheduler, loop.store).target)
     except RadrmError as error:
         raise Refused(
             f"job {job.label} never ran and cannot: {error}; submit it with another --after"
         ) from None
-    return replace(job, after=after)
 
 
 COMMANDS: dict[str, Command] = {

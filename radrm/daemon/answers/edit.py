@@ -1,4 +1,4 @@
-"""The command `edit`: change what unfinished jobs ask for."""
+"""Change what jobs ask for: the command `edit`, and the options of `requeue`."""
 
 from __future__ import annotations
 
@@ -48,56 +48,57 @@ class _Edited(Struct, frozen=True):
     """Where it will run and write its logs."""
 
 
-def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
-    """Change what unfinished jobs ask for."""
-    now_here = here(loop.clock.now().wall_s)
-    changes = dict(dated(raw_options(request.words), now_here, "edited options", past=True))
-    if changes.get("after"):
-        named = typed({"after": changes["after"]}, "edited options").after
-        if any(each.looked_up for each in named):
-            look_up = References(loop.scheduler, loop.store, request.client.uid)
-            changes["after"] = yield from look_up.followed(named)
-    for name in ("after", "notify"):
-        if isinstance(words := changes.get(name), list):
-            # Edits add up in lists; "none" first makes the new values replace the old ones.
-            changes[name] = ["none", *words]
-    known: dict[tuple[object, ...], _Edited | RadrmError] = {}
-    """By the ticket, the earlier edits and the values of a sweep: elements of an array differ in
-    nothing else."""
-    edits: list[tuple[int, dict[str, Any]]] = []
-    late: dict[int, str] = {}
-    folders: dict[int, str] = {}
-    tells = request.words.get("folders") is True and bool(changes.keys() & marked(FOLDER))
-    unsent = not_notified(loop, typed({"notify": changes.get("notify", [])}, "edited options"))
+class Changes:
+    """What one request changes of its jobs: `edit`, and `requeue` with options.
 
-    def make_event(job: Job) -> ev.Event:
-        if job.state.final:
-            raise Refused(f"job {job.label} has ended already ({job.state.value})")
-        fixed = sorted(changes.keys() & marked(START))
+    `event` and `again` check a job and note what is to be stored of it; `finish` ends a piece.
+    """
+
+    def __init__(self, loop: Loop, request: Request, raw: dict[str, Any]) -> None:
+        self._loop, self._request, self._raw = loop, request, raw
+        self.names = frozenset(raw)
+        self._known: dict[tuple[object, ...], _Edited | RadrmError] = {}
+        """By the ticket, the earlier edits and the values of a sweep: elements of an array differ
+        in nothing else."""
+        self._edits: list[tuple[int, dict[str, Any]]] = []
+        self._late: dict[int, str] = {}
+        self._folders: dict[int, str] = {}
+        self._tells = request.words.get("folders") is True and bool(raw.keys() & marked(FOLDER))
+        asked = typed({"notify": raw.get("notify", [])}, "edited options")
+        self._unsent = not_notified(loop, asked)
+
+    @classmethod
+    def of(cls, loop: Loop, request: Request) -> Work[Changes]:
+        """Read the options of a request. Raises `UsageError` for wrong ones."""
+        now_here = here(loop.clock.now().wall_s)
+        raw = dict(dated(raw_options(request.words), now_here, "edited options", past=True))
+        if raw.get("after"):
+            named = typed({"after": raw["after"]}, "edited options").after
+            if any(each.looked_up for each in named):
+                look_up = References(loop.scheduler, loop.store, request.client.uid)
+                raw["after"] = yield from look_up.followed(named)
+        for name in ("after", "notify"):
+            if isinstance(words := raw.get(name), list):
+                # Edits add up in lists; "none" first makes the new values replace the old ones.
+                raw[name] = ["none", *words]
+        return cls(loop, request, raw)
+
+    def event(self, job: Job) -> ev.EditRequested:
+        """Return the event that changes an unfinished job. Raises `Refused`."""
+        fixed = sorted(self._raw.keys() & marked(START))
         if fixed and not job.state.waiting:
             raise Refused(
                 f"job {job.label} is {job.state.value}; --{fixed[0]} can change only while it waits"
             )
-        if changes.keys() & marked(SIZE) and not job.state.waiting:
+        if self._raw.keys() & marked(SIZE) and not job.state.waiting:
             raise Refused(
                 f"job {job.label} is {job.state.value}; its range can change only while it waits. "
                 f"Another size within it: radrm resize {job.label} --gpus=N"
             )
-        params = job.array.params if job.array is not None else ()
-        alike = (job.ticket, loop.store.submissions.edits_digest(job.id), params)
-        if alike not in known:
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            known[alike] = _edited_or_error(loop, job, changes)
-        edited = known[alike]
-        if isinstance(edited, RadrmError):
-            raise edited
-        mine = loop.parts.users.of(request.client.uid)
-        if "priority" in changes and (why := refuse_priority(mine, edited.spec.priority)):
-            raise Refused(why)
+        edited = self._edited(job)
         knowledge = edited.knowledge
         event = ev.EditRequested(
-            at=loop.clock.now(),
+            at=self._loop.clock.now(),
             job_id=job.id,
             spec=edited.spec,
             estimates=knowledge.estimates if knowledge else None,
@@ -106,28 +107,86 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
             fingerprint=knowledge.fingerprint if knowledge else None,
             profile=knowledge.profile if knowledge else (),
         )
-        refusal = loop.scheduler.refuse_edit(event)
+        refusal = self._loop.scheduler.refuse_edit(event)
         if refusal is not None:
             raise Refused(refusal)
-        edits.append((job.id, edited.options))
-        if changes.keys() & marked(END) and (why := _too_late(loop, job, edited)) is not None:
-            late[job.id] = why
-        if tells and job.spec.uid == request.client.uid:
-            folders[job.id] = edited.folder
+        self._note(job, edited)
         return event
 
-    def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
-        changed = edits[:]
-        edits.clear()
+    def again(self, job: Job) -> Job:
+        """Return the record of an ended job with the changes. Raises `Refused`."""
+        edited = self._edited(job)
+        knowledge = edited.knowledge
+        again = replace(job, spec=edited.spec)
+        if edited.after is not None:
+            again = replace(again, after=edited.after)
+        if knowledge is not None:
+            again = replace(
+                again,
+                estimates=knowledge.estimates,
+                estimating=knowledge.estimating,
+                estimate_notes=(),
+                fingerprint=knowledge.fingerprint,
+                profile=knowledge.profile,
+            )
+        refusal = self._loop.scheduler.refuse_again(again)
+        if refusal is not None:
+            raise Refused(f"job {job.label}: {refusal}")
+        self._note(job, edited)
+        return again
+
+    def finish(self, done: list[JobResult]) -> list[tuple[int, dict[str, Any]]]:
+        """Complete the results of a piece, and return what is to be stored of its jobs."""
         for at, result in enumerate(done):
             if isinstance(result.id, int) and result.error is None:
-                why = late.pop(result.id, None)
-                warning = "; ".join([*([why] if why else []), *unsent]) or None
-                folder = folders.pop(result.id, None)
+                why = self._late.pop(result.id, None)
+                warning = "; ".join([*([why] if why else []), *self._unsent]) or None
+                folder = self._folders.pop(result.id, None)
                 done[at] = msgspec.structs.replace(result, warning=warning, folder=folder)
-        if "after" in changes:
-            known.clear()  # a job that others follow may end before the next piece
-        loop.process(events, edits=changed)
+        if "after" in self._raw:
+            self._known.clear()  # a job that others follow may end before the next piece
+        edits, self._edits = self._edits, []
+        return edits
+
+    def _edited(self, job: Job) -> _Edited:
+        """Return what the job asks for after the edit. Raises `RadrmError`."""
+        params = job.array.params if job.array is not None else ()
+        alike = (job.ticket, self._loop.store.submissions.edits_digest(job.id), params)
+        if alike not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[alike] = _edited_or_error(self._loop, job, self._raw)
+        edited = self._known[alike]
+        if isinstance(edited, RadrmError):
+            raise edited
+        mine = self._loop.parts.users.of(self._request.client.uid)
+        if "priority" in self._raw and (why := refuse_priority(mine, edited.spec.priority)):
+            raise Refused(why)
+        return edited
+
+    def _note(self, job: Job, edited: _Edited) -> None:
+        self._edits.append((job.id, edited.options))
+        why = _too_late(self._loop, job, edited) if self._raw.keys() & marked(END) else None
+        if why is not None:
+            self._late[job.id] = why
+        if self._tells and job.spec.uid == self._request.client.uid:
+            self._folders[job.id] = edited.folder
+
+
+def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
+    """Change what unfinished jobs ask for."""
+    changes = yield from Changes.of(loop, request)
+
+    def make_event(job: Job) -> ev.Event:
+        if job.state.final:
+            raise Refused(
+                f"job {job.label} has ended already ({job.state.value}); radrm requeue "
+                f"{job.label} OPTIONS runs it again with other options"
+            )
+        return changes.event(job)
+
+    def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
+        loop.process(events, edits=changes.finish(done))
 
     selection = yield from select_jobs(loop, request, by_filter=False)
     return (yield from for_each_job(loop, request, selection, make_event, carry_out))

@@ -32,6 +32,7 @@ from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.explanations import learned_documents
 from radrm.daemon.views.references import References
 from radrm.daemon.views.shares import shares as shares_of
+from radrm.daemon.views.submitted import submitted
 from radrm.documents.jobs import Explanation, Notice
 from radrm.documents.server import Gpu, Process
 from radrm.errors import Refused, UsageError
@@ -136,7 +137,8 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Explanation]:
     seen = (controllers, loop.reports, loop.parts.foresight)
     found = explain_job(loop.scheduler, loop.store, job, now, *seen)
     notices = tuple(Notice(**each) for each in not_sent(loop.store, job, uid))
-    return replace(found, job=replace(found.job, notices=notices))
+    given = submitted(loop.store, job, uid)
+    return replace(found, job=replace(found.job, notices=notices, **given))
 
 
 def not_sent(store: Store, job: Job, uid: int) -> list[Document]:

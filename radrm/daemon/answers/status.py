@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, cursor, page
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document, JobDocuments
-from radrm.daemon.views.rows import Line, Row
+from radrm.daemon.views.rows import EndedRun, Line, Row
+from radrm.daemon.views.submitted import submitted
 from radrm.documents.jobs import Job as JobDocument
 from radrm.errors import Refused
 
@@ -29,9 +32,10 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument] | Docum
     """
     after = cursor(words)
     table = yield from loop.tables.get(loop.scheduler, loop.store, words, uid)
-    lines, in_full = table.lines, bool(words.get("jobs"))
+    lines, full = table.lines, bool(words.get("jobs"))
+    reader = uid if full and words.get("given") is True else None
     if after is None:
-        documents, left = yield from documents_of(loop, lines[:MOST_ROWS], in_full, 16 * BYTES)
+        documents, left = yield from documents_of(loop, lines[:MOST_ROWS], full, 16 * BYTES, reader)
         if left or len(lines) > MOST_ROWS:
             raise Refused(
                 f"these are {len(lines)} jobs, more than one answer holds ({MOST_ROWS}); "
@@ -39,11 +43,11 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument] | Docum
             )
         return documents
     if after == 0 and len(lines) <= ROWS:
-        documents, left = yield from documents_of(loop, lines, in_full, BYTES)
+        documents, left = yield from documents_of(loop, lines, full, BYTES, reader)
         if not left:
             return {"jobs": documents, "next": None}
     lines = table.after(after)
-    documents, _ = yield from documents_of(loop, lines[:ROWS], in_full, BYTES)
+    documents, _ = yield from documents_of(loop, lines[:ROWS], full, BYTES, reader)
     more = len(documents) < len(lines)
     return {"jobs": documents, "next": documents[-1].id if more and documents else None}
 
@@ -69,13 +73,21 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
 
 
 def documents_of(
-    loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
+    loop: Loop,
+    lines: Sequence[Line],
+    full: bool,
+    most_bytes: int,
+    reader: int | None = None,
 ) -> Work[tuple[list[JobDocument], bool]]:
-    """The documents of as many lines as fit, at least one, and whether some are left out."""
+    """The documents of as many lines as fit, at least one, and whether some are left out.
+
+    `full`: each with all fields, not just what a row has. `reader`: the user who also wants what
+    was submitted. That is read from the store, so clients that ask again and again do not.
+    """
     controllers = loop.launcher.controllers
     seen = (controllers, loop.reports, loop.parts.foresight)
     documents = JobDocuments(loop.scheduler, loop.store, *seen)
-    if any(not isinstance(line, int) and line.job.state.waiting for line in lines):
+    if any(isinstance(line, Row) and line.job.state.waiting for line in lines):
         yield from loop.parts.foresight.prepare()
     now, pace = loop.clock.now(), Pace()
     found: list[JobDocument] = []
@@ -83,8 +95,10 @@ def documents_of(
         row = _row(loop, line)
         if row is None:
             continue
-        if in_full:
+        if full:
             document = documents.detailed(row.job, now)
+            if reader is not None:
+                document = replace(document, **submitted(loop.store, row.job, reader))
         else:
             version = loop.scheduler.snapshot.jobs_version
             document = loop.tables.document(row, version, partial(documents.row, row, now))
@@ -99,8 +113,11 @@ def documents_of(
 
 def _row(loop: Loop, line: Line) -> Row | None:
     """The row of a line, with the job as it is now."""
-    if isinstance(line, int):
-        job = loop.store.job(line)
+    if not isinstance(line, Row):
+        if isinstance(line, EndedRun):
+            job = loop.store.run(line.job_id, line.run)
+        else:
+            job = loop.store.job(line)
         return Row(job) if job is not None else None
     job = loop.scheduler.snapshot.job(line.job.id)
     if job is line.job:
@@ -114,4 +131,6 @@ def _size(document: JobDocument) -> int:
     """Bytes of a document as JSON, roughly: only some texts and lists vary in length."""
     texts = (document.name, document.reason, document.comment)
     notes = sum(len(note) for note in document.estimate_notes)
-    return 900 + sum(len(text or "") for text in texts) + notes + 60 * len(document.after)
+    given = sum(len(word) for word in (*document.command, *document.options))
+    more = 60 * len(document.after) + 200 * len(document.earlier) + given
+    return 900 + sum(len(text or "") for text in texts) + notes + more

@@ -34,7 +34,7 @@ from radrm.host.clock import Clock
 from radrm.host.storage.spool import Arrival, Envelope
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission, parse_envelope
-from radrm.jobfile.radfile import JobFile, name_from
+from radrm.jobfile.radfile import JobFile, name_of, name_of_file
 from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.sweeps import Sweep, array_of, filled_name, sweep_of, with_values
 from radrm.structs import replace
@@ -244,7 +244,7 @@ def _beyond(limits: LimitsConfig, job_file: JobFile, envelope: Envelope) -> str 
 
 def refused_batch(arrival: Arrival, envelope: Envelope, reason: str) -> Batch:
     """A batch of one job that can never run, for this reason."""
-    spec = JobSpec(name=_stem(envelope), user=user_name(arrival.uid), uid=arrival.uid)
+    spec = JobSpec(name=_name(envelope), user=user_name(arrival.uid), uid=arrival.uid)
     return Batch(ticket=envelope.ticket, spec=spec, refused=reason)
 
 
@@ -270,7 +270,7 @@ def dependencies(wanted: tuple[AfterOption, ...], find: FindTarget) -> tuple[Dep
     return tuple(found)
 
 
-def _stem(envelope: Envelope) -> str:
+def _name(envelope: Envelope) -> str:
     if envelope.command is not None:
-        return name_from(envelope.command[0].rsplit("/", 1)[-1])
-    return name_from((envelope.file or "job").rsplit("/", 1)[-1].removesuffix(".rad"))
+        return name_of(envelope.command)
+    return name_of_file(envelope.file or "job")

@@ -11,6 +11,7 @@ The files, in the order in which they may import one another:
     reservations      the JSON documents of reservations
     device_documents  the JSON documents of devices, and the server in one line
     documents         the JSON documents of jobs
+    submitted         what a user gave with a job, for those who may see it
     explanations      why a job waits, how its attempts ran, what sharing costs
     shares            the recent GPU time of users, and whose job is next
     tables            the rows of `status`, kept while no job changes

@@ -65,11 +65,11 @@ def reason_word(words: Words) -> str | None:
 
 
 def raw_options(words: Words) -> Words:
-    """The options of an edit as the client wrote them. The option table reads their values."""
+    """The options of an edit or requeue as the client wrote them. The option table reads them."""
     found = words.get("options")
     if not isinstance(found, dict) or not found or found.keys() & FIXED:
         without = ", ".join(map(repr, sorted(FIXED)))
-        raise UsageError(f"the request 'edit' takes a table of options, without {without}")
+        raise UsageError(f"the request takes a table of options, without {without}")
     return found
 
 

@@ -85,6 +85,8 @@ _PERMANENT = frozenset({"kind", "capacity", "vanished"})
 _UNUSED_S = 600.0
 """A job that has had a device for this long without using its memory is noted: imports and
 downloads take minutes."""
+_MOST_RUNS = 100
+"""Earlier runs in a document."""
 _STOPPED = "max-fails"
 """The rule that holds the rest of an array after failures."""
 _ASIDE = frozenset({"count", "rule", "backfill", "bound", "turn"})
@@ -149,6 +151,7 @@ class JobDocuments:
             cpu_share=share,
             estimate_smact_scaled=_scaled(snapshot, job),
             tasks=self._tasks(job, live),
+            earlier=self._earlier(job),
             unknown_gpus=unknown_gpus(snapshot, job.spec.prefer_gpus + job.spec.avoid_gpus),
         )
 
@@ -169,10 +172,11 @@ class JobDocuments:
         short: str | None = None,
     ) -> shown.Job:
         snapshot = self._scheduler.snapshot
-        live = snapshot.attempt(job.id)
+        # A job that has ended is also an earlier run of one that runs again.
+        live = None if job.state.final else snapshot.attempt(job.id)
         attempt = live
         if attempt is None and job.attempts:
-            attempt = self._store.last_attempt(job.id)
+            attempt = self._store.last_attempt(job)
         estimate = job.estimate(Quantity.MEMORY)
         smact, duration = job.estimate(Quantity.SMACT), job.estimate(Quantity.DURATION)
         smact = smact or job.estimate(Quantity.USUAL_SMACT)
@@ -196,7 +200,7 @@ class JobDocuments:
             submitted_at=job.submitted.wall_s,
             started_at=job.started.wall_s if job.started else None,
             ended_at=job.ended.wall_s if job.ended else None,
-            waited_s=(job.started or job.ended or now).since(job.submitted),
+            waited_s=(job.started or job.ended or now).since(job.queued),
             ran_s=(job.ended or now).since(job.started) if job.started else None,
             **size_of(job, live),
             memory_max_mib=(job.spec.memory_range_mib or (None, None))[1],
@@ -261,11 +265,27 @@ class JobDocuments:
             way_out=self._way_out(job, refusals) if behind is None else None,
         )
 
+    def _earlier(self, job: Job) -> tuple[shown.EarlierRun, ...]:
+        """The latest earlier runs of a job."""
+        runs = self._store.earlier_runs(job.id, _MOST_RUNS) if job.run > 1 else ()
+        return tuple(
+            shown.EarlierRun(
+                run=each.run,
+                state=each.state.value,
+                exit_code=each.exit_code,
+                reason=each.reason,
+                started_at=each.started.wall_s if each.started else None,
+                ended_at=each.ended.wall_s if each.ended else None,
+                ran_s=each.ended.since(each.started) if each.ended and each.started else None,
+            )
+            for each in runs
+        )
+
     def _tasks(self, job: Job, live: Attempt | None) -> tuple[shown.Task, ...]:
         """The tasks of the last attempt of a job that has a range or roles."""
         if job.spec.resizing is Resizing.NONE or not job.attempts:
             return ()
-        last = live or self._store.last_attempt(job.id)
+        last = live or self._store.last_attempt(job)
         return tasks_of(last) if last is not None else ()
 
     def _verdict(self, job: Job, last: Attempt | None) -> tuple[str, ...]:
@@ -273,7 +293,7 @@ class JobDocuments:
         if last is None or not job.state.final:
             return ()
         snapshot = self._scheduler.snapshot
-        attempts = self._store.attempts(job.id) if job.oom_count else [last]
+        attempts = self._store.attempts(job.id)[: job.attempts] if job.oom_count else [last]
         largest = max((d.device.capacity_mib for d in snapshot.devices), default=None)
         return verdict(job, attempts, snapshot.settings.headroom_mib, largest)
 
@@ -289,7 +309,7 @@ class JobDocuments:
 
     def _behind(self, job: Job) -> str | None:
         """The label of the head of the line that a job stands in; None for the head itself."""
-        head = self._scheduler.snapshot.head(job)
+        head = None if job.state.final else self._scheduler.snapshot.head(job)
         return None if head is None or head.id == job.id else head.label
 
 

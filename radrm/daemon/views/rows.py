@@ -61,11 +61,20 @@ class Row(Struct):
         return f"{first.array_id}_[{first.index}-{last.index}{step}]"
 
 
-Line: TypeAlias = "Row | int"
-"""A row, or the id of a job that has ended: the store has its record."""
+class EndedRun(Struct, frozen=True):
+    """A run of a job that has ended. The job may run again by now."""
+
+    job_id: int
+    run: int
+
+
+Line: TypeAlias = "Row | int | EndedRun"
+"""A row, or what has ended: a job by its id, or one run. The store has its record."""
 
 
 def job_id(line: Line) -> int:
+    if isinstance(line, EndedRun):
+        return line.job_id
     return line if isinstance(line, int) else line.job.id
 
 
@@ -80,7 +89,7 @@ class Collapsing:
     def add(self, lines: Iterable[Line]) -> None:
         """Add the next lines in the order of display."""
         for line in lines:
-            if isinstance(line, int) or line.job.array is None:
+            if not isinstance(line, Row) or line.job.array is None:
                 self._last = None
                 self.lines.append(line)
             elif self._last is None or not self._last.takes(line.job):

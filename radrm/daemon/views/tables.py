@@ -84,7 +84,7 @@ class Tables:
         """The tables that are being gathered, while somebody waits for them."""
         self._commanded: dict[int, int] = {}
         """The version of the jobs at each user's last command."""
-        self._shown: dict[tuple[int, int | None, int], JobDocument] = {}
+        self._shown: dict[tuple[int, int, int | None, int], JobDocument] = {}
         self._shown_at = (-1, 0.0)
         """The version of the jobs, and the time, of the oldest document in `_shown`."""
 
@@ -108,7 +108,7 @@ class Tables:
         ):
             self._shown.clear()
             self._shown_at = (version, now)
-        key = (row.job.id, row.position, row.count)
+        key = (row.job.id, row.job.run, row.position, row.count)
         document = self._shown.get(key)
         if document is None:
             document = self._shown[key] = make()

@@ -1,4 +1,4 @@
-"""Jobs and their attempts in small pieces, with only the facts that sums need.
+"""Jobs, their runs and their attempts in small pieces, with only the facts that sums need.
 
 Ended jobs come user by user, in the order of their ends: the index `jobs_ended` has them so. A
 piece is one query, so that the daemon's loop can do something else in between.
@@ -18,7 +18,7 @@ from radrm.host.storage.schema import ENDED, OWNER
 
 AT_ONCE = 50
 """Jobs of one piece: about 1 ms."""
-ATTEMPTS_AT_ONCE = 200
+ROWS_AT_ONCE = 200
 
 _T = TypeVar("_T")
 _A = TypeVar("_A", bound="PastAttempt")
@@ -38,7 +38,10 @@ class PastSpec(msgspec.Struct, frozen=True):
 
 
 class PastJob(msgspec.Struct, frozen=True):
-    """A job; `started` is the first start since it was submitted or requeued."""
+    """A run of a job; `started` is its first start, `attempts` the number of its last attempt.
+
+    A job whose user has it run again after its end has several runs (`Job.run`).
+    """
 
     id: int
     spec: PastSpec
@@ -46,11 +49,19 @@ class PastJob(msgspec.Struct, frozen=True):
     state: JobState
     started: Instant | None = None
     ended: Instant | None = None
+    run: int = 1
+    rerun: Instant | None = None
+    attempts: int = 0
+
+    @property
+    def queued(self) -> Instant:
+        """When the run was asked for."""
+        return self.rerun or self.submitted
 
     @property
     def waited_s(self) -> float | None:
-        """Seconds until the start; None for a job that never started, and across a reboot."""
-        return None if self.started is None else self.started.since(self.submitted)
+        """Seconds until the start; None for a run that never started, and across a reboot."""
+        return None if self.started is None else self.started.since(self.queued)
 
 
 class _Share(msgspec.Struct, frozen=True):
@@ -72,6 +83,7 @@ class PastAttempt(msgspec.Struct, frozen=True):
     launched: Instant
     ended: Instant | None = None
     outcome: Outcome | None = None
+    number: int = 0
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -143,6 +155,11 @@ class EndedJobs:
             at_s, job_id = rows[-1][0], rows[-1][1]
             yield [self._read(_JOB, text, "a job") for _, _, text in rows]
 
+    def earlier(self, job_ids: Sequence[int]) -> Iterator[list[PastJob]]:
+        """Yield the earlier runs of these jobs, by job, the first one first."""
+        for some in self._by_job("ended_runs", "run", job_ids):
+            yield [self._read(_JOB, text, "a run") for _, _, text in some]
+
     def attempts(self, job_ids: Sequence[int]) -> Iterator[list[PastAttempt]]:
         """Yield the attempts of these jobs that were really made, by job, oldest first."""
         return self._attempts(job_ids, _ATTEMPT)
@@ -154,17 +171,24 @@ class EndedJobs:
     def _attempts(
         self, job_ids: Sequence[int], decoder: msgspec.json.Decoder[_A]
     ) -> Iterator[list[_A]]:
+        for some in self._by_job("attempts", "serial", job_ids):
+            found = [self._read(decoder, text, "an attempt") for _, _, text in some]
+            yield [each for each in found if not each.void]
+
+    def _by_job(
+        self, table: str, number: str, job_ids: Sequence[int]
+    ) -> Iterator[list[tuple[int, int, str]]]:
+        """Yield the rows of a table for these jobs: job, number and record."""
         given = ",".join("?" * len(job_ids))
         query = (
-            f"SELECT job_id, serial, record FROM attempts WHERE job_id IN ({given}) "
-            "AND (job_id, serial) > (?, ?) ORDER BY job_id, serial LIMIT ?"
+            f"SELECT job_id, {number}, record FROM {table} WHERE job_id IN ({given}) "
+            f"AND (job_id, {number}) > (?, ?) ORDER BY job_id, {number} LIMIT ?"
         )
         place = (-1, -1)
-        while rows := self._db.execute(query, (*job_ids, *place, ATTEMPTS_AT_ONCE)).fetchall():
+        while rows := self._db.execute(query, (*job_ids, *place, ROWS_AT_ONCE)).fetchall():
             place = rows[-1][:2]
-            found = [self._read(decoder, text, "an attempt") for _, _, text in rows]
-            yield [each for each in found if not each.void]
-            if len(rows) < ATTEMPTS_AT_ONCE:
+            yield rows
+            if len(rows) < ROWS_AT_ONCE:
                 return
 
     def _read(self, decoder: msgspec.json.Decoder[_T], text: str, what: str) -> _T:

@@ -287,7 +287,7 @@ def facts_of(
         "submitted_at": job.submitted.wall_s,
         "started_at": job.started.wall_s if job.started else None,
         "ended_at": job.ended.wall_s if job.ended else None,
-        "waited_s": job.started.since(job.submitted) if job.started else None,
+        "waited_s": job.started.since(job.queued) if job.started else None,
         "ran_s": job.ended.since(job.started) if job.started and job.ended else None,
         "attempts": job.attempts,
         "oom_count": job.oom_count,

@@ -49,6 +49,11 @@ CREATE TABLE attempts (
     record TEXT NOT NULL
 );
 CREATE INDEX attempts_of_job ON attempts (job_id);
+-- A job that was requeued after its end, as it was at each of its ends.
+CREATE TABLE ended_runs (
+    job_id INTEGER NOT NULL, run INTEGER NOT NULL, record TEXT NOT NULL,
+    PRIMARY KEY (job_id, run)
+) WITHOUT ROWID;
 CREATE INDEX attempts_live ON attempts (serial) WHERE live;
 CREATE TABLE reservations (
     owner TEXT NOT NULL, kind TEXT NOT NULL, device TEXT NOT NULL, record TEXT NOT NULL,

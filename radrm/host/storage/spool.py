@@ -90,6 +90,8 @@ class Envelope(Record):
     outer: dict[str, Any] | None = None
     """The fields of the job of Slurm in which it runs (`OUTER`)."""
     arguments: tuple[str, ...] = ()
+    host: str | None = None
+    """The name of the machine on which it was submitted."""
 
     def to_bytes(self) -> bytes:
         document = {"radrm_envelope": VERSION, **self.as_dict()}
@@ -209,6 +211,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "table": lambda v: v is None or (_text(v) and len(v) <= MAX_SUMMARY),
     "outer": lambda v: v is None or _outer(v),
     "arguments": lambda v: v is None or v == [] or _words(v),
+    "host": lambda v: v is None or _name(v),
 }
 
 

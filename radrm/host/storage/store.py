@@ -50,6 +50,8 @@ _ENDED = "CASE WHEN json_valid(record) THEN json_extract(record, '$.ended_s') IS
 _FORGET_RESERVATIONS = f"DELETE FROM user_reservations WHERE id <= ? AND {_ENDED}"
 _RESERVATIONS_KEPT = 1000
 """Of the reservations for users that have ended, those among the last so many ids are kept."""
+_RUNS_KEPT = 1000
+"""The latest earlier runs of a job that are kept."""
 
 Volatile: TypeAlias = dict[tuple[str, object], Record]
 """The newest volatile record of each job, attempt and rule that is not on disk yet."""
@@ -163,6 +165,8 @@ class Store:
         text = encoded(record)
         if isinstance(record, Job):
             array = record.array
+            if record.run > 1:
+                self._keep_run(record)
             self._db.execute(
                 "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (id) DO UPDATE "
                 "SET name = excluded.name, state = excluded.state, final = excluded.final, "
@@ -201,6 +205,19 @@ class Store:
         else:
             self._db.execute(
                 "INSERT OR REPLACE INTO rules VALUES (?, ?, ?)", (record.kind, record.name, text)
+            )
+
+    def _keep_run(self, job: Job) -> None:
+        """Keep the record of a job's end before its next run replaces it."""
+        ended = "SELECT id, json_extract(record, '$.run') AS run, record FROM jobs WHERE final"
+        found = self._db.execute(
+            f"INSERT OR IGNORE INTO ended_runs SELECT * FROM ({ended}) WHERE id = ? AND run < ?",
+            (job.id, job.run),
+        )
+        if found.rowcount:
+            oldest = job.run - _RUNS_KEPT
+            self._db.execute(
+                "DELETE FROM ended_runs WHERE job_id = ? AND run < ?", (job.id, oldest)
             )
 
     # ------------------------------------------------------------- reading
@@ -296,6 +313,19 @@ class Store:
         found = self._db.records(Job, "SELECT record FROM jobs WHERE id = ?", job_id)
         return found[0] if found else None
 
+    def run(self, job_id: int, run: int) -> Job | None:
+        """A job as it was at the end of one of its runs; None before that."""
+        query = "SELECT record FROM ended_runs WHERE job_id = ? AND run = ?"
+        if found := self._db.records(Job, query, job_id, run):
+            return found[0]
+        job = self.job(job_id)
+        return job if job is not None and job.state.final and job.run == run else None
+
+    def earlier_runs(self, job_id: int, limit: int) -> list[Job]:
+        """A job as it was at the ends of its latest earlier runs, the first one first."""
+        query = "SELECT record FROM ended_runs WHERE job_id = ? ORDER BY run DESC LIMIT ?"
+        return list(self._db.records(Job, query, job_id, limit))[::-1]
+
     def of_ticket(self, ticket: str) -> list[int]:
         """The job of a submission, or the elements of its array, by index: their ids."""
         return self._db.ids("SELECT id FROM jobs WHERE ticket = ? ORDER BY id", ticket)
@@ -349,9 +379,9 @@ class Store:
         """Those that were really made, oldest first: a void launch does not count."""
         return list(self._made(job_id))[::-1]
 
-    def last_attempt(self, job_id: int) -> Attempt | None:
-        """The latest real attempt of a job."""
-        return next(self._made(job_id), None)
+    def last_attempt(self, job: Job) -> Attempt | None:
+        """The latest real attempt of a job, or of one of its runs."""
+        return next((each for each in self._made(job.id) if each.number <= job.attempts), None)
 
     def _made(self, job_id: int) -> Iterator[Attempt]:
         """Its attempts, the latest first; only as many are read as are looked at."""

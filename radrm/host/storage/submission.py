@@ -86,6 +86,7 @@ def envelope_of(
         sources=_sources(job_file, cwd, environment),
         table=job_file.table,
         arguments=job_file.arguments,
+        host=os.uname().nodename or None,
     )
     if envelope.too_large:
         raise BadFile(

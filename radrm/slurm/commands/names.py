@@ -369,7 +369,7 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
         job, named = ["--", "/bin/sh", "-c", wrapped.value or ""], "wrap"
     else:
         name = rest[0] if rest else STDIN
-        named = name_from(os.path.splitext(os.path.basename(name))[0]) if rest else "sbatch"
+        named = name_from(os.path.basename(name)) if rest else "sbatch"
         data = load(name) if rest else _from_standard_input()
         job, where = [name], os.path.basename(name) if rest else "standard input"
         text = read_text(data, where).text

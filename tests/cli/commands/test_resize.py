@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import radrm.cli.results
 from radrm.cli.app import make_app
-from radrm.client.commands import wait_resized
+from radrm.client.awaiting import wait_resized
 from tests.cli.fakes import Pauses, Script, job
 
 

@@ -242,7 +242,7 @@ def test_every_state_has_a_card_and_a_next_step(state: JobState) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({}, ["logs 5 --stderr", "requeue 5", "edit 5 --time=LONGER"]),
+        ({}, ["logs 5 --stderr", "requeue 5 --time=LONGER"]),
         ({"saved_work_done": 0.4}, ["logs 5 --stderr", "requeue 5"]),
         ({"reason": "silent for 1h"}, ["logs 5 --stderr", "requeue 5"]),
     ],

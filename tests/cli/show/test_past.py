@@ -23,6 +23,7 @@ ENDS = ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"]
 def sums(**changed: Any) -> dict[str, Any]:
     usual = {
         "jobs": 3,
+        "runs": 3,
         "completed": 1,
         "failed": 2,
         "timeout": 0,
@@ -115,7 +116,7 @@ def past(*jobs: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return {
         "jobs": list(jobs),
         "total": len(jobs),
-        "sums": sums(jobs=len(jobs)),
+        "sums": sums(jobs=len(jobs), runs=len(jobs)),
         "since": NOW - DAY,
         "until": NOW,
         "removed_until": None,

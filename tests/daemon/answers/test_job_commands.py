@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
 
@@ -76,6 +77,40 @@ def test_followers_run_again_after_the_job_that_failed(server: DaemonHome) -> No
     assert f"job {both} never ran and cannot" in done.stderr and done.returncode == 1
     assert server.wait_end(last)["state"] == "COMPLETED"
     assert (server.work / "order").read_text().split() == ["first", "ran", "never", "last"]
+
+
+def test_a_requeue_with_options_changes_a_job_or_leaves_it(server: DaemonHome) -> None:
+    job = server.submit("--gpus=0", "--time=1h", "--env=TRY=1", "--", "sh", "-c", "exit $TRY")
+    array = server.submit("--gpus=0", "--array=0-1", "--", "false")
+    for each in (job, f"{array}_0", f"{array}_1"):
+        server.wait_end(each)
+    before = server.json("status", str(job))
+    for wrong in ("--gpus=9", "--after=no-such-job", "--env=1"):
+        assert server.radrm("requeue", str(job), wrong).returncode in (1, 2)
+        assert server.json("status", str(job)) == before
+    done = server.radrm("requeue", str(job), str(array), "--env=TRY=0", "--name=again")
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 3
+    found = server.wait_end(job)
+    assert (found["state"], found["name"], found["run"]) == ("COMPLETED", "again", 2)
+    assert [(each["run"], each["exit_code"]) for each in found["earlier"]] == [(1, 1)]
+    (shown,) = server.json("status", str(job))
+    assert shown["options"] == ["--gpus=0", "--time=1h", "--env=TRY=0", "--name=again"]
+    rows = [each for each in server.json("history")["jobs"] if each["id"] == job]
+    assert [(each["run"], each["name"], each["state"], each["exit_code"]) for each in rows] == [
+        (1, "sh", "FAILED", 1),
+        (2, "again", "COMPLETED", 0),
+    ]
+    assert rows[0]["attempts"] == 1 and rows[0]["ended_at"] < rows[1]["started_at"]
+    assert server.wait_end(f"{array}_1")["name"] == "again"
+    runs = sleeper(server, "--time=2h")
+    server.wait_state(runs, "RUNNING")
+    assert "only while it waits" in server.radrm("requeue", str(runs), "--gpu-memory=1G").stderr
+    assert server.job(runs)["attempts"] == 1
+    assert server.radrm("requeue", str(runs), "--time=3h").returncode == 0
+    wait_until(lambda: server.job(runs)["attempts"] == 2, "its next attempt")
+    assert (server.job(runs)["time_limit_s"], server.job(runs)["run"]) == (3 * 3600, 1)
+    server.radrm("cancel", str(runs))
+    server.wait_end(runs)
 
 
 def test_submitted_on_hold(server: DaemonHome) -> None:

@@ -161,6 +161,12 @@ def test_everybody_sees_the_queue_but_no_environment(tmp_path: Path) -> None:
     (job,) = answer["result"]
     assert job["user"] == "ann"
     assert "environment" not in str(answer) and "PATH" not in str(answer)
+    given = {"command", "script", "folder", "options", "submit_host", "environment"}
+    for number, uid in enumerate((OWNER, 0, OTHER_USER)):
+        (tmp_path / str(number)).mkdir()
+        words = {"op": "status", "jobs": ["1"], "given": True, "uid": 0}
+        (job,) = asked(tmp_path / str(number), uid, **words)[0]["result"]
+        assert bool(given & job.keys()) == (uid != OTHER_USER)
 
 
 def test_what_others_wrote_does_not_steer_the_terminal() -> None:

@@ -318,7 +318,7 @@ def test_a_field_of_the_wrong_kind_is_refused(field: str, value: object) -> None
 def test_every_field_may_be_missing() -> None:
     """None of them may raise anything but what refuses the envelope."""
     whole = json.loads(envelope().to_bytes())
-    optional = {"file", "command", "summary", "sources", "table", "outer", "arguments"}
+    optional = {"file", "command", "summary", "sources", "table", "outer", "arguments", "host"}
     for field in whole:
         rest = json.dumps({k: v for k, v in whole.items() if k != field}).encode()
         if field in optional:

@@ -88,7 +88,7 @@ def test_an_end_is_not_undone_by_figures_from_before(path: str) -> None:
     store.save(since(world, before))
     store.save_volatile()
     assert list(store.kept().attempts) == [] == list(store.kept().jobs)
-    assert store.last_attempt(job.id) == world.attempts[job.id, 1]
+    assert store.last_attempt(world.jobs[job.id]) == world.attempts[job.id, 1]
 
 
 def test_what_cannot_be_written_waits_on(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_rad_lines_stand_beside_those_of_slurm(
     script = Path("job.sbatch")
     script.write_text("#SBATCH -c2\n#RAD --gpus=2 --output=a.log --gpu-memory=8G\ntrue\n")
     raw = request_of(["job.sbatch", "x"]).raw_options
-    assert raw == {"time": "300s", "cpus": "2", "name": "job"}
+    assert raw == {"time": "300s", "cpus": "2", "name": "job.sbatch"}
     assert request_of(["-G1", "-o", "b", "job.sbatch"]).raw_options | {"cpus": "2"} == {
         **raw, "gpus": "1", "output": "b",
     }  # fmt: skip
@@ -276,7 +276,7 @@ def test_what_a_job_finds_of_slurm(daemon: DaemonHome, tmp_path: Path) -> None:
 
 
 EXPECTED = {
-    "SLURM_JOB_ID": "1", "SLURM_JOBID": "1", "SLURM_JOB_NAME": "job", "SLURM_NNODES": "1",
+    "SLURM_JOB_ID": "1", "SLURM_JOBID": "1", "SLURM_JOB_NAME": "job.sbatch", "SLURM_NNODES": "1",
     "SLURM_JOB_NUM_NODES": "1", "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
     "SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "SLURM_NTASKS_PER_NODE": "2",
     "SLURM_TASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "1", "SLURM_CPUS_ON_NODE": "2",

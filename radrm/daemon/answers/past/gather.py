@@ -14,6 +14,7 @@ they were then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
@@ -112,6 +113,7 @@ class Figures(Struct):
     """Sums; energy in joules. `waited_s` is that of the `started` jobs together."""
 
     jobs: int = 0
+    runs: int = 0
     completed: int = 0
     failed: int = 0
     timeout: int = 0
@@ -126,10 +128,14 @@ class Figures(Struct):
     """Energy of a GPU, or in a day, while no job was there."""
     user: str | None = None
     """Whose job it is, in a row of one job."""
+    last: int | None = None
+    """The job that was added last."""
 
     def end(self, job: PastJob) -> None:
-        """Add a job that has ended."""
-        self.jobs += 1
+        """Add a run that has ended. The runs of a job come one after another: it counts once."""
+        self.jobs += job.id != self.last
+        self.last = job.id
+        self.runs += 1
         self.completed += job.state is JobState.COMPLETED
         self.failed += job.state is JobState.FAILED
         self.timeout += job.state is JobState.TIMEOUT
@@ -153,6 +159,7 @@ class Figures(Struct):
         """As JSON; `waited_s` is the mean, null where no job has started."""
         return {
             "jobs": self.jobs,
+            "runs": self.runs,
             "completed": self.completed,
             "failed": self.failed,
             "timeout": self.timeout,
@@ -165,14 +172,14 @@ class Figures(Struct):
         }
 
 
-_SUMS = tuple(name for name in Figures.__struct_fields__ if name != "user")
+_SUMS = tuple(name for name in Figures.__struct_fields__ if name not in ("user", "last"))
 
 
 MOST_JOBS = 400_000
 """Jobs that one question can look at."""
 
 Visit = Callable[[PastJob, Sequence[PastAttempt]], "Sum | None"]
-"""Hears of a job and its attempts; returns what adds up its GPU time, if anything does."""
+"""Hears of a run of a job and its attempts; returns what adds up its GPU time, if anything does."""
 
 _A = TypeVar("_A", bound=PastAttempt)
 
@@ -208,14 +215,14 @@ def _gather(
     held, pace = Held(begin_s, end_s), Pace()
     open_jobs: list[PastJob] = []
     for job in loop.scheduler.snapshot.jobs:
-        if job.attempts:
+        if job.attempts or job.run > 1:
             open_jobs.append(past_job(job))
         if pace.spent:
             yield from pace.rest()
     count = len(open_jobs)
     known = {job.id for job in open_jobs}
     for at in range(0, count, AT_ONCE):
-        yield from _visit(open_jobs[at : at + AT_ONCE], now, visit, held, read)
+        yield from _visit(loop, open_jobs[at : at + AT_ONCE], now, visit, held, read)
     for uid in list(loop.store.rows.users()):
         for some in loop.store.ended.of_user(uid, begin_s, float("inf")):
             count += len(some)
@@ -225,31 +232,42 @@ def _gather(
                     "--since 1d"
                 )
             new = [job for job in some if job.id not in known]
-            yield from _visit(new, now, visit, held, read)
+            yield from _visit(loop, new, now, visit, held, read)
     return held
 
 
 def past_job(job: Job) -> PastJob:
     """Return what sums need of a job that has not ended."""
     spec = PastSpec(job.spec.name, job.spec.user, job.spec.group)
-    return PastJob(job.id, spec, job.submitted, job.state, job.started, job.ended)
+    times = job.submitted, job.state, job.started, job.ended
+    return PastJob(job.id, spec, *times, job.run, job.rerun, job.attempts)
 
 
 def _visit(
+    loop: Loop,
     jobs: Sequence[PastJob],
     now: Instant,
     visit: Callable[[PastJob, Sequence[_A]], Sum | None],
     held: Held,
     read: Callable[[Sequence[int]], Iterator[list[_A]]],
 ) -> Work[None]:
-    """Visit some jobs: a piece of work or more."""
+    """Visit the runs of some jobs: a piece of work or more."""
+    runs: dict[int, list[PastJob]] = {job.id: [] for job in jobs}
+    for ended in loop.store.ended.earlier(list(runs)):
+        for run in ended:
+            runs[run.id].append(run)
+        yield
     made: dict[int, list[_A]] = {job.id: [] for job in jobs}
     for some in read(list(made)):
         for each in some:
             made[each.job_id].append(each)
         yield
     for job in jobs:
-        attempts = made[job.id]
-        to = visit(job, attempts)
-        for each in attempts:
-            held.add(each.devices, *each.stay(now), to)
+        before = 0
+        for run in (*runs[job.id], job):
+            last = run.attempts if run is not job else math.inf
+            attempts = [each for each in made[job.id] if before < each.number <= last]
+            before = run.attempts
+            to = visit(run, attempts)
+            for each in attempts:
+                held.add(each.devices, *each.stay(now), to)

@@ -1,4 +1,7 @@
-"""The list of past jobs, the newest last, and their sums: `radrm history`."""
+"""The list of past jobs, the newest last, and their sums: `radrm history`.
+
+A job that its user had run again after its end has a row for each run.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from radrm.daemon.views.arguments import Words, is_text, page, states
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.references import MAX_PATTERN, Globs
+from radrm.daemon.views.rows import EndedRun, Line
 from radrm.errors import UsageError
 from radrm.host.storage.ended import PastAttempt, PastJob
 
@@ -31,24 +35,26 @@ class _Found(Struct):
     begin_s: float
     end_s: float
     keep: Callable[[PastJob, Sequence[PastAttempt]], bool]
-    runs: list[list[tuple[float, int]]] = field(default_factory=list)
-    """The end and the id of each job, in runs that are sorted: one for each user."""
+    ends: list[list[tuple[float, int, int]]] = field(default_factory=list)
+    """The end, the job and the number of each run, in lists that are sorted: mostly one for each
+    user."""
     sums: Figures = field(default_factory=Figures)
 
     def visit(self, job: PastJob, attempts: Sequence[PastAttempt]) -> Figures | None:
         ended_s = job.ended.wall_s if job.ended is not None else _NEVER_S
         if not self.begin_s <= ended_s < self.end_s or not self.keep(job, attempts):
             return None
-        if not self.runs or self.runs[-1][-1] > (ended_s, job.id):
-            self.runs.append([])
-        self.runs[-1].append((ended_s, job.id))
+        place = ended_s, job.id, job.run
+        if not self.ends or self.ends[-1][-1] > place:
+            self.ends.append([])
+        self.ends[-1].append(place)
         self.sums.end(job)
         self.sums.oom += sum(each.outcome is Outcome.OOM for each in attempts)
         return self.sums
 
 
 def history(loop: Loop, words: Words, uid: int) -> Work[Document]:
-    """One page of the jobs that ended between two times, and the sums of all of them.
+    """One page of the runs that ended between two times, and the sums of all of them.
 
     The first page has the newest, the newest last.
     """
@@ -64,18 +70,18 @@ def history(loop: Loop, words: Words, uid: int) -> Work[Document]:
 def _history(loop: Loop, found: _Found, offset: int, limit: int) -> Work[Document]:
     held = yield from gather(loop, found.begin_s, found.end_s, loop.clock.now(), found.visit)
     yield from held.divide(lambda _: _NEVER_S, lambda *_: None)
-    newest = merge(*(reversed(each) for each in found.runs), reverse=True)
+    newest = merge(*(reversed(each) for each in found.ends), reverse=True)
     pace = Pace()
-    ids: list[int] = []
-    while len(ids) < offset + limit and (some := [i for _, i in islice(newest, 500)]):
-        ids += some
+    runs: list[Line] = []
+    while len(runs) < offset + limit and (some := list(islice(newest, 500))):
+        runs += [EndedRun(job_id, run) for _, job_id, run in some]
         if pace.spent:
             yield from pace.rest()
-    shown = ids[offset : offset + limit]
+    shown = runs[offset : offset + limit]
     documents, _ = yield from documents_of(loop, shown, False, 8 * BYTES)
     return {
         "jobs": documents[::-1],
-        "total": found.sums.jobs,
+        "total": found.sums.runs,
         "sums": found.sums.document(),
         "since": found.begin_s,
         "until": found.end_s,

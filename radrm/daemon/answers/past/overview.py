@@ -255,10 +255,10 @@ class OverviewSums:
         return user
 
     def wait(self, job: PastJob) -> None:
-        """Count the time for which a job waited for its first start."""
+        """Count the time for which a run waited for its first start."""
         until = job.started or job.ended
         until_s = until.wall_s if until is not None else self.now.wall_s
-        begin_s = job.submitted.wall_s
+        begin_s = job.queued.wall_s
         if until_s >= self.bins.edges[0] and begin_s < self.bins.edges[-1]:
             self.first_s = begin_s if self.first_s is None else min(self.first_s, begin_s)
         self.waiting.stay(begin_s, min(until_s, self.now.wall_s))
@@ -411,7 +411,7 @@ def _wait(loop: Loop, found: OverviewSums) -> Work[int]:
     pace, waiting = Pace(), 0
     for job in loop.scheduler.snapshot.jobs:
         waiting += job.state.waiting
-        if not job.attempts:
+        if not job.attempts and job.run == 1:
             found.wait(past_job(job))
         if pace.spent:
             yield from pace.rest()

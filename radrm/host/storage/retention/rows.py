@@ -217,6 +217,7 @@ class Rows:
         for serial, _ in attempts:
             self._keep_run(serial, name)
         execute("DELETE FROM attempts WHERE job_id = ?", (job_id,))
+        execute("DELETE FROM ended_runs WHERE job_id = ?", (job_id,))
         execute("DELETE FROM notices WHERE job_id = ?", (job_id,))
         execute("DELETE FROM outer_jobs WHERE job_id = ?", (job_id,))
         (edits,) = execute("SELECT edits FROM jobs WHERE id = ?", (job_id,)).fetchone()

@@ -38,10 +38,12 @@ def at(seconds: float) -> Instant:
 
 
 def job(number: int, state: JobState = JobState.COMPLETED, **changed: Any) -> Job:
-    """A job of `user` and `group`, submitted at midnight; `started` and `ended` in seconds."""
+    """A job of `user` and `group`, submitted at midnight; `started`, `ended` and `rerun` in
+    seconds."""
     spec = JobSpec(f"j{number}", changed.pop("user", "ada"), 1000, group=changed.pop("group", None))
+    run, attempts = changed.pop("run", 1), changed.pop("attempts", 1)
     times = {key: at(value) for key, value in changed.items()}
-    found = Job(number, f"T{number}", spec, at(0), state, attempts=1)
+    found = Job(number, f"T{number}", spec, at(0), state, attempts=attempts, run=run)
     return replace(found, **times)
 
 
@@ -73,6 +75,15 @@ class Past:
     removed_until: float | None = None
     told: dict[int, dict[str, float]] = field(default_factory=dict)
     energy: tuple[EnergyRow, ...] = ()
+    earlier: Sequence[Job] = ()
+    """Jobs as they were at the ends of earlier runs."""
+
+    def runs_of(self, ids: Sequence[int]) -> Iterator[list[PastJob]]:
+        yield [
+            msgspec.convert(msgspec.to_builtins(each), PastJob)
+            for each in self.earlier
+            if each.id in ids
+        ]
 
     def of_user(self, uid: int, begin_s: float, end_s: float) -> Iterator[list[PastJob]]:
         found = [
@@ -123,7 +134,10 @@ class Past:
             store=SimpleNamespace(
                 job=known.get,
                 ended=SimpleNamespace(
-                    of_user=self.of_user, attempts=self.attempts_of, used=self.used
+                    of_user=self.of_user,
+                    attempts=self.attempts_of,
+                    used=self.used,
+                    earlier=self.runs_of,
                 ),
                 runs=SimpleNamespace(
                     told=lambda serials: [(n, self.told[n]) for n in serials if n in self.told]

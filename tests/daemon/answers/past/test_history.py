@@ -32,7 +32,7 @@ ATTEMPTS = [
 def past(monkeypatch: pytest.MonkeyPatch) -> Past:
     def documents(loop: Any, ids: Any, *_: Any) -> Any:
         yield
-        return list(ids), False
+        return [each.job_id for each in ids], False
 
     monkeypatch.setattr(answers, "documents_of", documents)
     return Past(JOBS, ATTEMPTS)
@@ -74,6 +74,64 @@ def test_the_sums_are_those_of_all_pages(past: Past) -> None:
     # In the first hour three jobs share GPU A; from the second on job 1 shares B with job 4.
     assert sums["gpu_s"] / HOUR_S == pytest.approx(1 + 4 + 4)
     assert past.history(user="bob")["sums"]["gpu_s"] / HOUR_S == pytest.approx(1 / 3)
+
+
+# Job 1 failed in the first hour of the first day, and completed after a requeue on the second;
+# job 2 was cancelled before it started, and runs now.
+AGAIN = Past(
+    jobs=[
+        job(1, run=2, attempts=3, rerun=2 * HOUR_S, started=30 * HOUR_S, ended=32 * HOUR_S),
+        job(2, JobState.RUNNING, run=2, rerun=3 * HOUR_S, started=4 * HOUR_S),
+    ],
+    attempts=[
+        attempt(1, 1, 0, HOUR_S / 2, "A", outcome=Outcome.OOM),
+        attempt(1, 2, HOUR_S / 2, HOUR_S, "A", outcome=Outcome.FAILED),
+        attempt(1, 3, 30 * HOUR_S, 32 * HOUR_S, "A"),
+        attempt(2, 4, 4 * HOUR_S, None, "B"),
+    ],
+    earlier=[
+        job(1, JobState.FAILED, attempts=2, started=0, ended=HOUR_S),
+        job(2, JobState.CANCELLED, attempts=0, ended=2 * HOUR_S),
+    ],
+    now_s=40 * HOUR_S,
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "jobs", "sums"),
+    [
+        ({}, [1, 2, 1], (2, 3, 1, 1, 1, 1, 3)),
+        ({"state": "failed"}, [1], (1, 1, 0, 1, 0, 1, 1)),
+        ({"state": "completed"}, [1], (1, 1, 1, 0, 0, 0, 2)),
+        ({"until": MIDNIGHT + DAY_S}, [1, 2], (2, 2, 0, 1, 1, 1, 1)),
+        ({"since": MIDNIGHT + DAY_S}, [1], (1, 1, 1, 0, 0, 0, 2)),
+    ],
+)
+def test_each_run_that_ended_stays_with_its_own_figures(
+    monkeypatch: pytest.MonkeyPatch, words: dict[str, Any], jobs: list[int], sums: tuple[int, ...]
+) -> None:
+    def documents(loop: Any, ids: Any, *_: Any) -> Any:
+        yield
+        return [each.job_id for each in ids], False
+
+    monkeypatch.setattr(answers, "documents_of", documents)
+    found = AGAIN.history(**words)
+    keys = ("jobs", "runs", "completed", "failed", "cancelled", "oom_deaths")
+    assert found["jobs"] == jobs and found["total"] == len(jobs)
+    assert tuple(found["sums"][key] for key in keys) == sums[:-1]
+    assert found["sums"]["gpu_s"] / HOUR_S == pytest.approx(sums[-1])
+
+
+def test_a_report_counts_a_job_once_and_each_of_its_runs() -> None:
+    total = AGAIN.report()["total"]
+    assert (total["jobs"], total["runs"], total["completed"], total["failed"]) == (2, 3, 1, 1)
+    # Job 2 has held B for 36 hours, and job 1 A for three.
+    assert total["gpu_s"] / HOUR_S == pytest.approx(39)
+    assert total["waited_s"] / HOUR_S == pytest.approx((0 + 28) / 2)
+    days = {row["day"]: (row["jobs"], row["runs"]) for row in AGAIN.report("day")["rows"]}
+    assert list(days.values()) == [(2, 2), (1, 1)]
+    overview = AGAIN.overview()
+    assert overview["total"]["jobs"] == 2
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_each_job_comes_once_by_its_end(store: Store, monkeypatch: pytest.Monkey
 def test_attempts_come_in_pieces_without_void_ones(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ended, "ATTEMPTS_AT_ONCE", 2)
+    monkeypatch.setattr(ended, "ROWS_AT_ONCE", 2)
     for number in (1, 2, 3):
         save(store, number, 50)
     more = [attempt(1, serial, Outcome.OOM) for serial in (11, 12, 13)]
@@ -57,6 +57,34 @@ def test_attempts_come_in_pieces_without_void_ones(
     found = [each.serial for some in store.ended.attempts([1, 2]) for each in some]
     assert found == [1, 11, 12, 13, 2]
     assert list(store.ended.attempts([])) == []
+
+
+def test_a_job_that_runs_again_is_kept_as_it_was_at_each_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(store, 1, 50)
+    save(store, 2, 60)
+    first = store.job(1)
+    assert first is not None and store.earlier_runs(1, 9) == []
+    waits = {"state": JobState.PENDING, "started": None, "ended": None}
+    again = replace(first, run=2, rerun=at(70), **waits)
+    store.save([decided(again)])
+    assert (store.run(1, 1), store.run(1, 2), store.job(1)) == (first, None, again)
+    runs = replace(again, state=JobState.RUNNING, started=at(75), attempts=2)
+    store.save([decided(runs)])
+    # It fails, and at once again: the end that no step left in between counts as well.
+    failed = replace(runs, state=JobState.FAILED, ended=at(80))
+    store.save([decided(failed)])
+    hopeless = replace(failed, run=3, rerun=at(85), started=None, ended=at(85))
+    store.save([decided(hopeless)])
+    assert store.earlier_runs(1, 9) == [first, failed] and store.earlier_runs(1, 1) == [failed]
+    assert (store.run(1, 2), store.run(1, 3)) == (failed, hopeless)
+    ((one, two),) = store.ended.earlier([1, 2])
+    assert (one.run, one.waited_s, two.run, two.waited_s, two.attempts) == (1, 4, 2, 5, 2)
+    assert [found.run for some in store.ended.of_user(1000, 0, 2e9) for found in some] == [1, 3]
+    monkeypatch.setattr("radrm.host.storage.store._RUNS_KEPT", 2)
+    store.save([decided(replace(hopeless, run=4, **waits))])
+    assert [each.run for each in store.earlier_runs(1, 9)] == [2, 3]
 
 
 def test_a_stay_is_as_long_as_by_the_time_since_boot(store: Store) -> None:
