@@ -65,11 +65,10 @@ def next_steps(job: Document) -> list[str]:
         return [f"radrm logs {name}"]
     if not job["attempts"]:
         return [f"radrm explain {name}"]  # a requeued job would fail for the same reason
-    if job.get("outcome") == "oom":
-        return [f"radrm logs {name} --stderr"]  # the same: it must ask for something else
-    if "gpus.misplaced" in str(job.get("reason")):
-        return [f"radrm logs {name}"]  # the same: the script chooses its GPU itself
-    again = [f"radrm logs {name} --stderr", f"radrm requeue {name}"]
+    misplaced = "gpus.misplaced" in str(job.get("reason"))  # its script chooses its GPU itself
+    if misplaced or job.get("outcome") == "oom":
+        return [f"radrm logs {name}"]  # the same job again would end in the same way
+    again = [f"radrm logs {name}", f"radrm requeue {name}"]
     if str(job.get("reason")).startswith("time limit") and job.get("saved_work_done") is None:
         return [*again, f"radrm edit {name} --time=LONGER"]  # else it ends there once more
     return again

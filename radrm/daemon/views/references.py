@@ -402,9 +402,10 @@ class References:
         last = self.current(found.ids[-1])
         if last is None:
             raise self._no_job(word)
-        if len(found.ids) > 1 and not (_is_name(word) and last.state.final):
+        named = _is_name(word) and not _LATEST.fullmatch(word)
+        if len(found.ids) > 1 and not (named and last.state.final):
             first = self.current(found.ids[0]) or last
-            what = f"{_quoted(word)} is" if _is_name(word) else f"array {word} has"
+            what = f"{_quoted(word)} is" if named else f"array {word} has"
             raise Refused(f"{what} {len(found.ids)} jobs; name one of them, as {first.label}")
         return last
 

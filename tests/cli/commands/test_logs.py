@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def test_the_command_prints_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     done = run(monkeypatch, client, "5", "--stderr", "--lines", "1", "--attempt", "1")
     assert done.stdout_bytes == b"\xff\xfe\n"
     assert client.asked[-1] == ("logs", {"jobs": ["5"], "attempt": 1})
+    assert run(monkeypatch, client, "5").stdout_bytes == b"1\n2\n\xff\xfe\n"
+    where["stderr"] = "/nowhere"
     missing = run(monkeypatch, client, "5")
     assert isinstance(missing.exception, Refused) and "/nowhere" in str(missing.exception)
 
@@ -34,3 +37,17 @@ def test_the_command_prints_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("words", [["5", "--attempt", "0"], ["5", "--lines", "-1"], []])
 def test_usage(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
     assert run(monkeypatch, Script(), *words).exit_code == 2
+
+
+def test_of_two_files_the_one_that_was_written_last_comes_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = {"stdout": str(tmp_path / "out"), "stderr": str(tmp_path / "err"), "live": False}
+    for name, age_s in (("out", 9), ("err", 5)):
+        (tmp_path / name).write_text(f"{name}\n")
+        os.utime(tmp_path / name, (age_s, age_s))
+    assert run(monkeypatch, Script(logs=[where]), "5").stdout == "err\nout\n"
+    os.utime(tmp_path / "err", (9, 1e9))
+    assert run(monkeypatch, Script(logs=[where]), "5").stdout == "out\nerr\n"
+    where["stderr"] = os.devnull
+    assert run(monkeypatch, Script(logs=[where]), "5").stdout == "out\n"
