@@ -9,15 +9,17 @@ from contextlib import suppress
 
 from radrm.cli.parameters import CLUSTER, FLAG, JOB, NUMBER, Parameter
 from radrm.cli.show.log import outputs, stream_and_leave, until_left
-from radrm.client.connection import Client, every_job
+from radrm.client.connection import every_job
 from radrm.client.follow import ArrayLogs, AttemptLogs, LogFollower, Patient
+from radrm.client.last_state import ReadingClient
+from radrm.client.tail import written_s
 from radrm.client.text import label, warn
-from radrm.errors import RadrmError, Refused, UsageError, plain
+from radrm.errors import RadrmError, Refused, Unreachable, UsageError, plain
 from radrm.host.storage.paths import client_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from radrm.client.connection import Ask
+    from radrm.client.connection import Ask, Client
     from radrm.client.text import Document
 
 _FOLLOW = "Go on until the job ends; end with its exit code."
@@ -59,7 +61,34 @@ def logs(
 
         target("cluster").show_log(job, stderr, lines)
         return 0
-    with Client() as client:
+    try:
+        return _of_daemon(job, follow, stderr, attempt, lines)
+    except Unreachable as error:
+        path = _log_here(job, attempt)
+        if path is None:
+            where = "a job's log is in the folder from which you have submitted it: radrm-ID.out"
+            raise Unreachable(f"{error}; {where}") from None
+        warn(f"{error}; this is {path}")
+    place = {"stdout": path, "stderr": path, "uid": os.getuid(), "live": False}
+    _show(place, None, stderr, lines)
+    return 0
+
+
+def _log_here(job: str, attempt: int | None) -> str | None:
+    """The log of this user's job in the present folder, by its name: of the newest attempt."""
+    if not job.replace("_", "", 1).isdecimal():
+        return None
+    from glob import glob
+
+    name = f"radrm-{job}" if attempt in (None, 1) else f"radrm-{job}.attempt{attempt}"
+    paths = [f"{name}.out", f"slurm-{job}.out"]
+    paths += glob(f"{name}.attempt*.out") if attempt is None else ()
+    mine = [path for path in paths if os.path.exists(path) and os.stat(path).st_uid == os.getuid()]
+    return max(mine, key=lambda path: (written_s(path), "attempt" in path), default=None)
+
+
+def _of_daemon(job: str, follow: bool, stderr: bool, attempt: int | None, lines: int | None) -> int:
+    with ReadingClient() as client:
         if follow:
             return _follow(client, job, stderr, attempt, lines)
         try:

@@ -19,7 +19,8 @@ from radrm.cli.parameters import (
 )
 from radrm.cli.show.jobs import PAGE, counts_line, job_rows, no_jobs
 from radrm.cli.show.styled import Styled, show
-from radrm.client.connection import Client, every_job
+from radrm.client.connection import every_job
+from radrm.client.last_state import ReadingClient
 from radrm.client.text import label, print_json
 from radrm.core.units import gpu_count
 from radrm.errors import Refused, UsageError, plain
@@ -27,6 +28,7 @@ from radrm.errors import Refused, UsageError, plain
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.cli.show.formats import Part
+    from radrm.client.connection import Client
     from radrm.client.text import Document
 
 _JOBS = f"{REFERENCES}; all jobs that have not ended by default."
@@ -99,7 +101,7 @@ def status(
         from radrm.cli.show.formats import read_format
 
         parts = read_format(layout)
-    with Client() as client:
+    with ReadingClient() as client:
         if follow:
             from radrm.cli.show.follow import follow_jobs
 
@@ -216,7 +218,7 @@ def explain(job: str, cluster: bool, as_json: bool) -> None:
 
         target("cluster").show_explanation(job, as_json)
         return
-    with Client() as client:
+    with ReadingClient() as client:
         answer = client.ask("explain", jobs=[job])
     if as_json:
         print_json(answer)

@@ -16,7 +16,7 @@ from tests.cli.fakes import Script
 
 
 def run(monkeypatch: pytest.MonkeyPatch, client: Script, *words: str) -> Any:
-    monkeypatch.setattr(radrm.cli.commands.logs, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.logs, "ReadingClient", lambda: client)
     return CliRunner().invoke(make_app(), ["logs", *words])
 
 

@@ -25,7 +25,7 @@ from tests.cli.fakes import ESC, NOW, Pauses, Script, job, page, shown
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(client: Script, *words: str) -> Result:
-        monkeypatch.setattr(radrm.cli.commands.status, "Client", lambda: client)
+        monkeypatch.setattr(radrm.cli.commands.status, "ReadingClient", lambda: client)
         monkeypatch.setattr(radrm.cli.show.follow, "changes", partial(changes, pause=Pauses()))
         done = CliRunner().invoke(make_app(), ["status", *words])
         if done.exception and not isinstance(done.exception, (SystemExit, RadrmError)):
