@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 
 from radrm.client.connection import Client
-from radrm.client.tail import written_s
 from radrm.client.text import warn
 from radrm.errors import StoreError, Unreachable
 from radrm.host.storage.paths import not_running, servers_own
@@ -102,19 +100,21 @@ def _is_held(lock: str) -> bool:
 
 def _written_s(paths: Paths) -> float:
     """When the last daemon wrote the store. (An empty log is of somebody who has read it.)"""
-    with suppress(OSError):
-        if os.stat(log := f"{paths.database}-wal").st_size:
-            return max(written_s(log), written_s(paths.database))
-    return written_s(paths.database)
+    from radrm.client.tail import written_s
+
+    log = f"{paths.database}-wal"
+    filled = os.path.exists(log) and os.path.getsize(log) > 0
+    return max(written_s(paths.database), written_s(log) if filled else 0.0)
 
 
 def _waiting(spool: str) -> str:
     """A few words on what was submitted since."""
     from radrm.host.storage.spool import SUFFIX
 
-    count = 0
-    with suppress(OSError), os.scandir(spool) as found:
-        count = sum(each.name.endswith(SUFFIX) for each in found)
+    try:
+        count = sum(name.endswith(SUFFIX) for name in os.listdir(spool))
+    except OSError:
+        return ""
     return f"; {count} submission{'s wait' if count > 1 else ' waits'} for it" if count else ""
 
 

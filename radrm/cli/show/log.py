@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-from radrm.client.exits import exit_code, tell_failures
 from radrm.client.follow import Patient, stream
 from radrm.client.tail import harmless
 from radrm.client.text import warn
@@ -81,5 +80,7 @@ def outputs(user: str | None, stderr_only: bool = False) -> dict[str, Write]:
 
 def ended(job: Document) -> int:
     """Say how a job ended, unless it completed. Returns its exit code."""
+    from radrm.client.exits import exit_code, tell_failures  # only who follows a job
+
     tell_failures([job])
     return exit_code(job)
