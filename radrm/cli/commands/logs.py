@@ -7,11 +7,12 @@ import os
 import sys
 from contextlib import suppress
 
-from radrm.cli.parameters import CLUSTER, FLAG, JOB, NUMBER, Parameter
+from radrm.cli.parameters import CLUSTER, FLAG, NUMBER, WORD, Parameter
 from radrm.cli.show.log import outputs, stream_and_leave, until_left
 from radrm.client.connection import every_job
 from radrm.client.follow import ArrayLogs, AttemptLogs, LogFollower, Patient
 from radrm.client.last_state import ReadingClient
+from radrm.client.states import FINAL
 from radrm.client.tail import written_s
 from radrm.client.text import label, warn
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError, plain
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 _FOLLOW = "Go on until the job ends; end with its exit code."
 _ATTEMPT = "Which attempt; the last one by default."
 _STDERR = "Only standard error, of a job with --error."
+_JOB = "A job or array: id (12), element (12_3), ticket, name, @ (last)."
 LOGS_PARAMETERS = (
-    JOB,
+    Parameter("job", WORD, _JOB, "JOB", least=1),
     Parameter("follow", FLAG, _FOLLOW, flags=("-f", "--follow")),
     Parameter("stderr", FLAG, _STDERR, flags=("--stderr",)),
     Parameter("attempt", NUMBER, _ATTEMPT, "N", ("--attempt",), least=1),
@@ -118,8 +120,11 @@ def _are_two(place: Document) -> bool:
 
 
 def _several(ask: Ask, reference: str, error: Refused) -> list[Document]:
-    """The jobs that a reference means which does not mean one. Raises `error` if it does not."""
+    """The jobs that a reference means which does not mean one: of a name whose jobs have all ended,
+    the latest array. Raises `error` if it does not mean several."""
     found = every_job(ask, jobs=[reference])
+    if all(job["state"] in FINAL for job in found):
+        found = [job for job in found if job["array_id"] == found[-1]["array_id"]]
     if len(found) < 2:
         raise error
     return found
@@ -136,6 +141,9 @@ def _show_array(
     client: Client, found: list[Document], stderr: bool, attempt: int | None, lines: int | None
 ) -> None:
     left = len(found) - _array_logs(client, found, stderr).show(found, lines, attempt)
+    if left == len(found):
+        what = "started yet" if attempt is None else f"an attempt {attempt}"
+        raise Refused(f"none of the {left} jobs has {what}, so there is no log")
     if left:
         what = "not started yet" if attempt is None else f"no attempt {attempt}"
         warn(f"{left} of {len(found)} jobs have {what}")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import radrm.cli.commands.logs
 from radrm.cli.app import make_app
 from radrm.errors import Refused
-from tests.cli.fakes import Script
+from tests.cli.fakes import Script, job
 
 
 def run(monkeypatch: pytest.MonkeyPatch, client: Script, *words: str) -> Any:
@@ -51,3 +51,19 @@ def test_of_two_files_the_one_that_was_written_last_comes_last(
     assert run(monkeypatch, Script(logs=[where]), "5").stdout == "out\nerr\n"
     where["stderr"] = os.devnull
     assert run(monkeypatch, Script(logs=[where]), "5").stdout == "out\n"
+
+
+def test_a_name_means_its_latest_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index in (1, 2):
+        (tmp_path / f"7_{index}").write_text(f"hello\n{index}")
+
+    def logs(words: dict[str, Any]) -> dict[str, Any]:
+        if words["jobs"] == ["sweep"]:
+            raise Refused("array sweep has 2 jobs")
+        path = str(tmp_path / words["jobs"][0])
+        return {"stdout": path, "stderr": path, "live": False}
+
+    jobs = [job(1, "COMPLETED", array_id=1)]
+    jobs += [job(i, "COMPLETED", array_id=7, label=f"7_{i}") for i in (1, 2)]
+    client = Script(logs=[logs], status=[[{**each, "id": i} for i, each in enumerate(jobs)]])
+    assert run(monkeypatch, client, "sweep", "--lines", "1").stdout == "7_1 | 1\n7_2 | 2\n"
