@@ -35,12 +35,10 @@ _JOBS = f"{REFERENCES}; all jobs that have not ended by default."
 _ALL = "Also jobs that have ended (the latest 10000)."
 _STATE = "Only jobs in these states, as running,pending."
 _FOLLOW = "Show changes until Ctrl-C; of one job its log too."
-_LAST_LINES = 5, 10
-"""Of a job's logs on its card; of one that has failed."""
-_WIDTH = 500
-"""Characters of such a line."""
 _MOST = 1000
 """Rows that one request can ask for."""
+_OF_LOG = 1000
+"""Lines of a log in which a card looks for the error."""
 STATUS_PARAMETERS = (
     Parameter("jobs", WORDS, _JOBS, "JOB..."),
     Parameter("every", FLAG, _ALL, flags=("--all",)),
@@ -170,12 +168,11 @@ def _show_card(client: Client, job: Document, page: Document) -> None:
             logs = client.ask("logs", jobs=[label(job)])
     except Refused:
         pass  # the daemon no longer has the job; the page still describes it
-    tails = _tails(logs, _LAST_LINES[job["state"] == "FAILED"]) if logs else {}
-    show(*card(job, page["now"], page["devices"], attempts, logs, tails))
+    show(*card(job, page["now"], page["devices"], attempts, logs, _tails(logs) if logs else {}))
 
 
-def _tails(logs: Document, most: int) -> dict[str, list[str]]:
-    """The last lines of a job's logs that can be read; last those that were written last."""
+def _tails(logs: Document) -> dict[str, list[str]]:
+    """The ends of a job's logs that can be read; last that of the one that was written last."""
     from radrm.client.tail import last_lines, owner_of, written_s
 
     paths = {"stdout": logs["stdout"], "stderr": logs["stderr"]}
@@ -183,8 +180,7 @@ def _tails(logs: Document, most: int) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for which in sorted(paths, key=lambda which: written_s(paths[which])):
         with suppress(Refused):
-            lines = last_lines(paths[which], owner_of(logs), most) or []
-            found[which] = [line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…" for line in lines]
+            found[which] = last_lines(paths[which], owner_of(logs), _OF_LOG) or []
     return found
 
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
     _Line = tuple[str, str | Styled]
 
+_LAST_LINES = 5, 10
+"""Of each log on the card of a job; of one that has failed."""
+_WIDTH = 500
+"""Characters of such a line."""
 MOST_TASKS = 32
 """Tasks that a card shows; `status --json` has all of them."""
 
@@ -134,7 +138,8 @@ def card(
 ) -> list[Part]:
     """The card of a job. `attempts` are those of `explain`; `logs` is None before the start.
 
-    `tails`: the last lines of its logs, by `stdout` and `stderr`, or by `log` if they are one file.
+    `tails`: the ends of its logs, by `stdout` and `stderr`, or by `log` if they are one file. The
+    last lines of each are shown.
     """
     error = _error(tails) if job["state"] == "FAILED" else ""
     lines = [_line(job, *fact) for fact in facts(job, now, index, attempts, error)]
@@ -150,13 +155,16 @@ def card(
     names = ("verdict", *[""] * len(job.get("verdict") or ()))
     verdict = [*zip(names, map(plain, job.get("verdict") or ()), strict=False)]
     parts += [Styled(), *_fields([*verdict, ("next", "   ".join(next_steps(job)))])]
+    most = _LAST_LINES[job["state"] == "FAILED"]
     for name, its in tails.items():
-        parts += [Styled(), *_log("last lines" if name == "log" else name, its)] if its else []
+        name = "last lines" if name == "log" else name
+        parts += [Styled(), *_log(name, its[-most:])] if its else []
     return parts
 
 
 def _error(tails: Mapping[str, Sequence[str]]) -> str:
-    """The line that says what is wrong: the last of a traceback, else of standard error."""
+    """The line that says what is wrong: the last of a traceback, else of standard error. (Python
+    prints what its buffer holds after the traceback.)"""
     its = tails.get("stderr") or tails.get("log") or ()
     last = its[-1] if tails.get("stderr") else ""
     return next((line for line in reversed(its) if _ERROR.match(line)), last)
@@ -165,7 +173,7 @@ def _error(tails: Mapping[str, Sequence[str]]) -> str:
 def _log(name: str, lines: Sequence[str]) -> Iterator[Styled]:
     for at, line in enumerate(lines):
         shown = Styled(f"  {'' if at else name:<12}", "dim", cut=True)
-        shown.append(line)
+        shown.append(line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…")
         yield shown
 
 
