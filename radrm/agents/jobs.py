@@ -315,12 +315,13 @@ def _refusal(found: Document) -> Refusal:
 
 
 def _logs(client: Client, job: Document) -> list[Log]:
-    """The ends of both logs that hold text; none of a job that never started."""
+    """The end of each log that holds text; none of a job that never started."""
     if not job["attempts"]:
         return []
-    found = []
-    for each in ("stderr", "stdout"):
+    found: dict[str, Log] = {}
+    for each in ("stdout", "stderr"):
         # The daemon no longer knows the paths, or it is another's file: the other facts still help.
         with suppress(Refused):
-            found.append(log_of(client, label(job), each, _LINES))
-    return [each for each in found if each.untrusted_log_lines]
+            log = log_of(client, label(job), each, _LINES)
+            found.setdefault(log.path, log)
+    return [each for each in found.values() if each.untrusted_log_lines]

@@ -299,6 +299,7 @@ class Client:
     ) -> str:
         """The end of a job's log, as the job wrote it: at most `max_bytes`, and `lines` lines.
 
+        Both streams are one file, unless the job has `error`.
         This process opens the file, with the rights of its user. `attempt`: by default the last.
         Raises `Refused` if the job has no such attempt or log.
         """

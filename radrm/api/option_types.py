@@ -75,9 +75,9 @@ class JobOptions(TypedDict, total=False):
     env: str | Sequence[str] | Mapping[str, object] | None
     """Set a variable for the job."""
     output: str | os.PathLike[str] | None
-    """File of standard output; patterns: %j %x %u %A %a %t."""
+    """File of all that it prints; patterns: %j %x %u %A %a %t."""
     error: str | os.PathLike[str] | None
-    """File of standard error; the same patterns."""
+    """File of standard error alone; the same patterns."""
     snapshot: str | os.PathLike[str] | bool | None
     """Run in a copy of DIR (default: the submit directory)."""
     device_ids: Literal["uuid", "index"] | None

@@ -19,7 +19,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "submit": "Submit job files, or one command after `--`.",
         "run": "Run one command in the queue, tied to this terminal.",
         "status": "Show jobs: where they run, why they wait, how they ended.",
-        "logs": "Print a job's log; -f as it runs.",
+        "logs": "Print what a job has printed; -f as it runs.",
         "explain": "Say why a job waits, or where and how it ran.",
         "wait": "Wait for jobs to end.",
         "cancel": "Cancel jobs, waiting or running.",

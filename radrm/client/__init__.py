@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     exits       wait for jobs, and convert their ends to exit codes
     tail        read a log file as it grows
     follow      follow jobs: their states and logs
+    last_state  what the store says while no daemon runs
     commands    commands about many jobs or devices
     awaiting    wait for what comes of a request: a size, saved work
     jupyter     how to reach a Jupyter server that a job has started

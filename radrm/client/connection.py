@@ -18,7 +18,7 @@ from radrm.host.storage.paths import Paths, client_paths, prepare, servers_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
+    import _socket
     from collections.abc import Callable
     from typing import Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _ERRORS: dict[int, type[RadrmError]] = {1: Refused, 2: UsageError, 3: Unreachable}
 _LIMIT_S = 90.0
+_PIECE = 256 * 1024
 
 
 class Client:
@@ -40,8 +41,7 @@ class Client:
         self._limit_s = limit_s
         self.candidates = candidates or client_paths(os.environ, os.getuid())
         self.paths: Paths | None = None
-        self._socket: socket.socket | None = None
-        self._lines: Any = None
+        self._socket: _socket.socket | None = None
         self._has_answered = False
 
     def __enter__(self) -> Client:
@@ -75,13 +75,12 @@ class Client:
             if not os.path.exists(paths.socket):
                 continue
             # Imported here, because `submit` without a daemon needs no socket.
-            from radrm.host.sockets import connect
+            from radrm.host.sockets import connect_bare
 
             try:
-                self._socket = connect(paths.socket, self._limit_s)
+                self._socket = connect_bare(paths.socket, self._limit_s)
             except (Unreachable, OSError):
                 continue
-            self._lines = self._socket.makefile("rb")
             self.paths = paths
             return True
         return False
@@ -121,14 +120,15 @@ class Client:
             self._socket.sendall(request)
         except BrokenPipeError:
             pass  # a daemon without a free connection sends its reason before it closes
-        line: bytes = self._lines.readline()
-        return line
+        pieces: list[bytes] = []
+        while not pieces or (pieces[-1] and b"\n" not in pieces[-1]):
+            pieces.append(self._socket.recv(_PIECE))
+        return b"".join(pieces)
 
     def close(self) -> None:
         if self._socket is not None:
-            self._lines.close()
             self._socket.close()
-            self._socket = self._lines = None
+            self._socket = None
             self._has_answered = False
 
 

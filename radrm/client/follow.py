@@ -7,19 +7,20 @@ not load the daemon.
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
 
 from radrm.client.connection import every_job
-from radrm.client.states import FINAL, WAITING
-from radrm.client.tail import Tail, owner_of
+from radrm.client.states import FINAL, LIVE, WAITING
+from radrm.client.tail import Tail, owner_of, written_s
 from radrm.client.text import label
 from radrm.errors import Refused, Unreachable, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from radrm.client.connection import Ask, Client
@@ -119,11 +120,68 @@ def _left(ask: Ask, jobs: list[Document]) -> list[Document]:
 # ------------------------------------------------------------------ logs
 
 
+class AttemptLogs:
+    """The logs of one attempt, copied as they grow; `place`: the answer to the question `logs`.
+
+    `outputs`: where each log goes, by `stdout` and `stderr`. If both are one file, it goes to the
+    first of them. Of two files, the order is that of the looks; what is there before the first
+    look comes file by file, and last the one that was written last. `patient`: a log that cannot
+    be read is left out, and does not end the work; otherwise `Refused` is raised.
+    """
+
+    def __init__(
+        self, place: Document, outputs: Mapping[str, Write], say: Say, patient: bool = False
+    ) -> None:
+        writes: dict[str, Write] = {}
+        for which, write in outputs.items():
+            writes.setdefault(place[which], write)
+        if len(writes) > 1:
+            writes.pop(os.devnull, None)
+        self._say, self._patient = say, patient
+        self._opened = [
+            (Tail(path, owner_of(place), say), writes[path])
+            for path in sorted(writes, key=written_s)
+        ]
+        self._tails = list(self._opened)
+
+    def skip_to_last(self, lines: int) -> None:
+        """Begin with the last `lines` lines of each present file."""
+        self._tails = [each for each in self._tails if self._read(each[0].skip_to_last, lines)]
+
+    def copy_new(self) -> None:
+        """Copy what is new."""
+        self._tails = [each for each in self._tails if self._read(each[0].copy_new, each[1])]
+
+    @property
+    def missing(self) -> list[str]:
+        """The paths at which the last look has found no file."""
+        return [tail.path for tail, _ in self._tails if not tail.found]
+
+    @property
+    def found(self) -> bool:
+        """True if the last look has found a file."""
+        return any(tail.found for tail, _ in self._tails)
+
+    def close(self) -> None:
+        for tail, _ in self._opened:
+            tail.close()
+
+    def _read(self, read: Callable[[Any], object], argument: object) -> bool:
+        """Call a reading method of a log; False if it cannot be read. Raises `Refused`."""
+        try:
+            read(argument)
+        except Refused as error:
+            if not self._patient:
+                raise
+            self._say(str(error))
+            return False
+        return True
+
+
 class LogFollower:
     """Copies a job's logs as they grow: waits for the start and follows all attempts to the end.
 
-    `outputs`: where each log goes, by `stdout` and `stderr`. If both are one file, it goes to the
-    first of them. `patient`: a log that cannot be read is left out, and does not end the work.
+    `outputs` and `patient`: of `AttemptLogs`.
     """
 
     def __init__(
@@ -193,39 +251,22 @@ class LogFollower:
 
     def _follow_attempt(self, number: int, lines: int | None) -> None:
         asked, place = time.monotonic(), self._place(number)
-        writes: dict[str, Write] = {}
-        for which, write in self._outputs.items():
-            writes.setdefault(place[which], write)
-        uid = owner_of(place)
-        tails = opened = [(Tail(path, uid, self._say), write) for path, write in writes.items()]
+        logs = AttemptLogs(place, self._outputs, self._say, self._patient)
         try:
             if lines is not None:
-                tails = [each for each in tails if self._read(each[0].skip_to_last, lines)]
+                logs.skip_to_last(lines)
             while True:
                 # Read after the answer: if that said the attempt had ended, the log is complete.
-                tails = [each for each in tails if self._read(each[0].copy_new, each[1])]
+                logs.copy_new()
                 if not place["live"]:
-                    for tail, _ in tails:
-                        if not tail.found:
-                            self._say(f"attempt {number} left no log {tail.path}")
+                    if logs.missing and not logs.found:
+                        self._say(f"attempt {number} left no log {' or '.join(logs.missing)}")
                     return
                 self._pause(LOOK_S)
                 if time.monotonic() - asked >= ASK_S:
                     asked, place = time.monotonic(), self._place(number)
         finally:
-            for tail, _ in opened:
-                tail.close()
-
-    def _read(self, read: Callable[[Any], object], argument: object) -> bool:
-        """Call a reading method of a log; False if it cannot be read. Raises `Refused`."""
-        try:
-            read(argument)
-        except Refused as error:
-            if not self._patient:
-                raise
-            self._say(str(error))
-            return False
-        return True
+            logs.close()
 
     def _place(self, number: int) -> Document:
         answer: Document = self._ask("logs", jobs=[self._reference], attempt=number)
@@ -250,6 +291,143 @@ def stream(
             raise
         found: Document = job
         return found
+
+
+class ArrayLogs:
+    """The logs of several jobs, as the elements of an array: of each its newest attempt, and those
+    that begin later. Each line begins with the job that printed it.
+
+    `outputs`: of a job's `AttemptLogs`. A log that cannot be read is left out.
+    """
+
+    def __init__(
+        self,
+        patient: Patient,
+        references: Sequence[str],
+        outputs: Callable[[Document], Mapping[str, Write]],
+        say: Say,
+        pause: Pause = pause,
+    ) -> None:
+        self._patient, self._references, self._outputs = patient, references, outputs
+        self._say, self._pause = say, pause
+        self._width = 0
+        self._seen: dict[int, int] = {}
+        """The newest attempt of each job whose logs were opened."""
+        self._open: dict[int, _Prefixed] = {}
+        """The logs that may still grow, by job."""
+
+    def show(self, jobs: Sequence[Document], lines: int | None, attempt: int | None) -> int:
+        """Copy what is there, job by job; `attempt`: instead of the newest. Returns of how many
+        jobs that is."""
+        self._width = max(len(label(job)) for job in jobs)
+        shown = [job for job in jobs if job["attempts"] >= (attempt or 1)]
+        for job in shown:
+            with self._begin(job, attempt or job["attempts"], lines) as logs:
+                logs.copy_new()
+        return len(shown)
+
+    def follow(self, lines: int | None) -> list[Document]:
+        """Copy until all jobs have ended. Returns their last documents.
+
+        `lines` limits how much of each existing log is shown.
+        """
+        try:
+            while True:
+                began_s, asked = self._patient.answering_s, time.monotonic()
+                jobs = every_job(self._patient.ask, jobs=list(self._references))
+                self._width = max(len(label(job)) for job in jobs)
+                due = (self._patient.answering_s - began_s) / _SHARE_OF_DAEMON
+                # Read after the answer: the log of an attempt that had ended by then is complete.
+                for job in jobs:
+                    self._look(job, lines)
+                if all(job["state"] in FINAL for job in jobs):
+                    return jobs
+                lines = None
+                self._pause(LOOK_S)
+                while time.monotonic() - asked < max(ASK_S, due):
+                    for logs in self._open.values():
+                        logs.copy_new()
+                    self._pause(LOOK_S)
+        finally:
+            for logs in self._open.values():
+                logs.close()
+
+    def _look(self, job: Document, lines: int | None) -> None:
+        """Copy what is new of a job's newest attempt, and all of those that have ended since."""
+        newest: int = job["attempts"]
+        seen = self._seen.setdefault(job["id"], max(0, newest - 1))
+        for number in range(seen + 1, newest + 1):
+            self._end(job)
+            self._seen[job["id"]] = number
+            self._open[job["id"]] = self._begin(job, number, lines)
+        if job["state"] not in LIVE:
+            self._end(job)
+        elif job["id"] in self._open:
+            self._open[job["id"]].copy_new()
+
+    def _end(self, job: Document) -> None:
+        """Copy what an attempt that has ended has left, if its logs are open."""
+        logs = self._open.pop(job["id"], None)
+        if logs is not None:
+            logs.copy_new()
+            logs.close()
+
+    def _begin(self, job: Document, attempt: int, lines: int | None) -> _Prefixed:
+        place = self._patient.ask("logs", jobs=[label(job)], attempt=attempt)
+        logs = _Prefixed(label(job).rjust(self._width), place, self._outputs(job), self._say)
+        if lines is not None:
+            logs.skip_to_last(lines)
+        return logs
+
+
+_LONGEST = 64 * 1024
+"""Bytes of an unfinished line that wait for its end."""
+
+
+class _Prefixed(AttemptLogs):
+    """The logs of one attempt, each line with a prefix. A line is written once it is whole, so
+    that lines of several jobs do not mix. Of one that is overwritten (progress bars), the last text
+    counts."""
+
+    def __init__(
+        self, prefix: str, place: Document, outputs: Mapping[str, Write], say: Say
+    ) -> None:
+        self._prefix = f"{prefix} | ".encode("utf-8", "replace")
+        self._rests: list[tuple[bytearray, Write]] = []
+        super().__init__(place, {w: self._whole(out) for w, out in outputs.items()}, say, True)
+
+    def __enter__(self) -> _Prefixed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _whole(self, write: Write) -> Write:
+        """A `write` of pieces that writes whole lines."""
+        rest = bytearray()
+        self._rests.append((rest, write))
+
+        def lines_of(data: bytes) -> None:
+            *lines, last = bytes(rest + data).split(b"\n")
+            last = last.rstrip(b"\r").rpartition(b"\r")[2] + b"\r" * last.endswith(b"\r")
+            if len(last) > _LONGEST:
+                lines, last = [*lines, last], b""
+            rest[:] = last
+            if lines:
+                write(b"".join(map(self._line, lines)))
+
+        return lines_of
+
+    def _line(self, line: bytes) -> bytes:
+        return self._prefix + line.rstrip(b"\r").rpartition(b"\r")[2] + b"\n"
+
+    def close(self) -> None:
+        """Write the unfinished lines, too."""
+        for rest, write in self._rests:
+            if rest:
+                write(self._line(bytes(rest)))
+            rest.clear()
+        super().close()
 
 
 def _end(job: Document) -> str:

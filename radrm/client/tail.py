@@ -134,6 +134,14 @@ def text_lines(data: bytes) -> list[str]:
     return [line for line in shown if line]
 
 
+def written_s(path: str) -> float:
+    """When a file was written last, in epoch seconds; 0 if that is unknown."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
 def owner_of(place: Document) -> int:
     """The user of a job, from the daemon's answer about its logs."""
     return int(place["uid"])

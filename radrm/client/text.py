@@ -66,10 +66,10 @@ def next_steps(job: Document) -> list[str]:
     if not job["attempts"]:
         return [f"radrm explain {name}"]  # a requeued job would fail for the same reason
     if job.get("outcome") == "oom":
-        return [f"radrm logs {name} --stderr", f"radrm requeue {name} --gpu-memory=MORE"]
+        return [f"radrm logs {name}", f"radrm requeue {name} --gpu-memory=MORE"]
     if "gpus.misplaced" in str(job.get("reason")):
         return [f"radrm logs {name}"]  # the same: the script chooses its GPU itself
-    again = [f"radrm logs {name} --stderr", f"radrm requeue {name}"]
+    again = [f"radrm logs {name}", f"radrm requeue {name}"]
     if str(job.get("reason")).startswith("time limit") and job.get("saved_work_done") is None:
         return [again[0], f"radrm requeue {name} --time=LONGER"]  # else it ends there once more
     return again

@@ -25,6 +25,7 @@ The files, in the order in which they may import one another:
     decisions    step, save, act; what estimators learn from ended attempts
     loop         wait, gather events, process them
     answers      what clients may ask and command (a folder)
+    last_state   answer questions from the store while no daemon runs
     replacing    replace the daemon by a new one in the same process
     main         put the daemon together, and end it
 """

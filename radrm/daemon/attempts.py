@@ -20,6 +20,7 @@ from itertools import islice
 
 from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Instant, Job, OutOfMemory, Progress
+from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import CheckpointKind, StopReason
 from radrm.daemon.elastic import exits_of, host_oom_of
@@ -30,6 +31,7 @@ from radrm.errors import StoreError
 from radrm.hints import hidden, hint
 from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
+from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
 from radrm.oom import classify_shared, judge
@@ -52,7 +54,7 @@ class Attempts:
         self._mps = parts.devices.mps
         self._stops = stops
         self._failures = Failures(self._clock, self._mps)
-        self._writers = Writers(self._launcher)
+        self._ends = Ends(self._clock, self._scheduler, self._launcher, self._failures)
         self._reports = parts.attempts.site.reports
 
     def adopt(self, alive: Callable[[], None]) -> list[ev.Event]:
@@ -89,7 +91,7 @@ class Attempts:
         )
         for job, attempt, found in adopted:
             known = saved.get(attempt.serial, Saved())
-            events += self._events_of(job, attempt, found, known)
+            events += self._ends.events_of(job, attempt, found, known)
             if isinstance(found, Running) and known.progress is not None:
                 # What it reported while no daemon ran is lost, but not this.
                 events.append(
@@ -139,11 +141,11 @@ class Attempts:
         answered = self._failures.answered()
         for job, attempt in running:
             if (end := answered.get(attempt.serial)) is not None:
-                events += self._events_of(job, attempt, end, self._saved_by(attempt, end))
+                events += self._ends.events_of(job, attempt, end, self._saved_by(attempt, end))
             while (found := self._launcher.poll(attempt.serial)) is not None:
                 if not self._failures.wait(attempt, found):
                     saved = self._saved_by(attempt, found)
-                    events += self._events_of(job, attempt, found, saved)
+                    events += self._ends.events_of(job, attempt, found, saved)
         return events
 
     def _saved_by(self, attempt: Attempt, found: Started | Ended | Lost) -> Saved:
@@ -167,7 +169,18 @@ class Attempts:
                 uses.append((job.id, attempt.serial, use))
         return [ev.HostUsed(at=now, uses=tuple(uses))] if uses else []
 
-    def _events_of(
+
+class Ends:
+    """Converts what an attempt's folder proves into the events for the core."""
+
+    def __init__(
+        self, clock: Clock, scheduler: Scheduler, launcher: Launcher, failures: Failures
+    ) -> None:
+        self._clock, self._scheduler = clock, scheduler
+        self._failures = failures
+        self._writers = Writers(launcher)
+
+    def events_of(
         self,
         job: Job,
         attempt: Attempt,

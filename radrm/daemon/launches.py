@@ -42,7 +42,9 @@ def most_memory_of(job: Job) -> int | None:
 def log_paths(
     job: Job, attempt: int, options: Options, cwd: str, as_slurm: bool = False
 ) -> tuple[str, str]:
-    """The paths of an attempt's standard output and error. `--output` alone is for both.
+    """The paths of an attempt's standard output and error: one file, in which the lines are in the
+    order in which they were printed, as in Slurm. `--error` makes them two; `radrm run` shows the
+    two streams apart.
 
     From the second attempt on, a pattern without `%t` gets the attempt's number before its
     suffix, so that no attempt overwrites another's log. A device, as /dev/null, keeps its name.
@@ -50,7 +52,8 @@ def log_paths(
     """
     stem = "radrm-%j" if job.array is None else "radrm-%A_%a"
     output = options.output or f"{stem}.out"
-    error = options.error or (options.output if options.output else f"{stem}.err")
+    apart = options.interactive and not options.output
+    error = options.error or (f"{stem}.err" if apart else output)
     one_log = as_slurm or job.outer is not None
     stdout, stderr = (_log_path(each, job, attempt, cwd, one_log) for each in (output, error))
     return stdout, stderr

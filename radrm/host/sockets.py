@@ -1,19 +1,24 @@
 """AF_UNIX sockets at any path depth, and the process at the other end.
 
 A socket's address holds 107 bytes, and a path may be longer. So these functions open the
-parent folder and address the socket through it, as `/proc/self/fd/N/name`. `radrm submit`
-imports this file and has to start fast: import nothing heavier than `socket` here.
+parent folder and address the socket through it, as `/proc/self/fd/N/name`. Every command
+imports this file and has to start fast: `socket` alone takes a tenth of one, so only who needs its
+class imports it.
 """
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import stat
 import struct
 
 from radrm.errors import Unreachable
 from radrm.jobfile.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
 
 _BACKLOG = 4096
 _TIMEVAL = struct.Struct("ll")
@@ -37,7 +42,7 @@ def listen(
     the caller must hold a lock that no other listener can hold. Any other file stays, and the
     call raises OSError.
     """
-    server = _bound(path, socket.SOCK_STREAM, mode)
+    server = _bound(path, _socket.SOCK_STREAM, mode)
     try:
         server.listen(backlog)
     except BaseException:
@@ -51,12 +56,14 @@ def receive(path: str | os.PathLike[str], mode: int = 0o600) -> socket.socket:
 
     An existing socket file is replaced, as by `listen`. Raises OSError.
     """
-    server = _bound(path, socket.SOCK_DGRAM, mode)
+    server = _bound(path, _socket.SOCK_DGRAM, mode)
     server.setblocking(False)
     return server
 
 
-def _bound(path: str | os.PathLike[str], kind: socket.SocketKind, mode: int) -> socket.socket:
+def _bound(path: str | os.PathLike[str], kind: int, mode: int) -> socket.socket:
+    import socket
+
     server = socket.socket(socket.AF_UNIX, kind)
     try:
         # Before `bind`, so that the file never grants more rights than `mode`, not even briefly.
@@ -86,12 +93,21 @@ def connect(path: str | os.PathLike[str], timeout_s: float) -> socket.socket:
 
     Raises Unreachable if no process listens there, or none accepts in time.
     """
-    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    import socket
+
+    client = socket.socket(fileno=connect_bare(path, timeout_s).detach())
+    client.settimeout(timeout_s)
+    return client
+
+
+def connect_bare(path: str | os.PathLike[str], timeout_s: float) -> _socket.socket:
+    """As `connect`, without the methods of `socket.socket`."""
+    client = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         # A non-blocking connect fails at once on a full backlog. A blocking one waits, and only
         # SO_SNDTIMEO limits that wait; `settimeout` would make the socket non-blocking.
         limit = divmod(max(1, int(timeout_s * 1e6)), 1_000_000)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(*limit))
+        client.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _TIMEVAL.pack(*limit))
         parent, address = _through_parent(path)
         try:
             client.connect(address)
@@ -106,9 +122,9 @@ def connect(path: str | os.PathLike[str], timeout_s: float) -> socket.socket:
     return client
 
 
-def peer(sock: socket.socket) -> Peer:
+def peer(sock: _socket.socket) -> Peer:
     """The process at the other end of a connected socket, as it was when it connected."""
-    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    found = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _UCRED.size)
     return Peer(*_UCRED.unpack(found))
 
 

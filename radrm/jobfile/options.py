@@ -296,7 +296,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "output",
             "PATH",
             v.log_path,
-            "file of standard output; patterns: %j %x %u %A %a %t",
+            "file of all that it prints; patterns: %j %x %u %A %a %t",
             first=True,
             marks=(START, FOLDER),
         ),
@@ -304,7 +304,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "error",
             "PATH",
             v.log_path,
-            "file of standard error; the same patterns",
+            "file of standard error alone; the same patterns",
             marks=(START, FOLDER),
         ),
         Option(

@@ -111,11 +111,12 @@ def test_the_tools_that_act_are_marked() -> None:
 
 
 def test_a_job_from_its_preview_to_its_triage(agent: Agent) -> None:
-    request = {"command": ["sh", "-c", _HOSTILE], "options": {"name": "x", "gpu-memory": "2G"}}
+    options = {"name": "x", "gpu-memory": "2G", "error": "%x.err"}
+    request = {"command": ["sh", "-c", _HOSTILE], "options": options}
     seen = agent.ask("preview_submit", **request)
     assert (seen["submitted"], seen["error"], seen["jobs"]) == (False, None, 1)
     assert seen["could_start"]["gpus_with_room"] == [0, 1]
-    assert seen["command"].startswith("radrm submit --name=x --gpu-memory=2G -- sh -c ")
+    assert seen["command"].startswith("radrm submit --name=x --gpu-memory=2G --error=%x.err")
     assert not agent.ask("list_jobs", ended=True)["total"]
 
     job = agent.ask("submit_job", **request)["job"]

@@ -27,7 +27,9 @@ def client(shared_daemon: DaemonHome, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def test_a_command_and_its_end(client: Client) -> None:
-    asked = client.submit(["sh", "-c", "echo out; echo err >&2; exit 3"], gpus=0, name="three")
+    asked = client.submit(
+        ["sh", "-c", "echo out; echo err >&2; exit 3"], gpus=0, name="three", error="%x.err"
+    )
     assert (asked.name, asked.count) == ("three", 1) and asked.id is not None
     (job,) = client.wait(asked, timeout=60)
     assert (job.state, job.exit_code, job.code, job.ended) == ("FAILED", 3, 3, True)

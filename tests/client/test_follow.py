@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from radrm.client import follow
-from radrm.client.follow import ASK_S, LogFollower, Patient, changes, stream
+from radrm.client.follow import ASK_S, ArrayLogs, LogFollower, Patient, changes, stream
 from radrm.errors import Refused, Unreachable
 from tests.cli.fakes import Pauses, Script, job
 
@@ -257,7 +257,7 @@ def test_one_file_for_both_is_streamed_once(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     world = World(tmp_path, state="RUNNING")
     world.prints(1, b"out")
-    written = both(world, Path("/dev/null"), lambda: world.becomes("COMPLETED"))
+    written = both(world, tmp_path, lambda: world.becomes("COMPLETED"))
     assert written["stdout"] == [b"out"]
     assert len(world.said) == 1 and "not a regular file" in world.said[0]
 
@@ -267,3 +267,45 @@ def test_a_job_that_never_starts_ends_the_stream(tmp_path: Path) -> None:
     world = World(tmp_path)
     both(world, tmp_path / "err", lambda: world.becomes("CANCELLED", attempts=0))
     assert world.end["state"] == "CANCELLED"
+
+
+# ------------------------------------------------------------------ several jobs
+
+
+def element(index: int, state: str, attempts: int = 1) -> dict[str, Any]:
+    return job(index, state, attempts=attempts, label=f"7_{index}", array_id=7)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_lines_of_several_jobs_are_whole_and_name_their_job(tmp_path: Path) -> None:
+    """An element that starts later, ends between two looks or runs again loses no line."""
+
+    def prints(name: str, text: bytes) -> None:
+        with (tmp_path / name).open("ab") as file:
+            file.write(text)
+
+    def logs(words: dict[str, Any]) -> dict[str, Any]:
+        path = str(tmp_path / f"{words['jobs'][0]}.{words['attempt']}")
+        return {"stdout": path, "stderr": path, "live": True}
+
+    elements = [element(9, "RUNNING"), element(10, "PENDING", 0)]
+    status = [lambda words: list(elements)]
+    prints("7_9.1", b"old\nhalf")
+    written, said = list[bytes](), list[str]()
+    pauses = Pauses(
+        lambda: prints("7_9.1", b" a line\n10%\r20%\r"),
+        lambda: (
+            prints("7_9.1", b"30%\r\nbye"),
+            prints("7_10.1", b"one\n"),
+            prints("7_10.2", b"two\n"),
+            elements.__setitem__(slice(None), [element(9, "FAILED"), element(10, "RUNNING", 2)]),
+        ),
+        lambda: elements.__setitem__(1, element(10, "COMPLETED", 2)),
+    )
+    patient = Patient(Script(status=status, logs=[logs]), said.append, pauses)  # type: ignore[arg-type]
+    shown = ArrayLogs(patient, ["7"], lambda _: {"stdout": written.append}, said.append, pauses)
+    assert [each["state"] for each in shown.follow(1)] == ["FAILED", "COMPLETED"]
+    assert b"".join(written).decode().splitlines() == [
+        *(" 7_9 | half a line", " 7_9 | 30%", " 7_9 | bye", "7_10 | one", "7_10 | two")
+    ]
+    assert said == []

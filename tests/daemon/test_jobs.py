@@ -105,8 +105,8 @@ def test_out_of_memory_is_recovered_on_an_idle_device(home: DaemonHome) -> None:
     assert (done["state"], done["attempts"], done["oom_count"]) == ("COMPLETED", 2, 1)
     assert done["collocation"] == "timeslice", "others could join it later"
     assert home.job(large)["state"] == "COMPLETED"
-    assert "torch.OutOfMemoryError" in home.output(liar, "err")
-    assert "CUDA out of memory" not in (home.work / f"radrm-{liar}.attempt2.err").read_text()
+    assert "torch.OutOfMemoryError" in home.output(liar)
+    assert "CUDA out of memory" not in (home.work / f"radrm-{liar}.attempt2.out").read_text()
 
 
 def test_a_memory_cap_makes_a_wrong_estimate_hurt_its_own_job_only(home: DaemonHome) -> None:

@@ -19,7 +19,7 @@ BESIDE_MIB = 8192
 def test_a_job_runs_on_its_gpu_and_is_measured(server: RealServer) -> None:
     job = server.run("matmul.py", "--seconds", 15, "--memory", 4096)
     done = server.wait_end(job)
-    assert done["state"] == "COMPLETED", server.output(job, "err")
+    assert done["state"] == "COMPLETED", server.output(job)
     report = server.report(job)
     assert report["devices"] == server.uuid
     assert done["devices"] == [server.uuid]
@@ -80,7 +80,7 @@ def test_a_real_out_of_memory_death_is_recovered(make_server: MakeServer) -> Non
     server.wait_state(victim, "RECOVERING")
     explained = server.json("explain", str(victim))
     assert explained["attempts"][0]["outcome"] == "oom"
-    assert "OutOfMemoryError" in server.output(victim, "err")
+    assert "OutOfMemoryError" in server.output(victim)
     go.touch()
     assert server.wait_end(holder)["state"] == "COMPLETED"
     done = server.wait_end(victim)

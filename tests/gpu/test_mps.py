@@ -68,7 +68,7 @@ def test_two_jobs_are_clients_of_one_server(mps: RealServer) -> None:
     mps.until(lambda: len(servers_of(row["pipes"])) == 1, "one MPS server for both")
     for job in jobs:
         done = mps.wait_end(job)
-        assert (done["state"], done["collocation"]) == ("COMPLETED", "mps"), mps.output(job, "err")
+        assert (done["state"], done["collocation"]) == ("COMPLETED", "mps"), mps.output(job)
         assert mps.report(job)["mps_pipes"] == row["pipes"]
 
 

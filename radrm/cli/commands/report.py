@@ -8,6 +8,7 @@ from radrm.cli.show.past import SINCE, UNTIL, energy_page, history_page, period,
 from radrm.cli.show.shares import limits_page, shares_page
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
+from radrm.client.last_state import ReadingClient
 from radrm.client.text import print_json
 from radrm.core.units import SIMULATED_GPUS
 from radrm.errors import Refused, UsageError, plain
@@ -191,7 +192,7 @@ def history(
     filters = {"user": user, "state": state.replace(" ", ""), "name": name, "gpu": gpu}
     asked = {key: value for key, value in filters.items() if value}
     first = ((page or 1) - 1) * size
-    with Client() as client:
+    with ReadingClient() as client:
         begin_s, end_s = times(client.ask("ping")["now"])
         answer = client.ask(
             "history", **asked, since=begin_s, until=end_s, offset=first, limit=size

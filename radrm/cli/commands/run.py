@@ -11,7 +11,7 @@ import os
 import sys
 
 from radrm.cli.commands.submit import tell
-from radrm.cli.show.log import EXIT_INTERRUPTED, ended, outputs, own_name
+from radrm.cli.show.log import EXIT_INTERRUPTED, ended, log_writer, own_name
 from radrm.client.connection import Client
 from radrm.client.follow import ASK_S, Patient, stream
 from radrm.client.jupyter import JupyterHint
@@ -65,7 +65,8 @@ def run(argv: list[str]) -> int:
         try:
             if request.pty:
                 return ended(_use_terminal(ask, job, session))
-            logs = {which: _seen(write, hint) for which, write in outputs(None).items()}
+            logs = {"stdout": log_writer(None), "stderr": log_writer(None, sys.stderr)}
+            logs = {which: _seen(write, hint) for which, write in logs.items()}
             return ended(stream(ask, job, logs, warn, pause=session.pause))
         except KeyboardInterrupt:
             if not session.connected:

@@ -19,7 +19,8 @@ from radrm.cli.parameters import (
 )
 from radrm.cli.show.jobs import PAGE, counts_line, job_rows, no_jobs
 from radrm.cli.show.styled import Styled, show
-from radrm.client.connection import Client, every_job
+from radrm.client.connection import every_job
+from radrm.client.last_state import ReadingClient
 from radrm.client.text import label, print_json
 from radrm.core.units import gpu_count
 from radrm.errors import Refused, UsageError, plain
@@ -27,15 +28,17 @@ from radrm.errors import Refused, UsageError, plain
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.cli.show.formats import Part
+    from radrm.client.connection import Client
     from radrm.client.text import Document
 
 _JOBS = f"{REFERENCES}; all jobs that have not ended by default."
 _ALL = "Also jobs that have ended (the latest 10000)."
 _STATE = "Only jobs in these states, as running,pending."
 _FOLLOW = "Show changes until Ctrl-C; of one job its log too."
-_LAST_LINES = 5
 _MOST = 1000
 """Rows that one request can ask for."""
+_OF_LOG = 1000
+"""Lines of a log in which a card looks for the error."""
 STATUS_PARAMETERS = (
     Parameter("jobs", WORDS, _JOBS, "JOB..."),
     Parameter("every", FLAG, _ALL, flags=("--all",)),
@@ -96,7 +99,7 @@ def status(
         from radrm.cli.show.formats import read_format
 
         parts = read_format(layout)
-    with Client() as client:
+    with ReadingClient() as client:
         if follow:
             from radrm.cli.show.follow import follow_jobs
 
@@ -169,13 +172,15 @@ def _show_card(client: Client, job: Document, page: Document) -> None:
 
 
 def _tails(logs: Document) -> dict[str, list[str]]:
-    """The last lines of a job's logs that can be read."""
-    from radrm.client.tail import last_lines, owner_of
+    """The ends of a job's logs that can be read; last that of the one that was written last."""
+    from radrm.client.tail import last_lines, owner_of, written_s
 
+    paths = {"stdout": logs["stdout"], "stderr": logs["stderr"]}
+    paths = paths if logs["stdout"] != logs["stderr"] else {"log": logs["stdout"]}
     found: dict[str, list[str]] = {}
-    for which in ("stdout", "stderr"):
+    for which in sorted(paths, key=lambda which: written_s(paths[which])):
         with suppress(Refused):
-            found[which] = last_lines(logs[which], owner_of(logs), _LAST_LINES) or []
+            found[which] = last_lines(paths[which], owner_of(logs), _OF_LOG) or []
     return found
 
 
@@ -209,7 +214,7 @@ def explain(job: str, cluster: bool, as_json: bool) -> None:
 
         target("cluster").show_explanation(job, as_json)
         return
-    with Client() as client:
+    with ReadingClient() as client:
         answer = client.ask("explain", jobs=[job])
     if as_json:
         print_json(answer)

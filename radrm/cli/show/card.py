@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.jobs import state_text
 from radrm.cli.show.styled import Styled
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
     _Line = tuple[str, str | Styled]
 
+_LAST_LINES = 5, 10
+"""Of each log on the card of a job; of one that has failed."""
+_WIDTH = 500
+"""Characters of such a line."""
 MOST_TASKS = 32
 """Tasks that a card shows; `status --json` has all of them."""
 
@@ -117,7 +123,9 @@ _OUTCOME_STYLE = {
 }
 
 
-_PATHS = ("stdout", "stderr", "script", "folder")
+_PATHS = ("log", "stdout", "stderr", "script", "folder")
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)(:|$)")
+"""The last line of a Python traceback."""
 
 
 def card(
@@ -130,23 +138,28 @@ def card(
 ) -> list[Part]:
     """The card of a job. `attempts` are those of `explain`; `logs` is None before the start.
 
-    `tails`: the last lines of its logs, by `stdout` and `stderr`.
+    `tails`: the ends of its logs, by `stdout` and `stderr`, or by `log` if they are one file. The
+    last lines of each are shown.
     """
-    error = tails.get("stderr") if job["state"] == "FAILED" else None
-    last = error[-1] if error else ""
-    lines = [_line(job, *fact) for fact in facts(job, now, index, attempts, last)]
+    error = _error(tails) if job["state"] == "FAILED" else ""
+    lines = [_line(job, *fact) for fact in facts(job, now, index, attempts, error)]
     if logs is not None:
-        lines += [("stdout", plain(logs["stdout"])), ("stderr", plain(logs["stderr"]))]
+        both = logs["stdout"] == logs["stderr"]
+        shown = {"log": "stdout"} if both else {"stdout": "stdout", "stderr": "stderr"}
+        lines += [(name, plain(logs[which])) for name, which in shown.items()]
     parts: list[Part] = [_title(job), *_fields(lines)]
     if len(attempts) > 1:
         parts += [Styled(), attempts_table(job, attempts)]
     if len(job.get("tasks") or ()) > 1:
         parts += [Styled(), tasks_table(job["tasks"], index)]
-    if tails.get("stdout"):
-        parts += [Styled(), *_log(tails["stdout"])]
     names = ("verdict", *[""] * len(job.get("verdict") or ()))
     verdict = [*zip(names, map(plain, job.get("verdict") or ()), strict=False)]
-    return [*parts, Styled(), *_fields([*verdict, ("next", "   ".join(next_steps(job)))])]
+    parts += [Styled(), *_fields([*verdict, ("next", "   ".join(next_steps(job)))])]
+    most = _LAST_LINES[job["state"] == "FAILED"]
+    for name, its in tails.items():
+        name = "last lines" if name == "log" else name
+        parts += [Styled(), *_log(name, its[-most:])] if its else []
+    return parts
 
 
 def given_fields(job: Document) -> list[Field]:
@@ -154,10 +167,18 @@ def given_fields(job: Document) -> list[Field]:
     return _fields(given(job))
 
 
-def _log(lines: Sequence[str]) -> Iterator[Styled]:
+def _error(tails: Mapping[str, Sequence[str]]) -> str:
+    """The line that says what is wrong: the last of a traceback, else of standard error. (Python
+    prints what its buffer holds after the traceback.)"""
+    its = tails.get("stderr") or tails.get("log") or ()
+    last = its[-1] if tails.get("stderr") else ""
+    return next((line for line in reversed(its) if _ERROR.match(line)), last)
+
+
+def _log(name: str, lines: Sequence[str]) -> Iterator[Styled]:
     for at, line in enumerate(lines):
-        shown = Styled(f"  {'' if at else 'log':<12}", "dim", cut=True)
-        shown.append(line)
+        shown = Styled(f"  {'' if at else name:<12}", "dim", cut=True)
+        shown.append(line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…")
         yield shown
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from radrm.cli.show.card import headline
 from radrm.cli.show.jobs import PAGE, change_line, no_jobs
-from radrm.cli.show.log import log_writer
+from radrm.cli.show.log import outputs
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.follow import LogFollower, Patient, changes, end_line
@@ -37,9 +37,7 @@ def _follow_one(client: Client, found: Document) -> None:
     def say(text: str) -> Any:
         show(Styled(plain(text), "dim"))
 
-    follower = LogFollower(
-        Patient(client, say).ask, label(job), {"stdout": log_writer(job["user"])}, say
-    )
+    follower = LogFollower(Patient(client, say).ask, label(job), outputs(job["user"]), say)
     try:
         job = follower.follow(attempt=None, lines=None)
     except Refused:

@@ -48,7 +48,7 @@ def state_text(state: str) -> Styled:
 
 
 def counts_line(counts: Mapping[str, int], devices: int, simulated: bool = False) -> Styled:
-    """As `3 running, 97 pending — 4 GPUs`, or `— 4 simulated GPUs`."""
+    """As `3 running, 97 pending — 4 GPUs`, or `— 4 simulated GPUs`, as far as GPUs are known."""
     line = Styled(cut=True)
     for state in [*_STATE_STYLE, *(s for s in counts if s not in _STATE_STYLE)]:
         if counts.get(state):
@@ -56,7 +56,7 @@ def counts_line(counts: Mapping[str, int], devices: int, simulated: bool = False
             line.append(f"{counts[state]} {plain(state).lower()}", _STATE_STYLE.get(state, ""))
     if not line.pieces:
         line.append("nothing runs or waits")
-    line.append(f" — {gpu_count(devices, simulated)}")
+    line.append(f" — {gpu_count(devices, simulated)}" if devices else "")
     return line
 
 

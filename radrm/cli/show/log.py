@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-from radrm.client.exits import exit_code, tell_failures
 from radrm.client.follow import Patient, stream
 from radrm.client.tail import harmless
 from radrm.client.text import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, TextIO
 
     from radrm.client.connection import Client
@@ -20,18 +19,21 @@ if TYPE_CHECKING:
     from radrm.client.text import Document
 
 
-def log_writer(user: str | None, stream: TextIO | None = None) -> Write:
+def log_writer(user: str | None, stream: TextIO | None = None, marks: bool = False) -> Write:
     """A function that writes a log of `user` to `stream` (None: standard output). On a terminal,
-    it makes control characters in another user's log visible. `user` None: it is no terminal."""
+    it makes control characters in another user's log visible, and with `marks` it writes in red:
+    that is how standard error is told from standard output. `user` None: a job of one's own."""
     target = sys.stdout if stream is None else stream
 
     def write(data: bytes) -> Any:
         target.buffer.write(data)
         target.buffer.flush()
 
-    if user is None or not target.isatty() or user == own_name():
+    if not target.isatty():
         return write
-    return harmless(write)
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    shown = (lambda data: write(b"\x1b[31m" + data + b"\x1b[39m")) if marks and not plain else write
+    return shown if user is None or user == own_name() else harmless(shown)
 
 
 def own_name() -> str | None:
@@ -56,20 +58,29 @@ def stream_and_leave(
     so many last lines.
     """
     patient = Patient(client, warn)
+    return until_left(lambda: ended(stream(patient.ask, reference, writes, warn, lines)), reference)
+
+
+def until_left(show: Callable[[], int], reference: str) -> int:
+    """Call `show`; Ctrl-C ends only that."""
     try:
-        return ended(stream(patient.ask, reference, writes, warn, lines))
+        return show()
     except KeyboardInterrupt:
         again = f"radrm logs -f {reference}"
         warn(f"the job goes on; its output again: {again}; to end it: radrm cancel {reference}")
         return EXIT_INTERRUPTED
 
 
-def outputs(user: str | None) -> dict[str, Write]:
-    """Where the two logs of a job of `user` go. `user` None: a job of one's own."""
-    return {"stdout": log_writer(user), "stderr": log_writer(user, sys.stderr)}
+def outputs(user: str | None, stderr_only: bool = False) -> dict[str, Write]:
+    """Where the two logs of a job of `user` go: both to standard output, in the order in which
+    they grow. `user` None: a job of one's own."""
+    both = {"stdout": log_writer(user), "stderr": log_writer(user, marks=True)}
+    return {"stderr": both["stdout"]} if stderr_only else both
 
 
 def ended(job: Document) -> int:
     """Say how a job ended, unless it completed. Returns its exit code."""
+    from radrm.client.exits import exit_code, tell_failures  # only who follows a job
+
     tell_failures([job])
     return exit_code(job)

@@ -394,7 +394,7 @@ class References:
     def one(self, word: str) -> Work[Job]:
         """The one job that a word means. If only ended jobs have this name, the latest.
 
-        Raises `Refused` for an array, and for a name of several unfinished jobs.
+        Raises `Refused` for an array, also by its name, and for a name of several unfinished jobs.
         """
         (found,) = yield from self.find([word])
         if found.error is not None:
@@ -402,10 +402,15 @@ class References:
         last = self.current(found.ids[-1])
         if last is None:
             raise self._no_job(word)
-        if len(found.ids) > 1 and not (_is_name(word) and last.state.final):
-            first = self.current(found.ids[0]) or last
-            what = f"{_quoted(word)} is" if _is_name(word) else f"array {word} has"
-            raise Refused(f"{what} {len(found.ids)} jobs; name one of them, as {first.label}")
+        named = _is_name(word) and not _LATEST.fullmatch(word)
+        ids, array = found.ids, last.array
+        if named and last.state.final:
+            ids = [last.id] if array is None else self._store.of_array(array.array_id)
+            named = False
+        if len(ids) > 1:
+            first = self.current(ids[0]) or last
+            what = f"{_quoted(word)} is" if named else f"array {word} has"
+            raise Refused(f"{what} {len(ids)} jobs; name one of them, as {first.label}")
         return last
 
     def current(self, job_id: int) -> Job | None:

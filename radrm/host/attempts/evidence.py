@@ -197,6 +197,13 @@ class Evidence:
         start, _ = self._read(attempts.START)
         return Identity(start["pid"], start["start_ticks"], start["boot_id"]) if start else None
 
+    def runner_named(self) -> Identity | None:
+        """The runner that the start record names, dead or alive."""
+        start, _ = self._read(attempts.START)
+        if start is None:
+            return None
+        return Identity(start["runner_pid"], start["runner_start_ticks"], start["boot_id"])
+
     def runner(self) -> Identity | Void | None:
         """The attempt's runner, dead or alive; Void when there is none and never will be.
 

@@ -16,6 +16,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -47,16 +48,29 @@ class DamagedRow(StoreError):
 class Database:
     """One open file. Used by one thread only. Raises `StoreError`, with the next step."""
 
-    def __init__(self, path: str, alive: Callable[[], None] | None = None) -> None:
-        """`alive` is called again and again during a long statement. It must not raise."""
+    def __init__(
+        self, path: str, alive: Callable[[], None] | None = None, read_only: bool = False
+    ) -> None:
+        """`alive` is called again and again during a long statement. It must not raise.
+
+        `read_only`: the file stays as it is, also one of another version. (SQLite makes its index
+        of the log beside it, if that is missing.)
+        """
         self.path = path
+        place = f"file:{quote(os.fsencode(path))}?mode=ro" if read_only else path
         try:
-            self.connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+            self.connection = sqlite3.connect(
+                place, isolation_level=None, timeout=1.0, uri=read_only
+            )
             self.connection.text_factory = _text
             self.connection.set_progress_handler(alive, _STEPS)
-            os.chmod(path, 0o600)
-            self._prepare()
-            self._keep_room()
+            if read_only:
+                self.execute("PRAGMA temp_store = MEMORY")
+                self._check_version()
+            else:
+                os.chmod(path, 0o600)
+                self._prepare()
+                self._keep_room()
         except FILE_DAMAGE as error:
             if any(words in str(error) for words in _FULL):  # Python 3.10 gives no error code
                 raise StoreError(
@@ -77,6 +91,9 @@ class Database:
         self.execute("PRAGMA synchronous = FULL")
         self.execute("PRAGMA foreign_keys = ON")
         self.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        self._check_version()
+
+    def _check_version(self) -> None:
         try:
             make_tables(self.connection)
         except UnknownVersion as unknown:

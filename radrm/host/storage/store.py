@@ -53,6 +53,22 @@ _RESERVATIONS_KEPT = 1000
 _RUNS_KEPT = 1000
 """The latest earlier runs of a job that are kept."""
 
+_INSTEAD = [
+    statement
+    for table, key in (("jobs", "id"), ("attempts", "serial"))
+    for statement in (
+        f"CREATE TEMP TABLE new_{table} AS SELECT * FROM main.{table} WHERE 0",
+        f"CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} "
+        f"WHERE {key} NOT IN (SELECT {key} FROM new_{table}) "
+        f"UNION ALL SELECT * FROM new_{table}",
+    )
+]
+"""Views of one connection, in which new rows stand in place of stored ones."""
+_NEW_JOB = (
+    "INSERT INTO new_jobs SELECT id, ticket, array_id, array_index, name, ?, ?, ?, edits "
+    "FROM main.jobs WHERE id = ?"
+)
+
 Volatile: TypeAlias = dict[tuple[str, object], Record]
 """The newest volatile record of each job, attempt and rule that is not on disk yet."""
 
@@ -73,14 +89,15 @@ class Store:
         path: str,
         cover: Callable[[int, int], None] | None = None,
         alive: Callable[[], None] | None = None,
+        read_only: bool = False,
     ) -> None:
         """`cover` hears the highest job id and serial of a transaction before it begins. `alive`
-        is called again and again during long work."""
+        is called again and again during long work. `read_only`: nothing can be written."""
         self.path = path
         self.check_home: Callable[[], None] = lambda: None
         """Raises `HomeLost` if the path leads to another file; the home sets it."""
         self._cover = cover
-        self._db = Database(path, alive)
+        self._db = Database(path, alive, read_only)
         self.submissions = Submissions(self._db)
         self.runs = PastRuns(self._db)
         self.energy = EnergyBook(self._db)
@@ -221,6 +238,19 @@ class Store:
             )
 
     # ------------------------------------------------------------- reading
+
+    def show_instead(self, records: Iterable[Job | Attempt]) -> None:
+        """Have this connection read these records in place of the stored ones; write nothing."""
+        for statement in _INSTEAD:
+            self._db.execute(statement)
+        for record in records:
+            text = encoded(record)
+            if isinstance(record, Job):
+                new = record.state.value, record.state.final, text, record.id
+                self._db.execute(_NEW_JOB, new)
+            else:
+                row = record.serial, record.job_id, record.ended is None, text
+                self._db.execute("INSERT INTO new_attempts VALUES (?, ?, ?, ?)", row)
 
     def kept(self) -> Kept:
         """What a new scheduler starts from."""

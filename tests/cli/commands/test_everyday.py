@@ -119,7 +119,11 @@ def test_a_job_is_followed_to_its_end(guest: DaemonHome) -> None:
     assert done.returncode == 0, "the view ended well, whatever the job did"
     head, *middle, last, step = done.stdout.splitlines()
     assert head.startswith(f"Job {job}  sh") and middle == ["hello"]
-    assert last.startswith(f"job {job} FAILED") and "exit code 3" in last and "--stderr" in step
+    assert (
+        last.startswith(f"job {job} FAILED")
+        and "exit code 3" in last
+        and f"radrm logs {job}" in step
+    )
 
 
 def test_a_reader_that_leaves_ends_a_follower_that_has_nothing_to_say(

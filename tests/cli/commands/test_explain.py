@@ -164,7 +164,7 @@ def test_amounts(value: float | None, unit: str | None, text: str) -> None:
 def test_programs_get_the_daemons_document(monkeypatch: pytest.MonkeyPatch) -> None:
     document = answer(job(5))
     client = Script(explain=[document])
-    monkeypatch.setattr(radrm.cli.commands.status, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.status, "ReadingClient", lambda: client)
     done = CliRunner().invoke(make_app(), ["explain", "sweep", "--json"])
     assert json.loads(done.stdout) == document
     assert client.asked == [("explain", {"jobs": ["sweep"]})]

@@ -25,7 +25,7 @@ from tests.cli.fakes import ESC, NOW, Pauses, Script, job, page, shown
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(client: Script, *words: str) -> Result:
-        monkeypatch.setattr(radrm.cli.commands.status, "Client", lambda: client)
+        monkeypatch.setattr(radrm.cli.commands.status, "ReadingClient", lambda: client)
         monkeypatch.setattr(radrm.cli.show.follow, "changes", partial(changes, pause=Pauses()))
         done = CliRunner().invoke(make_app(), ["status", *words])
         if done.exception and not isinstance(done.exception, (SystemExit, RadrmError)):
@@ -242,9 +242,9 @@ def test_every_state_has_a_card_and_a_next_step(state: JobState) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({}, ["logs 5 --stderr", "requeue 5 --time=LONGER"]),
-        ({"saved_work_done": 0.4}, ["logs 5 --stderr", "requeue 5"]),
-        ({"reason": "silent for 1h"}, ["logs 5 --stderr", "requeue 5"]),
+        ({}, ["logs 5", "requeue 5 --time=LONGER"]),
+        ({"saved_work_done": 0.4}, ["logs 5", "requeue 5"]),
+        ({"reason": "silent for 1h"}, ["logs 5", "requeue 5"]),
     ],
 )
 def test_a_job_that_runs_again_from_its_start_needs_more_time(
@@ -339,7 +339,7 @@ def test_one_job_is_followed_with_its_log(run: Any, tmp_path: Any) -> None:
     lines = done.stdout.splitlines()
     assert "Job 1  resnet50  RUNNING for 1m00s on GPU 0" in lines[0]
     assert lines[1:3] == ["epoch 1", "job 1 FAILED: exit code 3"]
-    assert "radrm logs 1 --stderr" in lines[3]
+    assert "radrm logs 1" in lines[3]
 
 
 def test_a_followed_job_that_never_starts_is_an_end_and_a_log_that_cannot_be_read_is_not(

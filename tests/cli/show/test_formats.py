@@ -99,7 +99,7 @@ def test_an_unknown_field_is_named() -> None:
 
 
 def run(client: Script, monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
-    monkeypatch.setattr(radrm.cli.commands.status, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.status, "ReadingClient", lambda: client)
     words = {"jobs": [], "every": False, "user": "", "state": "", "page": None, "limit": None}
     more = {"follow": False, "layout": "", "no_header": False}
     more |= {"as_json": False, "cluster": False}
@@ -135,7 +135,7 @@ def test_past_jobs_are_laid_out_in_the_same_way(
 ) -> None:
     answer = {"jobs": [job(5, "FAILED", devices=["GPU-b"])], "devices": INDEX, "total": 1}
     client = Script(ping=[{"now": NOW}], history=[answer])
-    monkeypatch.setattr(radrm.cli.commands.report, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.report, "ReadingClient", lambda: client)
     words = dict.fromkeys(("user", "state", "since", "until", "name", "gpu"), "")
     more = {"limit": None, "page": None, "as_json": False}
     history(**words, **more, layout="%i %t %N", no_header=False)  # type: ignore[arg-type]

@@ -218,11 +218,15 @@ def test_a_card_ends_with_its_log_and_names_the_error() -> None:
     tails = {"stdout": ["epoch 1", "epoch 2"], "stderr": ["Traceback", "ValueError: bad"]}
     text = [line for part in card(failed, NOW, {}, tails=tails) for line in shown(part, 80)]
     assert "  why         exit code 1: ValueError: bad" in text
-    at = text.index("  log         epoch 1")
-    assert text[at + 1].strip() == "epoch 2" and text[-1].startswith("  next")
+    at = text.index("  stdout      epoch 1")
+    assert text[at + 1].strip() == "epoch 2" and text[at - 2].startswith("  next")
+    assert text[-2:] == ["  stderr      Traceback", f"{'':14}ValueError: bad"]
+    both = ["Traceback", "ValueError: bad", "epoch 3"]
+    text = [line for part in card(failed, NOW, {}, tails={"log": both}) for line in shown(part, 80)]
+    assert "  why         exit code 1: ValueError: bad" in text and text[-1].strip() == "epoch 3"
     running = job(1, "RUNNING")
     text = [line for part in card(running, NOW, {}, tails=tails) for line in shown(part, 80)]
-    assert not any("ValueError" in line for line in text)
+    assert not any("why" in line for line in text)
 
 
 def test_the_text_of_a_last_column_is_wrapped_if_that_is_wanted() -> None:

@@ -173,13 +173,16 @@ def test_a_refusal_is_about_jobs_that_have_not_ended(server: DaemonHome) -> None
 
 def test_the_last_jobs_by_no_name(server: DaemonHome) -> None:
     first = server.submit("--hold", "--", "true")
-    array = server.submit("--hold", "--array=0-2", "--", "true")
+    array = server.submit("--hold", "--name=three", "--array=0-2", "--", "true")
     assert [job["id"] for job in server.json("status", "@~1")] == [first]
     assert [job["label"] for job in server.json("status", "@")] == [
         f"{array}_{i}" for i in range(3)
     ]
     assert f"Job {first} " in server.radrm("explain", "@~1").stdout
+    assert "none of the 3 jobs has started yet" in server.radrm("logs", "@").stderr
     assert len(server.json("cancel", "@", "@~1")) == 4
+    for word in ("@", "three", str(array)):  # it is an array also when it has ended
+        assert f"name one of them, as {array}_0" in server.radrm("explain", word).stderr
     assert "no job that @~999 could mean" in server.radrm("hold", "@~999").stderr
 
 

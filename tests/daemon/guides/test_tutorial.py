@@ -26,14 +26,14 @@ def test_a_days_work_goes_as_the_tutorial_says(home: DaemonHome) -> None:
         driver.ask("quit")
         driver.close()
     failed = [each.command for each in ran if each.code]
-    assert failed == ["radrm status"], "only while the daemon is dead"
+    assert failed == []
     said = {each.command: each.output for each in ran}
     assert "Traceback" not in "".join(said.values())
     assert said["radrm status --all --limit 4"].startswith(
         "22 completed, 1 failed, 1 timeout, 2 cancelled"
     )
     assert said["cat report.txt"] == "18"
-    assert said["radrm logs 1_13 --stderr"].startswith("ValueError")
+    assert "ValueError" in said["radrm logs 1_13"]
     assert "memory" in said["radrm explain large"] and "38.0G" in said["radrm explain large"]
     talk = said["radrm explain talk | head -n 2"].splitlines()
     expected = re.fullmatch(r"  expected .* to .* \(declared\); due .*: in time", talk[1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from radrm.daemon.launches import log_paths
@@ -13,15 +15,17 @@ from tests.world import World, gpus
 @pytest.mark.parametrize(
     ("given", "attempt", "paths"),
     [
-        ({}, 1, ("/w/radrm-1.out", "/w/radrm-1.err")),
-        ({}, 2, ("/w/radrm-1.attempt2.out", "/w/radrm-1.attempt2.err")),
+        ({}, 1, ("/w/radrm-1.out",) * 2),
+        ({}, 2, ("/w/radrm-1.attempt2.out",) * 2),
+        ({"error": "e"}, 1, ("/w/radrm-1.out", "/w/e")),
+        ({"interactive": True}, 1, ("/w/radrm-1.out", "/w/radrm-1.err")),
         ({"output": "log"}, 2, ("/w/log.attempt2", "/w/log.attempt2")),
         ({"output": "%t-%x.log", "error": "/e/%%.log"}, 2, ("/w/2-a_b.log", "/e/%.attempt2.log")),
         ({"output": "/dev/null"}, 2, ("/dev/null", "/dev/null")),
     ],
 )
 def test_no_attempt_overwrites_anothers_log_and_a_device_keeps_its_name(
-    given: dict[str, str], attempt: int, paths: tuple[str, str]
+    given: dict[str, Any], attempt: int, paths: tuple[str, str]
 ) -> None:
     job = World(gpus(1)).submit()
     job = replace(job, spec=replace(job.spec, name="a/b"))

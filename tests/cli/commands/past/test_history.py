@@ -20,7 +20,8 @@ def run(
     monkeypatch: pytest.MonkeyPatch, command: str, *words: str, **answers: Any
 ) -> tuple[Any, Script]:
     client = Script(ping=[{"now": NOW}], **{op: [answer] for op, answer in answers.items()})
-    monkeypatch.setattr(radrm.cli.commands.report, "Client", lambda: client)
+    for name in ("Client", "ReadingClient"):
+        monkeypatch.setattr(radrm.cli.commands.report, name, lambda: client)
     return CliRunner().invoke(make_app(command), [command, *words]), client
 
 
