@@ -112,6 +112,8 @@ class Refusal:
     """The planner that gives this reason, where several planners run; whose proposal it refuses."""
     unit: Unit | None = None
     """That of both numbers, if it is not the usual one of the rule."""
+    within_s: float | None = None
+    """A job with a shorter time limit than this would not be refused by it; None: any would."""
 
     @property
     def timely(self) -> bool:

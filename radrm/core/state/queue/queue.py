@@ -77,7 +77,7 @@ class Gpuless:
             return None
         running, mine = len(self._uid_of), self._running[job.spec.uid]
         whose = f"{running} run, {mine} of them of {job.spec.user}"
-        why = f"limit of jobs without a GPU ({self._most}) reached: {whose}"
+        why = f"the most jobs without a GPU ({self._most}, core.gpuless_at_once) run: {whose}"
         return Refusal(RULE, why, None, running + 1, self._most)
 
     def _has_place(self, uid: int) -> bool:
