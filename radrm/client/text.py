@@ -50,12 +50,10 @@ def next_steps(job: Document) -> list[str]:
     name, state = plain(label(job)), job["state"]
     if job.get("held"):
         return [f"radrm release {name}", f"radrm explain {name}"]
-    if state in WAITING and job.get("behind"):
-        ahead = plain(str(job["behind"]))
-        return [f"radrm explain {ahead}", f"radrm cancel {name}"]
     if state in WAITING:
         ways = [plain(each) for each in job.get("way_out") or ()]
-        return [f"radrm explain {name}", *ways, f"radrm cancel {name}"]
+        first = plain(str(job.get("behind") or name))
+        return [f"radrm explain {first}", *ways, f"radrm cancel {name}"]
     if state not in FINAL:
         spares = [_EDITS.get(w["kind"], "") for w in job.get("warnings") or ()]
         edits = [f"radrm edit {name} {' '.join(spares)}"] if any(spares) else []

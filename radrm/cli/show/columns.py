@@ -87,8 +87,9 @@ class Rows:
             if spare >= 0 or not droppable:
                 break
             del kept[max(droppable, key=lambda i: self.columns[i].rank)]
-        for i in kept:
-            more = min(max(0, spare), kept[i] - least[i])
+        goods = [(i, min(kept[i], self.columns[i].good)) for i in kept]
+        for i, most in (*goods, *kept.items()):
+            more = min(max(0, spare), max(0, most - least[i]))
             least[i] += more
             spare -= more
         last = max(least)

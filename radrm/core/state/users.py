@@ -185,7 +185,7 @@ class Users:
         most = self.limits(job.spec.uid)[1]
         if not most or job.gpus <= most:
             return None
-        return f"needs {job.gpus} GPUs, the limit is {most} per user (limits.gpus)"
+        return f"limits.gpus: it needs {job.gpus} GPUs, the limit is {most} per user"
 
     def spare_gpus(self, uid: int) -> int | None:
         """Return how many more GPUs a user may have; None: any number."""

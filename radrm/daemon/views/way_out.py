@@ -9,8 +9,8 @@ rules of the reasons only choose what to try. Of memory and SM activity the most
 would start, in steps that people type.
 
 It is tried only for the first job of a line, and for one that no GPU in service can take: others
-wait for the jobs before them, whatever they ask for. A job without a time or job to wait for
-(`--begin`, `--after`) may still wait for GPUs.
+wait for the jobs before them, whatever they ask for. The second may start if its user holds the
+first. A job without a time or job to wait for (`--begin`, `--after`) may still wait for GPUs.
 
 Many reasons have no way out: another job is on the GPU, a limit of the user, a drained GPU.
 """
@@ -70,16 +70,21 @@ class _Ways:
         self._rules = {each.rule for each in refusals}
         self._refusals = refusals
         snapshot = scheduler.snapshot
-        first = snapshot.head(job)
-        self._aside = first is None
-        self._waits_for_others = first is not None and first.id != job.id
+        self._first = snapshot.head(job)
+        """The first job of its line; None if it is in none."""
         self._one = len(job.spec.roles) == 1 and job.spec.resizing is Resizing.NONE
 
     def commands(self) -> Iterator[str]:
         job = self._job
         if job.pause is not None and self._starts(replace(job, pause=None)):
             yield f"radrm release {job.label}"
-        if job.pause is not None or self._waits_for_others:
+        first = self._first
+        if first is not None and first.id != job.id:
+            second = self._scheduler.snapshot.position(job) == 1
+            if second and first.spec.uid == job.spec.uid and self._starts(job, alone=True):
+                yield f"radrm hold {first.label}"
+            return
+        if job.pause is not None:
             return
         for option in self._options():
             yield _edit(job, option)
@@ -105,8 +110,8 @@ class _Ways:
 
     # ------------------------------------------------------------- trying
 
-    def _starts(self, job: Job) -> bool:
-        return self._scheduler.would_start(job, self._now, self._aside)
+    def _starts(self, job: Job, alone: bool = False) -> bool:
+        return self._scheduler.would_start(job, self._now, alone or self._first is None)
 
     def _changed(self, option: str, **changes: object) -> Iterator[str]:
         """Try another value of the spec."""

@@ -79,7 +79,7 @@ def test_a_job_beyond_the_limit_fails_at_once() -> None:
     world = world_with(user_gpus=2)
     job = world.submit(GIB, gpus=3)
     assert world.jobs[job.id].state is JobState.FAILED
-    assert world.jobs[job.id].reason == ("needs 3 GPUs, the limit is 2 per user (limits.gpus)")
+    assert world.jobs[job.id].reason == ("limits.gpus: it needs 3 GPUs, the limit is 2 per user")
 
 
 def test_exempt_users_have_no_limit() -> None:

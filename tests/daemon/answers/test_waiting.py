@@ -174,7 +174,9 @@ def test_a_gpus_line_names_all_who_hold_what_is_missing() -> None:
     no = Refusal("memory", "", "GPU-0", 25.0 * GIB, 7.0 * GIB)
     assert of_device(snapshot, seen, no) == (
         "7.0G free, job 1 (anna) reserves 10.0G, unmanaged process 4242 (bob, python) uses 20.0G, "
-        "unmanaged process 7 uses 2.0G, and 1 more"
+        "unmanaged process 7 2.0G, and 1 more"
     )
+    unread = replace(device, reading=None)
+    assert of_device(snapshot, unread, no).endswith(", unmanaged processes use 22.0G")
     shared = replace(no, rule="demand", message="needs more")
     assert of_device(snapshot, seen, shared) == "needs more; beside job 1 (anna)"

@@ -174,12 +174,20 @@ def test_it_must_help_on_as_many_gpus_as_the_job_needs() -> None:
     assert told(world, both) == ["--gpus=1"], "job 1 has the other one"
 
 
-def test_a_job_behind_another_is_told_nothing() -> None:
+def test_a_job_behind_another_starts_at_most_if_its_user_holds_that() -> None:
     world = World(gpus(1), settings=CORE)
     for _ in range(3):
         job = world.submit(30 * GIB, smact=0.1, resizing=Resizing.NONE)
     assert told(world, world.jobs[2]) == ["--gpu-memory=8.0G"]
     assert told(world, job) == []
+    world.cancel(job)
+    small, last = world.submit(GIB, smact=0.1), world.submit(GIB, smact=0.1)
+    assert (told(world, small), told(world, last)) == (["radrm hold 2"], [])
+    world.hold(2)
+    assert not world.jobs[small.id].state.waiting
+    others = world.submit(30 * GIB, smact=0.1, uid=1001, priority=1)
+    behind = world.submit(GIB, smact=0.1)
+    assert (others.state.waiting, told(world, behind)) == (True, [])
 
 
 def test_a_type_that_is_out_of_service() -> None:

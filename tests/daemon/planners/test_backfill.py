@@ -29,7 +29,9 @@ def test_a_killed_daemon_keeps_the_bound_of_a_passed_job(home: DaemonHome) -> No
     home.wait_state(short, "RUNNING")
     (passed,) = reasons(head)
     assert passed.startswith(f"Other jobs may start before job {head} for ")
-    assert "may start before" not in home.job(head)["reason"], "what it waits for, not what passes it"
+    assert "may start before" not in home.job(head)["reason"], (
+        "what it waits for, not what passes it"
+    )
     assert ".0 of " not in home.radrm("explain", str(long)).stdout, "seconds are shown as times"
     home.kill()
     home.start()
