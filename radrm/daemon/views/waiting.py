@@ -86,7 +86,7 @@ def _of_devices(
     found = list(groups.values())
     if len(found) == 1 and wanted == 1 and found[0][0].rule in _SUMS and found[0][0].needed:
         rule, one = found[0][0].rule, len(snapshot.devices) == 1
-        return f"{_LEADS[rule][one]}: {_summed(job, found[0])}"
+        return f"{_LEADS[rule][one]}: {_summed(job, found[0], rule == 'memory')}"
     parts = [f"{_gpus(snapshot, each)}: {_summed(job, each)}" for each in found[:_MOST_NAMED]]
     left = sum(map(len, found[_MOST_NAMED:]))
     text = "; ".join(parts) + (f"; and {left} more GPU{'s' * (left != 1)}" if left else "")
@@ -95,8 +95,11 @@ def _of_devices(
     return text if len(parts) == 1 else f"no GPU can take it now: {text}"
 
 
-def _summed(job: Job, refusals: Sequence[Refusal]) -> str:
-    """The numbers of devices that refuse by one rule: what is needed, and the best there is."""
+def _summed(job: Job, refusals: Sequence[Refusal], best: bool = False) -> str:
+    """The numbers of devices that refuse by one rule: what is needed, and the best there is.
+
+    `best`: say so even of one device.
+    """
     first = refusals[0]
     make = _SUMS.get(first.rule)
     if make is None or first.needed is None or first.available is None:
@@ -104,8 +107,8 @@ def _summed(job: Job, refusals: Sequence[Refusal]) -> str:
     there = [each.available for each in refusals if each.available is not None]
     lower = first.rule == "smact"
     needed = (min if lower else max)(each.needed for each in refusals if each.needed is not None)
-    best = min(there) if lower else max(there)
-    return make(job, needed, best, "at most " * (len(refusals) > 1))
+    most = "at most " if best or len(refusals) > 1 else ""
+    return make(job, needed, min(there) if lower else max(there), most)
 
 
 def _memory(job: Job, needed: float, there: float, most: str) -> str:
@@ -172,8 +175,7 @@ def _held(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str:
         else f"{_gpus(snapshot, some)}: {rule}"
         for (who, rule), some in groups.items()
     ]
-    more = len(texts) - _MOST_NAMED
-    return ", ".join(texts[:_MOST_NAMED]) + (f", and {more} more" if more > 0 else "")
+    return ", ".join(_some(texts))
 
 
 # ------------------------------------------------------------------ one device
@@ -184,24 +186,25 @@ def of_device(snapshot: Snapshot, found: DeviceSnapshot, refusal: Refusal) -> st
 
     `refusal`: why it does not take the job.
     """
-    free = refusal.rule == "memory" and refusal.available is not None
-    if free:
-        holders = list(_holders(snapshot, found))
-        more = len(holders) - _MOST_NAMED
-        named = holders[:_MOST_NAMED] + [f"and {more} more"] * (more > 0)
-        return ", ".join([f"{show_mib(refusal.available)} free", *named])
+    if refusal.rule == "memory" and refusal.available is not None:
+        return ", ".join([f"{show_mib(refusal.available)} free", *_some(_holders(snapshot, found))])
     if refusal.rule in _BY_HOLDERS:
-        named = ", ".join(list(_holders(snapshot, found))[:_MOST_NAMED]) or refusal.message
+        text = ", ".join(_some(_holders(snapshot, found))) or refusal.message
         most = snapshot.settings.idle_unmanaged_mib
         in_use = not found.occupants and (found.unmanaged_mib or 0) > most
-        return named + (f", more than core.idle_unmanaged_mib = {most}" if in_use else "")
+        return text + (f", more than core.idle_unmanaged_mib = {most}" if in_use else "")
     if refusal.rule in _SHARED and found.occupants:
         jobs = (snapshot.job(job_id) for job_id in found.occupants)
-        names = [_named(each) for each in jobs if each is not None]
-        more = len(names) - _MOST_NAMED
-        beside = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        return f"{refusal.message}; beside {beside}"
+        beside = _some(_named(each) for each in jobs if each is not None)
+        return f"{refusal.message}; beside {', '.join(beside)}"
     return refusal.message
+
+
+def _some(names: Iterable[str]) -> list[str]:
+    """The first few, and how many more there are."""
+    found = list(names)
+    more = len(found) - _MOST_NAMED
+    return found[:_MOST_NAMED] + [f"and {more} more"] * (more > 0)
 
 
 def _named(job: Job) -> str:
