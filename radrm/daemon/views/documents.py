@@ -27,7 +27,6 @@ from radrm.daemon.views.rows import Row
 from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.daemon.views.verdict import verdict
 from radrm.daemon.views.waiting import sentence
-from radrm.daemon.views.way_out import way_out
 from radrm.documents import jobs as shown
 from radrm.documents.base import Source, repeated
 from radrm.host.processes.controllers import Controllers
@@ -144,7 +143,6 @@ class JobDocuments:
             cpu_share=share,
             estimate_smact_scaled=_scaled(snapshot, job),
             tasks=self._tasks(job, live),
-            way_out=way_out(self._scheduler, job, refusals or (), now),
             unknown_gpus=unknown_gpus(snapshot, job.spec.prefer_gpus + job.spec.avoid_gpus),
         )
 

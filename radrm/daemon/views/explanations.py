@@ -18,7 +18,8 @@ from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.reservations import reserved_for_later
 from radrm.daemon.views.sizes import cap_of
-from radrm.daemon.views.waiting import as_sentence, of_device, sentence
+from radrm.daemon.views.waiting import of_device, of_server, sentence
+from radrm.daemon.views.way_out import way_out
 from radrm.documents import jobs as shown
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
@@ -74,11 +75,15 @@ def explain(
     documents = JobDocuments(scheduler, store, controllers, reports, foresight)
     document = documents.job(job, now, refusals)
     return shown.Explanation(
-        job=replace(document, position=None if ahead is None else ahead + 1),
+        job=replace(
+            document,
+            position=None if ahead is None else ahead + 1,
+            way_out=way_out(scheduler, job, refusals, now),
+        ),
         now=now.wall_s,
         summary=why if waiting else job.reason,
         ahead=ahead,
-        reasons=tuple(_general(each) for each in refusals if each.device is None),
+        reasons=tuple(_general(snapshot, each) for each in refusals if each.device is None),
         devices=_devices(snapshot, refusals) if judged else (),
         sharing=tuple(learned_documents(scheduler.learned, kinds)),
         size=tuple(shown.Refusal(**_refusal(r)) for r in scheduler.why_size(job.id, now)),
@@ -87,8 +92,8 @@ def explain(
     )
 
 
-def _general(refusal: Refusal) -> shown.Refusal:
-    return shown.Refusal(**_refusal(replaced(refusal, message=as_sentence(refusal.message))))
+def _general(snapshot: Snapshot, refusal: Refusal) -> shown.Refusal:
+    return shown.Refusal(**_refusal(replaced(refusal, message=of_server(snapshot, refusal))))
 
 
 def _devices(snapshot: Snapshot, refusals: Sequence[Refusal]) -> tuple[shown.GpuRefusal, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from radrm.core.constraints.nodes import CPUS, MEMORY
 from radrm.core.records import AttemptMemory, Job, Refusal, UnmanagedProcess
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import gpus_named, show_mib, show_seconds
@@ -35,13 +36,28 @@ def sentence(snapshot: Snapshot, job: Job, refusals: Sequence[Refusal]) -> str |
         return None
     general = [r for r in refusals if r.device is None and r.rule not in _ASIDE]
     if general:
-        return as_sentence(general[0].message)
+        return of_server(snapshot, general[0])
     devices = [r for r in refusals if r.device is not None]
     devices = [r for r in devices if r.rule not in _PERMANENT] or devices
     if not devices:
         return as_sentence(refusals[0].message)
     count = next((r for r in refusals if r.rule == "count" and r.device is None), None)
     return as_sentence(_out_of_memory(job) + _of_devices(snapshot, job, devices, count))
+
+
+def of_server(snapshot: Snapshot, refusal: Refusal) -> str:
+    """The sentence of a reason that is about no GPU: of CPUs and host memory with who has them."""
+    booked: list[tuple[float, str]] = []
+    for job, attempt in snapshot.running if refusal.rule in (CPUS, MEMORY) else ():
+        tasks = {(each.role, each.task): each for each in attempt.placement.shares}.values()
+        cpus = sum(each.cpus or 0.0 for each in tasks)
+        mib = sum(each.memory_mib or 0 for each in tasks)
+        amount = cpus if refusal.rule == CPUS else mib
+        if amount:
+            shown = f"{cpus:g}" if refusal.rule == CPUS else show_mib(mib)
+            booked.append((-amount, f"job {job.label} books {shown}"))
+    named = _some(text for _, text in sorted(booked))
+    return as_sentence(refusal.message + (f" ({', '.join(named)})" if named else ""))
 
 
 def as_sentence(clause: str) -> str:

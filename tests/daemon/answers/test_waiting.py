@@ -119,7 +119,7 @@ ROOM = "No GPU has room now: needs 23.0G (20.0G and a margin), at most 10.0G is 
         ),
         (held, "It is held until it is released (radrm release 3)."),
         (follows, "Starts after job 1 (job1) has completed; it is RUNNING."),
-        (cpus, "Needs 4 CPUs, 2 free."),
+        (cpus, "Needs 4 CPUs, 2 free (job 1 books 6)."),
     ],
 )
 def test_one_sentence_names_the_cause(make: Callable[[World], Job], text: str) -> None:
