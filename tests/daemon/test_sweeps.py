@@ -51,7 +51,7 @@ def test_the_values_of_a_sweep_reach_its_elements_and_failures_hold_the_rest(
         lambda: (j := home.ask("status", jobs=[f"{array}_4"])[0]).get("held") and j,
         "a held element",
     )
-    assert held["reason"].startswith(f"array {array} is held: 2 elements failed (--max-fails=2)")
+    assert held["reason"].startswith(f"Array {array} is held: 2 elements failed (--max-fails=2)")
     home.kill()
     home.start()
     (row,) = home.ask("page", offset=0, limit=5)["jobs"]
