@@ -55,7 +55,7 @@ def test_the_values_of_a_sweep_reach_its_elements_and_failures_hold_the_rest(
     home.kill()
     home.start()
     (row,) = home.ask("page", offset=0, limit=5)["jobs"]
-    assert (row["label"], row["reason_short"]) == (f"{array}_[4-5]", "held by --max-fails")
+    assert (row["label"], row["reason"]) == (f"{array}_[4-5]", held["reason"])
     assert (row["name"], row["params"]["seed"], row["params_last"]["seed"]) == ("t-0.2", "1", "2")
     done = home.radrm("release", str(array))
     assert done.stdout.count("Released job") == 2, done.stdout

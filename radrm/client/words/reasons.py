@@ -43,7 +43,7 @@ def _general(answer: Document) -> Iterator[str]:
         if reason["needed"] is not None and reason["available"] is not None:
             needed, there = (amount(reason[key], reason["unit"]) for key in ("needed", "available"))
             said = {word.strip("(),;.") for word in reason["message"].split()}
-            if not {needed.split()[0], there.split()[0]} <= said:
+            if not {needed.split()[0], there.split()[0]} & said:
                 numbers = f" (needs {needed}, {there} available)"
         if numbers or reason["message"] != answer["summary"]:
             yield f"{whose(reason)}{reason['message']}{numbers}"

@@ -90,22 +90,26 @@ def _of_devices(
     groups: dict[tuple[str, ...], list[Refusal]] = {}
     for each in devices:
         sums = each.rule in _SUMS and None not in (each.needed, each.available)
-        groups.setdefault((each.rule,) if sums else (each.rule, each.message), []).append(each)
+        alike = sums or each.rule in _BY_HOLDERS
+        groups.setdefault((each.rule,) if alike else (each.rule, each.message), []).append(each)
     wanted = 1 if count is None or count.needed is None else int(count.needed)
     able = 0 if count is None or count.available is None else int(count.available)
-    rules = {each.rule for each in devices}
-    if rules <= _BY_HOLDERS.keys() and not able:
-        what = f"waits for {wanted} idle GPUs" if wanted > 1 else "waits for an idle GPU"
-        if rules == {"taken"}:
-            what = "the GPU is taken" if len(snapshot.devices) == 1 else "all GPUs are taken"
-        return f"{what} ({_held(snapshot, devices)})"
-    found = list(groups.values())
-    if len(found) == 1 and wanted == 1 and found[0][0].rule in _SUMS and found[0][0].needed:
-        rule, one = found[0][0].rule, len(snapshot.devices) == 1
-        return f"{_LEADS[rule][one]}: {_summed(job, found[0], rule == 'memory')}"
-    parts = [f"{_gpus(snapshot, each)}: {_summed(job, each)}" for each in found[:_MOST_NAMED]]
+    found, rules = list(groups.values()), {each.rule for each in devices}
+    first, one = found[0][0], len(snapshot.devices) == 1
+    if len(found) == 1 and wanted == 1 and first.rule in _SUMS and first.needed:
+        return f"{_LEADS[first.rule][one]}: {_summed(job, found[0], first.rule == 'memory')}"
+    parts = [
+        _held(snapshot, each)
+        if each[0].rule in _BY_HOLDERS
+        else f"{_gpus(snapshot, each)}: {_summed(job, each)}"
+        for each in found[:_MOST_NAMED]
+    ]
     left = sum(map(len, found[_MOST_NAMED:]))
     text = "; ".join(parts) + (f"; and {left} more GPU{'s' * (left != 1)}" if left else "")
+    if rules == {"taken"} and not able:
+        return f"{'the GPU is' if one else 'all GPUs are'} taken ({text})"
+    if "not idle" in rules and not rules & _SUMS.keys() and not able:
+        return f"waits for {'an idle GPU' if wanted == 1 else f'{wanted} idle GPUs'} ({text})"
     if wanted > 1:
         return f"needs {wanted} GPUs, {able} can take it now ({text})"
     return text if len(parts) == 1 else f"no GPU can take it now: {text}"
@@ -166,7 +170,7 @@ _LEADS = {
     "sm-share": ("no GPU has enough SMs left", "the GPU has not enough SMs left"),
 }
 """What is said before the numbers: of several GPUs, of the only one."""
-_BY_HOLDERS = {"not idle": "{} is on {}", "taken": "{} has {} to itself"}
+_BY_HOLDERS = {"not idle": "{0} {1} on {2}", "taken": "{0} has {2} to itself"}
 
 
 def _gpus(snapshot: Snapshot, refusals: Iterable[Refusal]) -> str:
@@ -179,14 +183,14 @@ def _held(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str:
     groups: dict[tuple[str, str], list[Refusal]] = {}
     for each in refusals:
         found = snapshot.device(each.device) if each.device is not None else None
-        first = None if found is None else next(iter(found.occupants), None)
-        job = None if first is None else snapshot.job(first)
+        here = [snapshot.job(job_id) for job_id in found.occupants] if found else []
+        jobs = _some(job.label for job in here if job is not None)
         key = ("", next(_holders(snapshot, found), each.message) if found else each.message)
-        if job is not None:
-            key = (f"job {job.label}", each.rule)
+        if jobs:
+            key = (f"job{'s' * (len(jobs) > 1)} {', '.join(jobs)}", each.rule)
         groups.setdefault(key, []).append(each)
     texts = [
-        _BY_HOLDERS[rule].format(who, _gpus(snapshot, some))
+        _BY_HOLDERS[rule].format(who, "are" if "," in who else "is", _gpus(snapshot, some))
         if who
         else f"{_gpus(snapshot, some)}: {rule}"
         for (who, rule), some in groups.items()

@@ -49,6 +49,13 @@ def wants_idle(world: World) -> Job:
     return world.submit(GIB, **ALONE)
 
 
+def two_on_one(world: World) -> Job:
+    world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason="fan"))
+    for _ in range(2):
+        world.submit(GIB, smact=0.1)
+    return world.submit(GIB, **ALONE)
+
+
 def both_taken(world: World) -> Job:
     world.submit(GIB, gpus=2, **ALONE)
     return world.submit(GIB)
@@ -101,6 +108,7 @@ ROOM = "No GPU has room now: needs 23.0G (20.0G and a margin), at most 10.0G is 
     [
         (full, ROOM),
         (wants_idle, "Waits for an idle GPU (job 1 is on GPU 0, job 2 is on GPU 1)."),
+        (two_on_one, "Waits for an idle GPU (jobs 1, 2 are on GPU 0; GPU 1: drained: fan)."),
         (both_taken, "All GPUs are taken (job 1 has GPU 0, 1 to itself)."),
         (
             one_drained,
@@ -131,11 +139,11 @@ def test_one_sentence_names_the_cause(make: Callable[[World], Job], text: str) -
 
 def test_a_job_that_ran_out_of_memory_says_what_it_waits_for() -> None:
     world = World(gpus(1), settings=CORE)
-    first, died = world.submit(GIB, smact=0.1), world.submit(GIB, smact=0.1)
+    first, second, died = (world.submit(GIB, smact=0.1) for _ in range(3))
     world.end(died, 1, oom=OutOfMemory("test", GIB))
     world.pass_time(30)
     assert said(world, died) == (
-        f"Ran out of GPU memory; waits for an idle GPU (job {first.id} is on GPU 0)."
+        f"Ran out of GPU memory; waits for an idle GPU (jobs {first.id}, {second.id} are on GPU 0)."
     )
 
 
