@@ -149,7 +149,7 @@ def test_the_queue_says_why_a_job_waits_for_its_gpu(
     assert errors_of(asked, rows) == []
     (held,) = [row for row in rows if row["name"] == "held"]
     assert (held["state"], held["reason"], held["gpumem_mib"]) == ("PENDING", "JobHeldUser", 3072)
-    assert "It is held" in radrm("explain", "--cluster", held["id"]).stdout
+    assert "it is held" in radrm("explain", "--cluster", held["id"]).stdout
     asked = "explain", "--cluster"
     assert errors_of(asked, json.loads(radrm(*asked, "--json", held["id"]).stdout)) == []
     assert "held" in radrm("status", "--cluster").stdout
