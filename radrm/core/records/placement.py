@@ -101,7 +101,11 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a placement is impossible now: the first rule that said no, with both numbers."""
+    """Why a placement is impossible now: the first rule that said no, with both numbers.
+
+    `message` is a clause, without a capital and a full stop: the log and other messages quote it,
+    and the views make sentences of it.
+    """
 
     rule: str
     message: str

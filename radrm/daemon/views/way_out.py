@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import floor
+from time import thread_time
 
 from radrm.core.constraints.nodes import CPUS, MEMORY
 from radrm.core.records import DECLARED, Estimate, Instant, Job, JobSpec, Refusal
@@ -31,6 +32,9 @@ MOST = 2
 """Commands that are named."""
 _LEAST_PART = 0.25
 """Less memory than this part of what it asks for does not help a job: it would die of it."""
+_MOST_S = 0.25
+"""CPU time after which nothing more is tried: with many GPUs, or a slow rule of others, each try
+takes long, and other clients wait."""
 _LOAD = frozenset({"demand", "gain", "smact", "slowdown"})
 _ROOM = frozenset({"memory", "capacity", "reservation", "not idle", "service"})
 
@@ -72,6 +76,7 @@ class _Ways:
         snapshot = scheduler.snapshot
         self._first = snapshot.head(job)
         """The first job of its line; None if it is in none."""
+        self._until_s = thread_time() + _MOST_S
         self._one = len(job.spec.roles) == 1 and job.spec.resizing is Resizing.NONE
 
     def commands(self) -> Iterator[str]:
@@ -111,6 +116,8 @@ class _Ways:
     # ------------------------------------------------------------- trying
 
     def _starts(self, job: Job, alone: bool = False) -> bool:
+        if thread_time() > self._until_s:
+            return False
         return self._scheduler.would_start(job, self._now, alone or self._first is None)
 
     def _changed(self, option: str, **changes: object) -> Iterator[str]:
