@@ -271,6 +271,7 @@ def _shares(snapshot: Snapshot, found: DeviceSnapshot) -> Iterator[tuple[int, in
         yield 1, -rest, "unmanaged processes", "use"
 
 
+_LONGEST_NAME = 32
 _FEW_MIB = 64
 """An unmanaged process with less, as of a desktop, is not named."""
 
@@ -281,6 +282,8 @@ def _attempts(found: DeviceSnapshot) -> Sequence[AttemptMemory]:
 
 def _process(process: UnmanagedProcess) -> str:
     words = (process.command or "").split()
-    names = filter(None, (process.user, words[0].rsplit("/", 1)[-1] if words else None))
+    names = filter(
+        None, (process.user, words[0].rsplit("/", 1)[-1][:_LONGEST_NAME] if words else None)
+    )
     who = ", ".join(names)
     return f"unmanaged process {process.pid}" + (f" ({who})" if who else "")
