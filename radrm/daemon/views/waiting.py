@@ -96,7 +96,7 @@ def _of_devices(
     able = 0 if count is None or count.available is None else int(count.available)
     found, rules = list(groups.values()), {each.rule for each in devices}
     first, one = found[0][0], len(snapshot.devices) == 1
-    if len(found) == 1 and wanted == 1 and first.rule in _SUMS and first.needed:
+    if len(found) == 1 and wanted == 1 and first.rule in _SUMS and first.needed is not None:
         return f"{_LEADS[first.rule][one]}: {_summed(job, found[0], first.rule == 'memory')}"
     parts = [
         _held(snapshot, each)
@@ -137,8 +137,9 @@ def _memory(job: Job, needed: float, there: float, most: str) -> str:
 
 def _with_margin(job: Job, needed: float) -> str:
     asked = job.need_mib
-    more = asked is not None and needed - asked >= 1
-    return show_mib(needed) + (f" ({show_mib(asked)} and a margin)" if more else "")
+    if asked is None:
+        return f"{show_mib(needed)} (assumed)"
+    return show_mib(needed) + (f" ({show_mib(asked)} and a margin)" if needed - asked >= 1 else "")
 
 
 def _demand(job: Job, needed: float, there: float, most: str) -> str:

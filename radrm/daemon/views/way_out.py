@@ -165,20 +165,22 @@ class _Ways:
             spec = self._needing(gpu_memory_mib=mib, gpu_memory_max_mib=None)
             return self._declaring(Quantity.MEMORY, mib, spec)
 
-        least = max(5, floor(_LEAST_PART * most / 102.4) + 1)
+        part = 0.0 if job.need_mib is None else _LEAST_PART
+        least = max(5, floor(part * most / 102.4) + 1)
         found = self._most(least, floor((most - 1) / 102.4), make)
         if found is not None:
             yield f"--gpu-memory={found / 10:.1f}G"
 
     def _smact(self) -> Iterator[str]:
-        """Less SM activity, in steps of 0.05, where its user has not said how much it has."""
+        """Less SM activity, in tenths, where its user has not said how much it has."""
         job = self._job
         said = job.estimate(Quantity.SMACT)
         if said is not None and said.source == DECLARED:
             return
-        found = self._most(1, 19, lambda n: self._declaring(Quantity.SMACT, n / 20, job.spec))
-        if found is not None:
-            yield f"--smact={found / 20:.2f}"
+        for tenths in range(9, 0, -1):  # less is not always better: it also gains less
+            if self._starts(self._declaring(Quantity.SMACT, tenths / 10, job.spec)):
+                yield f"--smact={tenths / 10:.1f}"
+                return
 
     def _sm_share(self) -> Iterator[str]:
         left = max((r.available or 0 for r in self._refusals if r.rule == "sm-share"), default=0.0)

@@ -152,6 +152,24 @@ def test_each_command_that_is_told_lets_the_job_start(
         assert not world.jobs[job.id].state.waiting, command
 
 
+@pytest.mark.parametrize(
+    ("held", "smact", "asked", "command"),
+    [([8, 8], 0.6, GIB, "--smact=0.4"), ([35], 0.1, None, "--gpu-memory=3.0G")],
+)
+def test_less_than_is_assumed_of_it(
+    held: list[int], smact: float, asked: int | None, command: str
+) -> None:
+    world = World(gpus(1, mps=True), settings=CORE, policy=Packing())
+    for gib in held:
+        world.submit(gib * GIB, smact=smact)
+    world.smact["GPU-0"] = smact * len(held)
+    world.pass_time(90)
+    job = world.submit(asked, source="declared", resizing=Resizing.NONE)
+    assert told(world, job) == [command]
+    follow(world, job, command)
+    assert not world.jobs[job.id].state.waiting
+
+
 def test_what_only_takes_a_job_out_of_its_wait() -> None:
     world = World(gpus(1), settings=CORE)
     first = world.submit(GIB, smact=0.1)
