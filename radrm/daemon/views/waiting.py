@@ -107,9 +107,10 @@ def _of_devices(
     left = sum(map(len, found[_MOST_NAMED:]))
     text = "; ".join(parts) + (f"; and {left} more GPU{'s' * (left != 1)}" if left else "")
     if rules == {"taken"} and not able:
-        return f"{'the GPU is' if one else 'all GPUs are'} taken ({text})"
+        return f"{'the GPU is taken' if one else 'all GPUs are taken'} ({text})"
     if "not idle" in rules and not rules & _SUMS.keys() and not able:
-        return f"waits for {'an idle GPU' if wanted == 1 else f'{wanted} idle GPUs'} ({text})"
+        idle = "waits for an idle GPU" if wanted == 1 else f"waits for {wanted} idle GPUs"
+        return f"{idle} ({text})"
     if wanted > 1:
         return f"needs {wanted} GPUs, {able} can take it now ({text})"
     return text if len(parts) == 1 else f"no GPU can take it now: {text}"

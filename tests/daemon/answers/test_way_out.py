@@ -153,13 +153,13 @@ def test_each_command_that_is_told_lets_the_job_start(
 
 
 @pytest.mark.parametrize(
-    ("held", "smact", "asked", "command"),
-    [([8, 8], 0.6, GIB, "--smact=0.4"), ([35], 0.1, None, "--gpu-memory=3.0G")],
+    ("held", "mps", "smact", "asked", "command"),
+    [([8, 8], True, 0.6, GIB, "--smact=0.4"), ([35], False, 0.1, None, "--gpu-memory=3.0G")],
 )
 def test_less_than_is_assumed_of_it(
-    held: list[int], smact: float, asked: int | None, command: str
+    held: list[int], mps: bool, smact: float, asked: int | None, command: str
 ) -> None:
-    world = World(gpus(1, mps=True), settings=CORE, policy=Packing())
+    world = World(gpus(1, mps=mps), settings=CORE, policy=Packing())
     for gib in held:
         world.submit(gib * GIB, smact=smact)
     world.smact["GPU-0"] = smact * len(held)
