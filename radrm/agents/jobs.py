@@ -292,11 +292,9 @@ def finding(answer: Document) -> str:
     job = answer["job"]
     state, why = job["state"], maybe(answer["summary"]) or maybe(job["reason"])
     if state in WAITING:
-        if job.get("held"):
-            return f"{why[:1].upper()}{why[1:]}" if why else "It is held."
-        if job.get("behind"):
+        if job.get("behind") and not job.get("held"):
             return text(f"It waits behind job {job['behind']} in its queue.")
-        return f"It waits: {why}" if why else "It waits for its turn."
+        return why or "It waits for its turn."
     if state not in FINAL:
         return f"It is {state}: {why}" if why else f"It is {state}; nothing is wrong so far."
     return f"It ended as {state}{f': {why}' if why else '.'}"

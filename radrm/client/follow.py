@@ -230,7 +230,7 @@ class LogFollower:
                 what = "it started" if number == 1 else f"it had an attempt {number}"
                 raise Refused(f"job {label(job)} ended before {what} ({_end(job)})")
             if not told_user:
-                reason = plain(job["reason"] or "")
+                reason = plain(job["reason"] or "").rstrip(".")
                 why = f": {reason}" if reason else ""
                 self._say(f"job {label(job)} is {job['state']}{why}; waiting for its start")
                 told_user = True
@@ -242,7 +242,7 @@ class LogFollower:
         told_user = False
         while (job := self._job())["attempts"] <= number and job["state"] not in FINAL:
             if not told_user and job["state"] in WAITING:
-                reason = plain(job["reason"] or "")
+                reason = plain(job["reason"] or "").rstrip(".")
                 why = f": {reason}" if reason else ""
                 self._say(f"attempt {number} has ended, the job is {job['state']}{why}")
                 told_user = True

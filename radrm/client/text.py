@@ -50,13 +50,10 @@ def next_steps(job: Document) -> list[str]:
     name, state = plain(label(job)), job["state"]
     if job.get("held"):
         return [f"radrm release {name}", f"radrm explain {name}"]
-    if state in WAITING and job.get("behind"):
-        ahead = plain(str(job["behind"]))
-        return [f"radrm explain {ahead}", f"radrm cancel {name}"]
     if state in WAITING:
-        change = job.get("way_out")
-        edit = [f"radrm edit {name} {plain(change)}"] if change else []
-        return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
+        ways = [plain(each) for each in job.get("way_out") or ()]
+        first = plain(str(job.get("behind") or name))
+        return [f"radrm explain {first}", *ways, f"radrm cancel {name}"]
     if state not in FINAL:
         spares = [_EDITS.get(w["kind"], "") for w in job.get("warnings") or ()]
         edits = [f"radrm edit {name} {' '.join(spares)}"] if any(spares) else []
@@ -70,6 +67,7 @@ def next_steps(job: Document) -> list[str]:
     if "gpus.misplaced" in str(job.get("reason")):
         return [f"radrm logs {name}"]  # the same: the script chooses its GPU itself
     again = [f"radrm logs {name}", f"radrm requeue {name}"]
-    if str(job.get("reason")).startswith("time limit") and job.get("saved_work_done") is None:
+    limited = (job.get("ran_s") or 0.0) >= (job.get("time_limit_s") or float("inf"))
+    if state == "TIMEOUT" and limited and job.get("saved_work_done") is None:
         return [again[0], f"radrm requeue {name} --time=LONGER"]  # else it ends there once more
     return again

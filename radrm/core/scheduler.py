@@ -46,7 +46,7 @@ from radrm.core.lifecycle.occupancy import drop_vanished_targets
 from radrm.core.lifecycle.others import is_open, settle
 from radrm.core.lifecycle.timing import at_begin, at_limit, follow_clock, heard, silent
 from radrm.core.planning.planners import Planners
-from radrm.core.planning.reasons import why_size, why_waiting
+from radrm.core.planning.reasons import why_size, why_waiting, would_start
 from radrm.core.planning.requests import Requested, Requests
 from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
@@ -188,6 +188,14 @@ class Scheduler:
             return ()
         with self._limit:
             return why_waiting(self.state, self._planners, job, now)
+
+    def would_start(self, job: Job, now: Instant, alone: bool = False) -> bool:
+        """Return whether a waiting job would start now if its record were this one.
+
+        `alone`: if no job were before it.
+        """
+        with self._limit:
+            return would_start(self.state, self._planners, job, now, alone)
 
     def why_size(self, job_id: int, now: Instant) -> tuple[Refusal, ...]:
         """Return why a running job does not get another size now. Changes nothing."""

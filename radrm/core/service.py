@@ -91,10 +91,11 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
     out = _out_of_service(state, idle)
     more = f" ({'; '.join(out)})" if out else ""
     are = "is" if available == 1 else "are"
-    reserved = reserved_for_others(state, job) if state.for_users.every else ""
+    reserved, within_s = reserved_for_others(state, job) if state.for_users.every else ("", None)
     if reserved:
-        why = f"{reserved}; needs {what}, {available} {are} left{more}"
-        return Aside(Refusal(RULE, why, None, wanted, available, unit=Unit.GPUS))
+        why = f"needs {what}, {available} {are} left: {reserved}{more}"
+        no = Refusal(RULE, why, None, wanted, available, unit=Unit.GPUS, within_s=within_s)
+        return Aside(no)
     why = f"needs {what}, {available} {are} in service{more}"
     return Aside(Refusal("service", why, None, wanted, available))
 

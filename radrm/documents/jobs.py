@@ -88,10 +88,8 @@ class Job(Document):
     """The values of the last of them."""
     behind: str | None = None
     """The label of the job that its line waits for."""
-    reason_short: str | None = None
-    """The same, for a narrow column."""
-    way_out: str | None = None
-    """The option of radrm edit that may let it start sooner; absent: none is known."""
+    way_out: tuple[str, ...] = ()
+    """Commands of which each lets it start; only from explain; absent: none is known."""
     warnings: tuple[JobWarning, ...] = ()
     """What it has been warned of: it is idle, silent, or uses a GPU that it was not given."""
     misplaced: tuple[GpuUse, ...] = ()
@@ -476,7 +474,7 @@ class Refusal(Document):
     rule: str | None
     """The rule that says no."""
     message: str | None
-    """The reason with its numbers."""
+    """The reason with its numbers; of a GPU, what it has and who holds what is missing."""
     needed: float | None
     """What is needed."""
     available: float | None

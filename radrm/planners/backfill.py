@@ -209,13 +209,10 @@ class _Slot(Struct, frozen=True):
 
     def passed(self) -> Refusal:
         """Return since when and until when others pass the head."""
-        now_s = self.view.now.wall_s
-        left_s, for_s = self.until_s - now_s, min(now_s, self.until_s) - self.since_s
-        head, since = f"job {self.head.label}", show_seconds(for_s)
-        if left_s > 0:
-            why = f"jobs have passed {head} for {since}, and may for {show_seconds(left_s)} more"
-        else:
-            why = f"jobs have passed {head} for {since}; now none behind it does until it starts"
+        left_s = self.until_s - self.view.now.wall_s
+        why = f"other jobs may start before job {self.head.label} for {show_seconds(left_s)} more"
+        if left_s <= 0:
+            why = f"no job may start before job {self.head.label} any more: it was passed"
         return Refusal("backfill", why)
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from radrm.client.amounts import due_text, local_time, sane_mib, show_joules, show_smact, span
 from radrm.client.states import FINAL
 from radrm.client.text import Document, label
-from radrm.client.words.jobs import age_s, params_text, state_of_open, where, why
+from radrm.client.words.jobs import age_s, params_text, remark, where
 from radrm.client.words.tables import names_of
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
@@ -56,7 +56,7 @@ def job_words(job: Document, index: dict[str, int], now: float) -> dict[str, Any
         "peak": show_mib(job["peak_mib"]),
         "time": show_seconds(age_s(job)),
         "due": due_text(job, now),
-        "why": "; ".join(filter(None, (why(job, True, now), state_of_open(job, now)))),
+        "why": remark(job, now),
         "done": (job.get("progress") or {}).get("work_done") if _runs(job) else None,
     }
 

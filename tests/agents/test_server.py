@@ -147,7 +147,7 @@ def test_a_job_that_waits(agent: Agent) -> None:
     refusals = {each["gpu"]: each for each in found["refusals"]}
     assert refusals[0]["rule"] == "memory"
     assert refusals[0]["needed"] > refusals[0]["available"]
-    assert found["finding"].startswith("It waits: GPU ")
+    assert found["finding"].startswith("No GPU has room now: needs ")
 
     pressure = agent.ask("queue_pressure")
     assert pressure["counts"] == {"PENDING": 1, "RUNNING": 1}

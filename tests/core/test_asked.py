@@ -54,7 +54,9 @@ def test_a_planners_warning_replaces_the_last_of_its_kind_and_can_be_taken_back(
 
     warning = Warn(job_id=job.id, kind="idle", text="it is idle", does="it ends", in_s=60.0)
     assert propose(world, warning) is None
-    assert warnings() == (JobWarning("idle", "it is idle", world.now, "it ends", 60.0),)
+    assert warnings() == (
+        JobWarning("idle", "it is idle", world.now, "it ends", 60.0, "it is idle"),
+    )
     assert told() == [("idle", "it is idle; it ends in 1m00s")]
     assert world.attempts[job.id, 1].warnings == warnings()
     propose(world, replace(warning, kind="other", text="so", in_s=None))

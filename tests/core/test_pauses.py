@@ -103,10 +103,10 @@ def test_a_job_between_retries_says_what_it_waits_for() -> None:
     world.pass_time(10.0)
     (why,) = world.scheduler.why_waiting(1, world.now)
     assert why.rule == "pause"
-    assert why.message == "waits 20s before retry 2 of 3 (exit code 1)"
+    assert why.message == "it waits 20s before retry 2 of 3 (exit code 1)"
     world.pass_time(5.5)
     (why,) = world.scheduler.why_waiting(1, world.now)
-    assert why.message.startswith("waits 15s before retry 2 of 3")
+    assert why.message.startswith("it waits 15s before retry 2 of 3")
 
 
 def test_meanwhile_it_stands_aside_and_keeps_its_place() -> None:

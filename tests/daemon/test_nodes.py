@@ -18,9 +18,9 @@ def test_a_job_waits_for_cpus_that_another_has_booked(home: DaemonHome) -> None:
     home.wait_state(first, "RUNNING")
     second = home.submit("--cpus=1.5", "--gpu-memory=1G", "--", *simjob(1, 0.1, 5))
     third = home.submit("--memory=7G", "--gpu-memory=1G", "--", *simjob(1, 0.1, 5))
-    assert home.job(second)["reason"] == "needs 1.5 CPUs, 1 free"
+    assert home.job(second)["reason"] == f"Needs 1.5 CPUs, 1 free (job {first} books 3)."
     explained = home.radrm("explain", str(second)).stdout
-    assert "needs 1.5 CPUs, 1 free" in explained
+    assert "Needs 1.5 CPUs, 1 free (" in explained
     (gpu, _) = home.json("gpus")
     numbers = {key: value for key, value in gpu.items() if key.startswith("node_")}
     assert numbers == {
@@ -35,7 +35,7 @@ def test_a_job_waits_for_cpus_that_another_has_booked(home: DaemonHome) -> None:
     home.kill()
     home.start()
     assert BOOKED in home.ask("ping")["summary"], "a restart books the same"
-    assert home.job(second)["reason"] == "needs 1.5 CPUs, 1 free"
+    assert home.job(second)["reason"] == f"Needs 1.5 CPUs, 1 free (job {first} books 3)."
     home.radrm("cancel", str(first))
     home.wait_state(second, "COMPLETED")
     home.wait_state(third, "COMPLETED")

@@ -51,11 +51,11 @@ def test_the_values_of_a_sweep_reach_its_elements_and_failures_hold_the_rest(
         lambda: (j := home.ask("status", jobs=[f"{array}_4"])[0]).get("held") and j,
         "a held element",
     )
-    assert held["reason"].startswith(f"array {array} is held: 2 elements failed (--max-fails=2)")
+    assert held["reason"].startswith(f"Array {array} is held: 2 elements failed (--max-fails=2)")
     home.kill()
     home.start()
     (row,) = home.ask("page", offset=0, limit=5)["jobs"]
-    assert (row["label"], row["reason_short"]) == (f"{array}_[4-5]", "held by --max-fails")
+    assert (row["label"], row["reason"]) == (f"{array}_[4-5]", held["reason"])
     assert (row["name"], row["params"]["seed"], row["params_last"]["seed"]) == ("t-0.2", "1", "2")
     done = home.radrm("release", str(array))
     assert done.stdout.count("Released job") == 2, done.stdout

@@ -44,9 +44,10 @@ def all_strings() -> str:
 
 
 def says(quotation: str, source: str) -> bool:
-    """The fixed parts of a quotation stand in one string, in their order."""
+    """The fixed parts of a quotation stand in one string, in their order. A clause may begin a
+    sentence."""
     parts = [re.escape(part) for part in map(str.strip, quotation.split("…")) if part]
-    return re.search(f"[^{_END}]*?".join(parts), source) is not None
+    return re.search(f"[^{_END}]*?".join(parts), source, re.IGNORECASE) is not None
 
 
 # ------------------------------------------------------------------ what the document quotes

@@ -112,7 +112,7 @@ def _use_terminal(ask: Ask, reference: str, session: Session) -> Document:
             found: Document = job
             return found
         if job["state"] in WAITING and not told:
-            reason = f": {job['reason']}" if job["reason"] else ""
+            reason = f": {job['reason'].rstrip('.')}" if job["reason"] else ""
             warn(f"job {reference} is {job['state']}{reason}; Ctrl-C cancels it")
             told = True
         used = session.pause(pause_s)

@@ -12,7 +12,7 @@ from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label, next_steps
 from radrm.client.words.facts import estimated, facts, given, lasted, left, memory_cap, sm_share
 from radrm.client.words.jobs import where
-from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
+from radrm.client.words.reasons import expected_start, gpu_lines, sentences, shows_devices
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 
@@ -227,7 +227,7 @@ def explanation(answer: Document) -> list[Part]:
     parts: list[Part] = [headline(job, index)]
     parts += map(_indented, sentences(answer))
     if waiting and shows_devices(answer):
-        parts += [Styled(), _devices(answer["devices"])]
+        parts += [Styled(), *map(_indented, gpu_lines(answer))]
         parts += [_indented(each["text"]) for each in answer.get("sharing", ())]
     if answer["attempts"]:
         parts += [Styled(), attempts_table(job, answer["attempts"])]
@@ -255,30 +255,3 @@ def explanation(answer: Document) -> list[Part]:
 
 def _indented(text: str) -> Field:
     return Field("", Styled(plain(text)), indent=2)
-
-
-def _devices(devices: list[Document]) -> Rows:
-    numbers = (Column("NEEDS", right=True), Column("AVAILABLE", right=True))
-    measured = any(device["needed"] is not None for device in devices)
-    table = Rows(
-        (
-            Column("GPU", right=True),
-            Column("NAME", rank=2, most=20),
-            Column("REFUSED BY"),
-            *(numbers if measured else ()),
-            Column("WHY", least=20, wrap=True),
-        )
-    )
-    for device in devices:
-        refused = device["rule"] is not None
-        amounts = [amount(device[key], device["unit"]) for key in ("needed", "available")]
-        table.add(
-            str(device["index"]),
-            plain(device["name"]),
-            plain(device["rule"]) if refused else "-",
-            *(amounts if measured else ()),
-            whose(device) + plain(device["message"] or "")
-            if refused
-            else Styled("it could take the job", "green"),
-        )
-    return table

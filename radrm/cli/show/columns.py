@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.text import Text
 
+EXTRA = 9
 _GAP = 2
 
 
@@ -23,16 +24,23 @@ class Column(Record):
     """One column. `least` is the smallest width that it may be cut to (0: never cut).
 
     On a narrow terminal the column with the highest `rank` is left out first; one with rank 0
-    always stays. `most` bounds its width on a terminal (0: no bound). `wrap`: of the last column, a
-    long text goes on in the next lines.
+    always stays. `good`: the width for which columns of the rank `EXTRA` are left out. `most`
+    bounds its width on a terminal (0: no bound). `wrap`: of the last column, a long text goes on in
+    the next lines.
     """
 
     title: str
     right: bool = False
     rank: int = 0
     least: int = 0
+    good: int = 0
     most: int = 0
     wrap: bool = False
+
+    def narrowest(self, extra: bool) -> int:
+        """The smallest width beside columns of the rank `EXTRA`, or without any; 0: it is never
+        cut."""
+        return max(self.least, self.good) if extra else self.least
 
 
 class Rows:
@@ -72,14 +80,16 @@ class Rows:
         ]
         kept = dict(enumerate(bounded))
         while True:
-            least = {i: min(w, self.columns[i].least or w) for i, w in kept.items()}
-            spare = width - sum(least.values()) - _GAP * (len(least) - 1)
             droppable = [i for i in kept if self.columns[i].rank]
+            extra = any(self.columns[i].rank == EXTRA for i in droppable)
+            least = {i: min(w, self.columns[i].narrowest(extra) or w) for i, w in kept.items()}
+            spare = width - sum(least.values()) - _GAP * (len(least) - 1)
             if spare >= 0 or not droppable:
                 break
             del kept[max(droppable, key=lambda i: self.columns[i].rank)]
-        for i in kept:
-            more = min(max(0, spare), kept[i] - least[i])
+        goods = [(i, min(kept[i], self.columns[i].good)) for i in kept]
+        for i, most in (*goods, *kept.items()):
+            more = min(max(0, spare), max(0, most - least[i]))
             least[i] += more
             spare -= more
         last = max(least)

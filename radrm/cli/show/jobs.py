@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.columns import EXTRA, Column, Rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import due_text, sane_mib
 from radrm.client.text import label
-from radrm.client.words.jobs import age_s, params_text, state_of_open, where, why
+from radrm.client.words.jobs import age_s, params_text, remark, where, why
 from radrm.core.units import gpu_count, show_mib, show_seconds
 from radrm.errors import plain
 from radrm.host.wall import wall_s
@@ -63,17 +63,19 @@ def counts_line(counts: Mapping[str, int], devices: int, simulated: bool = False
 def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | None = None) -> Rows:
     """A row for each job: its GPUs, its memory, why it waits, how far it is.
 
-    A due time, where some job has one. `index`: the GPUs' indices. `now`: as for `advance`.
+    On a narrow terminal a long reason is cut, and the user of all rows is left out first. A due
+    time, where some job has one. `index`: the GPUs' indices. `now`: as for `advance`.
     """
     dues = [due_text(job, wall_s() if now is None else now) for job in jobs]
     due = any(dues)
     params = any(job.get("params") for job in jobs)
+    one_user = len({job["user"] for job in jobs}) == 1
     table = Rows(
         (
             Column("JOB", right=True),
             Column("NAME", least=12, most=28),
             *[Column("PARAMS", least=14, most=32)] * params,
-            Column("USER", rank=1, most=12),
+            Column("USER", rank=EXTRA if one_user else 8, most=12),
             Column("STATE"),
             Column("GPU", least=3, most=8),
             Column("EST", right=True, rank=6),
@@ -81,7 +83,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             Column("PEAK", right=True, rank=5),
             Column("TIME", right=True, rank=3),
             *[Column("DUE", rank=2)] * due,
-            Column("WHY", least=20 if params else 33),
+            Column("WHY", least=7, good=24),
         )
     )
     for job, its_due in zip(jobs, dues, strict=True):
@@ -97,7 +99,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             show_mib(job["peak_mib"]),
             show_seconds(age_s(job)),
             *[its_due or "-"] * due,
-            "; ".join(filter(None, (why(job, True, now), state_of_open(job, now)))),
+            remark(job, now),
         )
     return table
 

@@ -84,20 +84,29 @@ def age_s(job: Document) -> float | None:
 
 
 def why(job: Document, short: bool = False, now: float | None = None) -> str:
-    """Why a job waits, or how it ended. `short`: for a column. `now`: as for `advance`."""
-    reason = (short and job.get("reason_short")) or job["reason"] or ""
-    if short and job["state"] in WAITING and job.get("held"):
-        reason = "held"
-    elif short and job["state"] in WAITING and job.get("after"):
-        reason = f"after {', '.join(str(other['job']) for other in job['after'])}"
+    """Why a job waits, in a sentence, or how it ended. `short`: of a warning only what it is about.
+    `now`: as for `advance`."""
+    reason = job["reason"] or ""
     if job.get("begin_at") is not None and not job.get("held"):
         then = clock(job["begin_at"], wall_s() if now is None else now)
-        reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
+        reason = f"Begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}."
     elif job.get("warnings") and short:
         reason = warned(job["warnings"][0], now, True)
-    if job["oom_count"] and job["state"] != "FAILED":
+    if job["oom_count"] and job["state"] not in ("FAILED", *WAITING):
         reason = "; ".join(filter(None, (_out_of_memory(job), reason)))
     return plain(reason)
+
+
+def remark(job: Document, now: float | None) -> str:
+    """The last column of a job's row: why it waits or how it ended; how far it is, or when it
+    starts."""
+    said, more = why(job, True, now), state_of_open(job, now)
+    if job["state"] not in WAITING:
+        return "; ".join(filter(None, (said, more)))
+    return " ".join(filter(None, (said, f"Starts {more}." if more.startswith(_WHEN) else more)))
+
+
+_WHEN = ("in ", "at ")
 
 
 def _out_of_memory(job: Document) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.client.amounts import clock, local_time, span, starts_in
 from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.words.jobs import size_text, warned, why
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import gpus_named, show_mib, show_seconds
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 def sentences(answer: Document) -> Iterator[str]:
     """Yield why the job of an answer of `explain` waits or ended, and what is expected of it."""
     job, now = answer["job"], answer["now"]
+    waits = job["state"] in WAITING
     summary = answer.get("summary") or why(job)
     if job.get("warnings"):
         summary = "; ".join(warned(each, now) for each in job["warnings"])
     if job.get("begin_at") is not None and not job.get("held"):
         left = show_seconds(job["begin_at"] - now)
-        summary = f"{why(job, now=now)} (in {left}); until then others pass it"
+        summary = f"{why(job, now=now).rstrip('.')} (in {left}); until then others pass it."
     yield from filter(None, (summary, outlook(job, now)))
     yield from _size(answer)
-    if job["state"] in WAITING:
+    if waits:
         yield from _general(answer)
         for each in answer.get("reservations") or []:
             yield f"GPU {each['index']} {reserved(each)}"
@@ -36,19 +37,35 @@ def sentences(answer: Document) -> Iterator[str]:
 def _general(answer: Document) -> Iterator[str]:
     """Why the job starts on no GPU at all, and how many jobs are before it."""
     for reason in answer["reasons"]:
+        if reason["rule"] == "count" and answer["devices"]:
+            continue  # the lines of the GPUs say it
         numbers = ""
         if reason["needed"] is not None and reason["available"] is not None:
             needed, there = (amount(reason[key], reason["unit"]) for key in ("needed", "available"))
-            said = {word.strip("(),;") for word in reason["message"].split()}
-            if not {needed.split()[0], there.split()[0]} <= said:
+            said = {word.strip("(),;.") for word in reason["message"].split()}
+            if not {needed.split()[0], there.split()[0]} & said:
                 numbers = f" (needs {needed}, {there} available)"
         if numbers or reason["message"] != answer["summary"]:
             yield f"{whose(reason)}{reason['message']}{numbers}"
     if answer["ahead"]:
         one = answer["ahead"] == 1
-        yield f"{answer['ahead']} {'job is' if one else 'jobs are'} before it"
+        yield f"{answer['ahead']} {'job is' if one else 'jobs are'} before it."
     elif answer["ahead"] == 0:
-        yield "it is first in the queue"
+        yield "It is first in the queue."
+
+
+def gpu_lines(answer: Document) -> list[str]:
+    """Why each GPU does not take the job, the GPUs of one reason together: `GPU 0-5: 4.6G free, job
+    12 (anna) reserves 18.0G`. With their names where these differ."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    kinds = {device["name"] for device in answer["devices"]}
+    for device in answer["devices"]:
+        text = "could take it"
+        if device["rule"] is not None:
+            text = whose(device) + plain(device["message"] or device["rule"])
+        kind = f" ({plain(device['name'])})" if len(kinds) > 1 else ""
+        groups.setdefault((kind, text), []).append(device["index"])
+    return [f"{gpus_named(indices)}{kind}: {text}" for (kind, text), indices in groups.items()]
 
 
 def _size(answer: Document) -> Iterator[str]:

@@ -179,12 +179,12 @@ def _refusal(state: State, ledger: DeviceLedger, claim: Claim, need: int, free: 
         why = "its availability has ended"
         if in_s > 0:
             why = f"available for {show_seconds(in_s)} more, less than the job's time limit"
-        return Refusal("availability", why, uuid, need, free)
+        return Refusal("availability", why, uuid, need, free, within_s=in_s if in_s > 0 else None)
     whom = _reserved(state, ledger, claim)
     why = f"needs {show_mib(need)}, {show_mib(free)} free: {whom}"
     if in_s > 0:
         why += f"; it can start with a time limit below {show_seconds(in_s)}"
-    return Refusal("memory", why, uuid, need, free)
+    return Refusal("memory", why, uuid, need, free, within_s=in_s if in_s > 0 else None)
 
 
 def who_reserved(state: State, job: Job, ledger: DeviceLedger, mib: int = 0) -> str | None:
@@ -260,10 +260,10 @@ def refuse_reserved(state: State, job: Job, ledger: DeviceLedger) -> Refusal | N
         return Refusal(RULE, why, uuid, None, found.end_s - now_s)
     if needs_s == inf:
         why += f" (jobs with a --time below {show_seconds(left_s)} can start)"
-        return Refusal(RULE, why, uuid, None, left_s)
+        return Refusal(RULE, why, uuid, None, left_s, within_s=left_s)
     what = "has a time limit of" if job.limit_s is not None else "is expected to need"
     why += f" (the job {what} {show_seconds(needs_s)})"
-    return Refusal(RULE, why, uuid, needs_s, left_s)
+    return Refusal(RULE, why, uuid, needs_s, left_s, within_s=left_s)
 
 
 def free_from_s(state: State, job: Job, uuid: str, at_s: float) -> float:
@@ -286,15 +286,18 @@ def barred(state: State, job: Job) -> tuple[str, ...]:
     return tuple(sorted(u for u in state.ledgers if _barring(state, job, u, now_s, end_s)))
 
 
-def reserved_for_others(state: State, job: Job) -> str:
-    """Return why a job is barred from devices now: `reserved for ada (reservation 3) for 20m00s
-    more: GPU 0, 1`; empty if it is barred from none."""
+def reserved_for_others(state: State, job: Job) -> tuple[str, float | None]:
+    """Return why a job is barred from devices now, as `GPU 0, 1 reserved for ada (reservation 3)
+    for 20m00s more`, and `Refusal.within_s`; empty if it is barred from none."""
     found: dict[str, list[int]] = {}
+    within = []
     for device in state.listed:
         why = refuse_reserved(state, job, state.ledgers[device.uuid])
         if why is not None:
             found.setdefault(why.message, []).append(device.index)
-    return "; ".join(f"{why}: {gpus_named(indices)}" for why, indices in found.items())
+            within.append(why.within_s or 0.0)
+    text = "; ".join(f"{gpus_named(indices)} {why}" for why, indices in found.items())
+    return text, max(within, default=0.0) or None
 
 
 def longer_than_reserved(state: State, before: Job, after: Job) -> str | None:

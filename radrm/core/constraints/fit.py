@@ -267,7 +267,7 @@ def refuse_company(
     if mode.whole_device and not idle_for(state, job, ledger):
         whom = who_reserved(state, job, ledger) or ledger.in_use() or "it is reserved or in use"
         whom = f"job {others[0].job_id} is on it" if others else whom
-        return Refusal("not idle", f"needs an idle device; {whom}", uuid)
+        return Refusal("not idle", f"needs an idle GPU; {whom}", uuid)
     if mode.whole_device or ledger.device.mps_multiuser:
         return None
     if mode is not Collocation.MPS:

@@ -99,19 +99,19 @@ def _seen(state: State, attempt: Attempt, where: Mapping[str, int | None]) -> No
         return
     track.large_s = now_s if large else track.large_s
     stops = large and state.settings.stops_misplaced
-    text = _text(state, attempt, where, "uses")
+    text, past = (_text(state, attempt, where, verb) for verb in ("uses", "used"))
     if warning is None or not where.keys() <= track.told or (stops and not warning.does):
         track.told |= where.keys()
-        does = ("it is cancelled", STOPPED_AFTER_S) if stops else ("", None)
-        warn(state, attempt, MISPLACED, text, *does)
+        does, in_s = ("it is cancelled", STOPPED_AFTER_S) if stops else ("", None)
+        warn(state, attempt, MISPLACED, text, does, in_s, past=past)
     elif stops and (state.step.now.since(warning.at) or 0.0) >= STOPPED_AFTER_S:
         took = ", ".join(f"{show_mib(mib)} of {_named(state, [u])}" for u, mib in where.items())
         why = f"it used {took}, and was given {_given(state, attempt)} (gpus.misplaced)"
         stop(state, state.jobs[attempt.job_id], attempt, StopReason.CANCELLED, why)
     elif warning.does and now_s - track.large_s >= OVER_AFTER_S:
-        warn(state, attempt, MISPLACED, text, tell=False)
+        warn(state, attempt, MISPLACED, text, tell=False, past=past)
     elif warning.text != text:
-        warn(state, attempt, MISPLACED, text, warning.does, warning.in_s, tell=False)
+        warn(state, attempt, MISPLACED, text, warning.does, warning.in_s, tell=False, past=past)
 
 
 def _not_seen(state: State, attempt: Attempt, track: Track) -> None:

@@ -83,7 +83,7 @@ def _why(element: Job, fails: int) -> str:
     failed = "1 element" if fails == 1 else f"{fails} elements"
     return (
         f"array {array_id} is held: {failed} failed{soon} (--max-fails={element.array.max_fails}); "
-        f"go on with: radrm release {array_id}"
+        f"`radrm release {array_id}` lets it go on"
     )
 
 
@@ -187,10 +187,13 @@ def waits_for(state: State, job: Job) -> str:
     other = state.jobs.get(first.job_id)
     if first.array:
         left = len(state.queue.unfinished(first.job_id))
-        what = f"array {first.job_id} ({left} elements have not ended)"
+        what, now = f"array {first.job_id}", f" ({left} elements have not ended)"
     elif other is not None:
-        what = f"job {other.label} ({other.spec.name}), which is {other.state.value}"
+        what, now = f"job {other.label} ({other.spec.name})", f"; it is {other.state.value}"
     else:
-        what = f"job {first.job_id}"
+        what, now = f"job {first.job_id}", ""
     more = f", and {len(job.after) - 1} more" if len(job.after) > 1 else ""
-    return f"it follows {what}{more}"
+    return f"starts after {what} has {_ENDED[first.condition]}{more}{now}"
+
+
+_ENDED = {Condition.OK: "completed", Condition.ANY: "ended", Condition.FAILED: "failed"}

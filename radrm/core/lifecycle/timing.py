@@ -73,11 +73,12 @@ def warn(
     does: str = "",
     in_s: float | None = None,
     tell: bool = True,
+    past: str = "",
 ) -> Attempt:
     """Replace the warning of a kind, and tell the user; "" as `text` takes it back silently.
 
     `does` follows `in_s` seconds from now; "" if nothing does. Without `tell` the record changes
-    alone, and keeps its time.
+    alone, and keeps its time. `past`: what is said once the job has ended; "" for the same.
     """
     others = tuple(each for each in attempt.warnings if each.kind != kind)
     if not text:
@@ -86,7 +87,8 @@ def warn(
     if tell:
         state.step.warned.append(Warned(attempt.job_id, kind, text + ends))
     before = None if tell else attempt.warning(kind)
-    mine = JobWarning(kind, text, before.at if before else state.step.now, does, in_s)
+    at = before.at if before else state.step.now
+    mine = JobWarning(kind, text, at, does, in_s, past or text)
     return _put(state, attempt, (*others, mine))
 
 

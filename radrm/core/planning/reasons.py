@@ -29,11 +29,33 @@ def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tup
     refused = state.proposals.refused.of(job.id, now.boot_s)
     found = (*planners.explain(job), *refused, *errors)
     found = found or state.proposals.refused.of(job.id, now.boot_s, stands=False)
-    found = found or (Refusal("next", "it starts with the next event"),)
+    found = found or (Refusal("next", "it is about to start"),)
     bound = state.queue.order.bound(job) if planners.keeps_order() else None
     turn = _turn(state, job) if planners.keeps_order() else None
     more = (("turn", turn), ("bound", bound))
     return (*found, *(Refusal(rule, why) for rule, why in more if why is not None))
+
+
+def would_start(state: State, planners: Planners, job: Job, now: Instant, alone: bool) -> bool:
+    """Return whether a waiting job would start now if its record were this one.
+
+    `alone`: if no job were before it. Else False for a job that is not the next of its line.
+    """
+    state.begin(now)
+    if refuse_start(state, job) is not None or state.users.refuse(job, job.gpus) is not None:
+        return False
+    if job.spec.gpus and state.waiting.verdicts.judge(job) is not None:
+        return False
+    # That others may pass the first of a line does not keep it from starting.
+    aside = ("backfill", "order") if alone else ("backfill",)
+    return all(refusal.rule in aside for refusal in planners.explain(job))
+
+
+def _at_most(job: Job, now: Instant) -> str:
+    """Return for how long a job waits for its estimate at most."""
+    if job.estimate_due_boot_s is None:
+        return ""
+    return f", for at most {show_seconds(max(0.0, job.estimate_due_boot_s - now.boot_s))} more"
 
 
 def _turn(state: State, job: Job) -> str | None:
@@ -70,21 +92,22 @@ def why_size(state: State, planners: Planners, job_id: int, now: Instant) -> tup
 def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
     """Return why a waiting job is not in the queue; None if it is."""
     if job.held:
-        return Refusal("held", f"it is held; release it with: radrm release {job.label}")
+        return Refusal("held", f"it is held until it is released (radrm release {job.label})")
     if job.awaits_begin:
         return Refusal("begin", f"it begins in {show_seconds(ceil(begins_in_s(job, now)))}")
     if job.estimating:
-        return Refusal("estimating", "its memory is being estimated")
+        return Refusal("estimating", f"its memory is being estimated{_at_most(job, now)}")
     if job.pause is not None:
         left_s = ceil(job.pause.left_s(now))
-        return Refusal("pause", f"waits {show_seconds(left_s)} {job.pause.reason}")
+        return Refusal("pause", f"it waits {show_seconds(left_s)} {job.pause.reason}")
     if job.after:
         return Refusal("dependency", waits_for(state, job))
     if (stopped := why_stopped(state, job)) is not None:
         return Refusal("max-fails", stopped)
     array = state.queue.arrays.get(job.array.array_id) if job.array else None
     if array is not None and array.at_once is not None and array.stands_aside(job.id):
-        return Refusal("array", f"array limit ({array.at_once}) reached")
+        why = f"array limit ({array.at_once}) reached: it starts when an earlier element ends"
+        return Refusal("array", why)
     aside = state.waiting.why_aside(job.id)
     if aside is None:
         return _no_place(state, job)
@@ -104,7 +127,7 @@ def _no_place(state: State, job: Job) -> Refusal | None:
     use, who = state.users.of(job.spec.uid), job.spec.user
     first = f"job {state.jobs[first_id].label} comes first"
     if most_jobs:
-        why = f"limits.running_jobs: {who} runs {use.running} of at most {most_jobs}, and {first}"
-        return Refusal(RUNNING_JOBS, why)
-    why = f"limits.gpus: {who} uses {use.gpus} of at most {most_gpus}, and {first}"
+        runs = f"user {who} runs {use.running} of at most {most_jobs} jobs"
+        return Refusal(RUNNING_JOBS, f"{runs} (limits.running_jobs), and {first}")
+    why = f"user {who} uses {use.gpus} of at most {most_gpus} GPUs (limits.gpus), and {first}"
     return Refusal(GPUS, why)

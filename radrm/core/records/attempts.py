@@ -169,7 +169,8 @@ class JobWarning(Struct, frozen=True):
     """What the user of a running job was warned of, until it is over (but see `MISPLACED`).
 
     `kind`: an event of `--notify`. `text` is one sentence without its end. `does`: what follows
-    `in_s` after `at`, as in "it is cancelled"; "" if nothing does.
+    `in_s` after `at`, as in "it is cancelled"; "" if nothing does. `past`: what is said of it once
+    the job has ended.
     """
 
     kind: str
@@ -177,6 +178,7 @@ class JobWarning(Struct, frozen=True):
     at: Instant
     does: str = ""
     in_s: float | None = None
+    past: str = ""
 
     @property
     def acts(self) -> Instant | None:

@@ -98,7 +98,11 @@ class Reservation(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why a placement is impossible now: the first rule that said no, with both numbers."""
+    """Why a placement is impossible now: the first rule that said no, with both numbers.
+
+    `message` is a clause, without a capital and a full stop: the log and other messages quote it,
+    and the views make sentences of it.
+    """
 
     rule: str
     message: str
@@ -109,6 +113,8 @@ class Refusal(Struct, frozen=True):
     """The planner that gives this reason, where several planners run; whose proposal it refuses."""
     unit: Unit | None = None
     """That of both numbers, if it is not the usual one of the rule."""
+    within_s: float | None = None
+    """A job with a shorter time limit than this would not be refused by it; None: any would."""
 
     @property
     def timely(self) -> bool:

@@ -169,14 +169,14 @@ class Users:
         use, counted = self.of(job.spec.uid), self._of_job.get(job.id)
         mine = None if counted is None else counted[1]
         if mine is None and most_jobs and use.running >= most_jobs:
-            runs = f"{job.spec.user} runs {use.running} job{'s' * (use.running != 1)}"
-            why = f"limits.running_jobs: {runs}, the limit is {most_jobs}"
+            runs = f"user {job.spec.user} runs {use.running} job{'s' * (use.running != 1)}"
+            why = f"{runs}, the limit is {most_jobs} (limits.running_jobs)"
             return Refusal(RUNNING_JOBS, why, None, use.running + 1, most_jobs)
         others = use.gpus - (mine or 0)
         if most_gpus and gpus > (mine or 0) and others + gpus > most_gpus:
             why = (
-                f"limits.gpus: it needs {gpus} GPU{'s' * (gpus != 1)}, "
-                f"other jobs of {job.spec.user} use {others}, the limit is {most_gpus}"
+                f"needs {gpus} GPU{'s' * (gpus != 1)}, other jobs of {job.spec.user} use {others}, "
+                f"the limit is {most_gpus} (limits.gpus)"
             )
             return Refusal(GPUS, why, None, others + gpus, most_gpus)
         return None

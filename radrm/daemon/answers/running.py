@@ -22,8 +22,8 @@ from radrm.daemon.loop import Loop
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Work
 from radrm.daemon.views.arguments import Words
-from radrm.daemon.views.documents import in_one_line
 from radrm.daemon.views.sizes import target_of
+from radrm.daemon.views.waiting import clause
 from radrm.errors import Refused, UsageError
 from radrm.jobfile.values import MAX_TASKS
 
@@ -74,7 +74,7 @@ def ask_running(
         if refusal is not None and say is not None:
             raise Refused(f"job {job.label} cannot {what}: {say(job, refusal)}")
         if refusal is not None:
-            why = in_one_line(loop.scheduler.snapshot, (refusal,)) or refusal.message
+            why = clause(loop.scheduler.snapshot, refusal)
             if refusal.rule == "checkpoint":
                 why += "; submit it with --checkpoint=signal or --checkpoint=exit"
             if refusal.rule == READING:
@@ -108,7 +108,7 @@ def resize(loop: Loop, request: Request) -> Work[list[JobResult]]:
 
     def say(job: Job, refusal: Refusal) -> str:
         snapshot = loop.scheduler.snapshot
-        why = in_one_line(snapshot, (refusal,)) or refusal.message
+        why = clause(snapshot, refusal)
         if refusal.rule == "checkpoint":
             return f"{why}; submit it with --checkpoint=signal"
         live = snapshot.attempt(job.id)

@@ -18,7 +18,7 @@ from radrm.core.constraints.kinds import without_device
 from radrm.core.records import Attempt, EarlySignal, Instant, Job, JobWarning, Progress, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, Collocation, Quantity, ReservationKind, Resizing
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.device_documents import misplaced_on
@@ -26,7 +26,7 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
 from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.daemon.views.verdict import verdict
-from radrm.daemon.views.way_out import way_out
+from radrm.daemon.views.waiting import sentence
 from radrm.documents import jobs as shown
 from radrm.documents.base import Source, repeated
 from radrm.host.processes.controllers import Controllers
@@ -80,8 +80,6 @@ Document = dict[str, Any]
 _OF_JOB, _OF_SPEC = (repeated(shown.Job, source) for source in (Source.JOB, Source.SPEC))
 _of_job, _of_spec = attrgetter(*_OF_JOB), attrgetter(*_OF_SPEC)
 """The values of the fields that repeat a record's."""
-_PERMANENT = frozenset({"kind", "capacity", "vanished"})
-"""Rules by which a device refuses a job at any time."""
 _UNUSED_S = 600.0
 """A job that has had a device for this long without using its memory is noted: imports and
 downloads take minutes."""
@@ -89,8 +87,6 @@ _MOST_RUNS = 100
 """Earlier runs in a document."""
 _STOPPED = "max-fails"
 """The rule that holds the rest of an array after failures."""
-_ASIDE = frozenset({"count", "rule", "backfill", "bound", "turn"})
-"""Rules that do not tell what a job waits for, if others do."""
 
 
 class JobDocuments:
@@ -120,12 +116,10 @@ class JobDocuments:
         job = row.job
         behind = self._behind(job)
         refusals = None if behind is not None else self._refusals(job, now)
-        if behind is not None:
-            reason: str | None = f"behind job {behind}"
-        else:
-            reason = in_one_line(self._scheduler.snapshot, refusals or ())
-        short = f"behind {behind}" if behind is not None else in_short(refusals)
-        document = self._document(job, now, reason, behind, refusals, row.position, short)
+        reason = f"Waits behind job {behind}."
+        if behind is None:
+            reason = sentence(self._scheduler.snapshot, job, refusals or ()) or ""
+        document = self._document(job, now, reason, behind, refusals, row.position)
         if row.last is None:
             return document
         last = _params(row.last)
@@ -139,9 +133,9 @@ class JobDocuments:
 
     def job(self, job: Job, now: Instant, refusals: Sequence[Refusal] | None = None) -> shown.Job:
         """One job. `refusals` are why it waits, if that is known."""
-        reason = in_one_line(self._scheduler.snapshot, refusals or ())
-        document = self._document(job, now, reason, self._behind(job), refusals)
         snapshot = self._scheduler.snapshot
+        reason = sentence(snapshot, job, refusals or ())
+        document = self._document(job, now, reason, self._behind(job), refusals)
         live = snapshot.attempt(job.id)
         share = document.cpu_share
         if live is not None and share is not None:
@@ -169,7 +163,6 @@ class JobDocuments:
         behind: str | None,
         refusals: Sequence[Refusal] | None,
         position: int | None = None,
-        short: str | None = None,
     ) -> shown.Job:
         snapshot = self._scheduler.snapshot
         # A job that has ended is also an earlier run of one that runs again.
@@ -191,7 +184,6 @@ class JobDocuments:
             outcome=job.outcome.value if job.outcome else None,
             queue=job.queue.value if not job.state.final else None,
             position=position,
-            reason_short=short,
             devices=tuple(attempt.placement.devices) if attempt else (),
             collocation=attempt.placement.collocation.value if attempt else None,
             reason=reason or job.reason or (_remark(snapshot, live, now) if live else None),
@@ -262,7 +254,6 @@ class JobDocuments:
             ),
             signal=_show_signal(job.spec.signal),
             behind=behind,
-            way_out=self._way_out(job, refusals) if behind is None else None,
         )
 
     def _earlier(self, job: Job) -> tuple[shown.EarlierRun, ...]:
@@ -297,10 +288,6 @@ class JobDocuments:
         largest = max((d.device.capacity_mib for d in snapshot.devices), default=None)
         return verdict(job, attempts, snapshot.settings.headroom_mib, largest)
 
-    def _way_out(self, job: Job, refusals: Sequence[Refusal] | None) -> str | None:
-        snapshot = self._scheduler.snapshot
-        return way_out(job, refusals or (), snapshot.settings, len(snapshot.devices))
-
     def _not_enforced(self, job: Job) -> str | None:
         """Why the CPUs or host memory that a job asks for do not limit it; None if they do."""
         asked = {"cpu": job.spec.cpus, "memory": job.spec.memory_mib}
@@ -330,47 +317,6 @@ def unknown_gpus(snapshot: Snapshot, names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     return tuple(without_device(names, [each.device for each in snapshot.devices]))
-
-
-def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
-    """Why a job waits, with numbers: the refusal of the first device that could take it later.
-    None without a refusal."""
-    if not refusals:
-        return None
-    general = [r for r in refusals if r.device is None and r.rule not in _ASIDE]
-    if general:
-        return general[0].message
-    devices = _that_could(refusals)
-    if not devices:
-        return refusals[0].message
-    first = devices[0]
-    found = snapshot.device(first.device) if first.device is not None else None
-    index = found.device.index if found is not None else 0
-    others = len(devices) - 1
-    more = f" (and {others} more {'GPU' if others == 1 else 'GPUs'})" if others else ""
-    return f"GPU {index}: {first.message}{more}"
-
-
-def _that_could(refusals: Sequence[Refusal]) -> list[Refusal]:
-    """The refusals of devices that could take the job later; else those of all devices."""
-    devices = [r for r in refusals if r.device is not None]
-    return [r for r in devices if r.rule not in _PERMANENT] or devices
-
-
-def in_short(refusals: Sequence[Refusal] | None) -> str | None:
-    """Why a job waits, for a narrow column; None where `in_one_line` is short enough."""
-    general = [r for r in refusals or () if r.device is None and r.rule not in _ASIDE]
-    if general and general[0].rule == _STOPPED:
-        return "held by --max-fails"
-    first = next(iter(() if general else _that_could(refusals or ())), None)
-    if first is None or first.needed is None or first.available is None:
-        return None
-    if first.rule == "demand":
-        return f"SM activity: needs {first.needed:.2f}, {first.available:.2f} left"
-    if first.rule != "memory":
-        return None
-    needed, there = (show_mib(mib).replace(".0", "") for mib in (first.needed, first.available))
-    return f"GPU memory: needs {needed}, {there} free"
 
 
 _NO_CLIENT = {

@@ -11,16 +11,19 @@ from msgspec.structs import replace
 
 from radrm.core.records import Attempt, Instant, Job, LearnedLoss, PlannerRequest, Refusal
 from radrm.core.scheduler import Scheduler
-from radrm.core.snapshot import DeviceSnapshot, Snapshot
+from radrm.core.snapshot import Snapshot
 from radrm.daemon.progress import Reports
-from radrm.daemon.views.documents import JobDocuments, in_one_line
+from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.reservations import reserved_for_later
 from radrm.daemon.views.sizes import cap_of
+from radrm.daemon.views.waiting import of_device, of_server, sentence
+from radrm.daemon.views.way_out import way_out
 from radrm.documents import jobs as shown
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 from radrm.interference.model import Demand, speeds
+from radrm.structs import replace as replaced
 
 _TYPICAL = 0.6
 """The text names the speed of two jobs that each have this SM activity alone."""
@@ -65,19 +68,23 @@ def explain(
     """All that is known of one job."""
     snapshot, waiting = scheduler.snapshot, job.state.waiting
     refusals = scheduler.why_waiting(job.id, now) if waiting else ()
-    why = in_one_line(snapshot, refusals)
+    why = sentence(snapshot, job, refusals)
     ahead = snapshot.position(job)
     judged = waiting and job.spec.gpus
     kinds = {each.device.name for each in snapshot.devices} if judged else ()
     documents = JobDocuments(scheduler, store, controllers, reports, foresight)
     document = documents.job(job, now, refusals)
     return shown.Explanation(
-        job=replace(document, position=None if ahead is None else ahead + 1),
+        job=replace(
+            document,
+            position=None if ahead is None else ahead + 1,
+            way_out=way_out(scheduler, job, refusals, now),
+        ),
         now=now.wall_s,
         summary=why if waiting else job.reason,
         ahead=ahead,
-        reasons=tuple(shown.Refusal(**_refusal(r)) for r in refusals if r.device is None),
-        devices=_devices(snapshot.devices, refusals) if judged else (),
+        reasons=tuple(_general(snapshot, each) for each in refusals if each.device is None),
+        devices=_devices(snapshot, refusals) if judged else (),
         sharing=tuple(learned_documents(scheduler.learned, kinds)),
         size=tuple(shown.Refusal(**_refusal(r)) for r in scheduler.why_size(job.id, now)),
         reservations=tuple(reserved_for_later(snapshot, job, now)),
@@ -85,24 +92,28 @@ def explain(
     )
 
 
-def _devices(
-    devices: Sequence[DeviceSnapshot], refusals: Sequence[Refusal]
-) -> tuple[shown.GpuRefusal, ...]:
+def _general(snapshot: Snapshot, refusal: Refusal) -> shown.Refusal:
+    return shown.Refusal(**_refusal(replaced(refusal, message=of_server(snapshot, refusal))))
+
+
+def _devices(snapshot: Snapshot, refusals: Sequence[Refusal]) -> tuple[shown.GpuRefusal, ...]:
     """Each device with the first rule that refuses it, if one does."""
     first: dict[str, Refusal] = {}
     for refusal in refusals:
         if refusal.device is not None:
             first.setdefault(refusal.device, refusal)
-    nothing = Refusal(rule="", message="")
-    return tuple(
-        shown.GpuRefusal(
-            index=each.device.index,
-            uuid=each.device.uuid,
-            name=each.device.name,
-            **_refusal(first.get(each.device.uuid, nothing)),
+    rows = []
+    for each in snapshot.devices:
+        found = first.get(each.device.uuid, Refusal(rule="", message=""))
+        if found.rule:
+            found = replaced(found, message=of_device(snapshot, each, found))
+        device = each.device
+        rows.append(
+            shown.GpuRefusal(
+                index=device.index, uuid=device.uuid, name=device.name, **_refusal(found)
+            )
         )
-        for each in devices
-    )
+    return tuple(rows)
 
 
 def _refusal(refusal: Refusal) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def verdict(
         return ()
     last = attempts[-1]
     if (warning := last.warning(MISPLACED)) is not None:
-        return (warning.text.replace("it uses ", "it used "),)
+        return (warning.past or warning.text,)
     if job.state is not JobState.COMPLETED:
         return tuple(_after_death(attempts, job.memory_floor_mib, largest_mib))
     found = (

@@ -34,7 +34,8 @@ def answer(it: dict[str, Any], **changed: Any) -> dict[str, Any]:
 FULL = {"needed": 32768.0, "available": 10240.0, "unit": "MiB"}
 
 
-def test_each_device_says_what_is_needed_and_what_is_there() -> None:
+def test_gpus_of_one_reason_are_one_line() -> None:
+    full = "10.0G free, job 1 (ann) reserves 30.0G"
     lines = shown(
         explanation(
             answer(
@@ -42,9 +43,10 @@ def test_each_device_says_what_is_needed_and_what_is_there() -> None:
                 summary="GPU 0: too little memory (and 1 more GPU)",
                 reasons=[reason("beds", "not enough", needed=2, available=1, unit="GPUs")],
                 devices=[
-                    device(0, "memory", "too little memory", **FULL),
+                    device(0, "memory", full, **FULL),
                     device(1, "smact", "too busy", needed=0.8, available=0.91234),
-                    device(2),
+                    *(device(index, "memory", full, **FULL) for index in (2, 3, 4)),
+                    device(5),
                 ],
                 ahead=0,
             )
@@ -55,20 +57,27 @@ def test_each_device_says_what_is_needed_and_what_is_there() -> None:
         "Job 5  resnet50  PENDING for 1m40s",
         "  GPU 0: too little memory (and 1 more GPU)",
         "  not enough (needs 2 GPUs, 1 GPU available)",
-        "  it is first in the queue",
+        "  It is first in the queue.",
     ]
-    rows = [line.split() for line in lines[5:9]]
-    assert rows[0] == ["GPU", "NAME", "REFUSED", "BY", "NEEDS", "AVAILABLE", "WHY"]
-    assert rows[1] == ["0", "A100-40GB", "memory", "32.0G", "10.0G", "too", "little", "memory"]
-    assert rows[2][2:5] == ["smact", "0.8", "0.91"]
-    assert rows[3][2:5] == ["-", "-", "-"]
+    assert lines[5:9] == [
+        "  GPU 0, 2-4: 10.0G free, job 1 (ann) reserves 30.0G",
+        "  GPU 1: too busy",
+        "  GPU 5: could take it",
+        "",
+    ]
+
+
+def test_gpus_of_several_kinds_are_named() -> None:
+    kinds = [device(0, "memory", "1.0G free"), {**device(1, "memory", "1.0G free"), "name": "T4"}]
+    lines = shown(explanation(answer(job(5), devices=kinds)))
+    assert "  GPU 0 (A100-40GB): 1.0G free" in lines and "  GPU 1 (T4): 1.0G free" in lines
 
 
 def test_a_reason_that_has_both_numbers_is_not_said_twice() -> None:
     why = "needs 2 CPUs, 0.5 free"
     cpus = reason("cpus", why, needed=2.0, available=0.5)
     lines = shown(explanation(answer(job(5), summary=why, reasons=[cpus], ahead=1)))
-    assert lines[1:3] == [f"  {why}", "  1 job is before it"]
+    assert lines[1:3] == [f"  {why}", "  1 job is before it."]
     behind = answer(job(5), summary="job 4 is served first", reasons=[cpus], ahead=1)
     assert shown(explanation(behind))[2] == f"  {why}"
 
@@ -82,15 +91,15 @@ def test_what_concerns_no_device_comes_first_and_alone() -> None:
         ahead=3,
     )
     lines = shown(explanation(held))
-    assert lines[1:3] == ["  it is held", "  3 jobs are before it"]
+    assert lines[1:3] == ["  it is held", "  3 jobs are before it."]
     assert not any("A100" in line for line in lines), "devices that would take it say nothing"
     assert lines[-1] == "  next: radrm release 5"
 
 
 def test_a_free_device_is_shown_when_nothing_else_is_in_the_way() -> None:
     lines = shown(explanation(answer(job(5), devices=[device(0)], ahead=1)))
-    assert "  1 job is before it" in lines
-    assert any("it could take the job" in line for line in lines)
+    assert "  1 job is before it." in lines
+    assert any("could take it" in line for line in lines)
 
 
 def test_where_it_ran_and_what_came_of_each_attempt() -> None:

@@ -244,13 +244,14 @@ def test_every_state_has_a_card_and_a_next_step(state: JobState) -> None:
     [
         ({}, ["logs 5", "requeue 5 --time=LONGER"]),
         ({"saved_work_done": 0.4}, ["logs 5", "requeue 5"]),
-        ({"reason": "silent for 1h"}, ["logs 5", "requeue 5"]),
+        ({"reason": "silent for 1h", "ran_s": 4000.0}, ["logs 5", "requeue 5"]),
     ],
 )
 def test_a_job_that_runs_again_from_its_start_needs_more_time(
     more: dict[str, Any], told: list[str]
 ) -> None:
-    it = job(5, "TIMEOUT", reason="time limit (2h) reached", attempts=1) | more
+    limit = {"reason": "time limit (2h) reached", "time_limit_s": 7200.0, "ran_s": 7201.0}
+    it = job(5, "TIMEOUT", attempts=1) | limit | more
     assert next_steps(it) == [f"radrm {each}" for each in told]
 
 

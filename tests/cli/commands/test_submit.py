@@ -35,7 +35,6 @@ python train.py
 """
 
 
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RADRM_HOME", str(tmp_path / "home"))

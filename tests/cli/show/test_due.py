@@ -187,16 +187,16 @@ def test_a_job_that_waits_for_its_moment_says_when_it_begins() -> None:
         *(1, "PENDING"),
         begin_at=NOW + 4 * HOUR,
         reason="it begins in 4h00m",
-        way_out="--begin=none",
+        way_out=["radrm edit 1 --begin=none"],
     )
-    assert shown(job_rows([waits], {}, NOW))[1].endswith("  begins at 18:00")
+    assert shown(job_rows([waits], {}, NOW))[1].endswith("  Begins at 18:00.")
     its = "\n".join(shown(card(waits, NOW, {})))
-    assert "begins at 18:00\n" in its and "radrm edit 1 --begin=none" in its
+    assert "Begins at 18:00.\n" in its and "radrm edit 1 --begin=none" in its
     answer = {"job": waits, "now": NOW, "attempts": [], "reasons": [], "devices": [], "ahead": None}
     said = "\n".join(shown(explanation({**answer, "summary": waits["reason"]})))
-    assert "begins at 18:00 (in 4h00m); until then others pass it" in said
+    assert "Begins at 18:00 (in 4h00m); until then others pass it." in said
     held = job(1, "PENDING", begin_at=NOW + HOUR, reason="it is held", held=True)
-    assert "begins" not in "\n".join(shown(job_rows([held], {}, NOW)))
+    assert "egins" not in "\n".join(shown(job_rows([held], {}, NOW)))
 
 
 @pytest.mark.parametrize(
@@ -219,4 +219,6 @@ def test_the_expected_start_is_a_range(
     assert starts_in(waiting, NOW) == text
     assert starts_in(waiting | {"state": "RUNNING"}, NOW) == ""
     row = job_rows([waiting], {}, NOW).plain_lines()[1]
-    assert row.endswith(text) and ("(est.)" in row) is (start_s is not None)
+    assert row.endswith(f"Starts {text}." if text else "") and ("(est.)" in row) is (
+        start_s is not None
+    )

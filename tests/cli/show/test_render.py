@@ -116,8 +116,6 @@ def test_a_row_says_where_and_why() -> None:
     assert " ".join(lines[1].split()) == "1 resnet50 ada RUNNING 1,GPU-x 6.0G 6.0G 4.9G 1m00s"
     assert " ".join(lines[2].split()) == "2 resnet50 ada PENDING - 6.0G - - 1m40s behind job 1"
     assert lines[3].startswith("3_[4-99]")
-    short = job(4, reason="behind job 1", reason_short="behind 1")
-    assert shown(job_rows([short], {}), 160)[1].endswith(" behind 1")
 
 
 @pytest.mark.parametrize(
@@ -155,12 +153,28 @@ def test_a_card_tells_progress_and_dropped_reports() -> None:
 
 
 def test_eighty_columns_keep_what_matters() -> None:
-    long = "GPU 0: 10.0G free where 32.0G are needed (and 3 more GPUs)"
-    rows = [job(1, "RUNNING"), job(2, name="a-rather-long-name-of-a-job", reason=long)]
-    head, _, last = shown(job_rows(rows, {"GPU-a": 0}), 80)
-    assert {"JOB", "NAME", "USER", "STATE", "GPU", "TIME", "WHY"} <= set(head.split())
-    assert last.endswith("…") and "GPU 0: 10.0G" in last
-    assert shown(job_rows(rows, {"GPU-a": 0}), 80, terminal=False)[2].endswith(long)
+    long = "No GPU has room now: needs 32.0G, at most 10.0G is free."
+    all_of_it = {"JOB", "NAME", "STATE", "GPU", "EST", "RESERVED", "PEAK", "TIME", "WHY"}
+    for user in ("ada", "a-user-of-a-directory"):
+        rows = [
+            job(1, "RUNNING", devices=["GPU-a"], user=user),
+            job(2, name="a-rather-long-name-of-a-job", reason=long),
+            job(3, "RECOVERING", label="2_[10-99]", reason=long, count=90),
+        ]
+        head, _, second, _ = shown(job_rows(rows, {"GPU-a": 0}), 80)
+        assert all_of_it <= set(head.split()), "no reason is long enough to remove them"
+        assert second.endswith("…") and "No GP" in second
+        assert shown(job_rows(rows, {"GPU-a": 0}), 80, terminal=False)[2].endswith(long)
+    wide = shown(job_rows(rows, {"GPU-a": 0}), 160)
+    assert "USER" in wide[0] and wide[2].endswith(long)
+
+
+def test_the_user_of_all_rows_makes_way_for_the_reasons() -> None:
+    long = "No GPU has room now: needs 32.0G, at most 10.0G is free."
+    mine = [job(1, name="a", reason=long), job(2, name="b", reason=long)]
+    assert "USER" not in shown(job_rows(mine, {}), 80)[0]
+    both = [mine[0], job(2, name="b", reason=long, user="bob")]
+    assert "USER" in shown(job_rows(both, {}), 80)[0]
 
 
 def test_the_mark_of_a_whole_device_is_no_size() -> None:
@@ -176,8 +190,8 @@ def test_the_mark_of_a_whole_device_is_no_size() -> None:
         ({"oom_count": 1, "state": "COMPLETED"}, "recovered from out-of-memory once"),
         ({"oom_count": 1, "state": "RUNNING"}, "ran out of GPU memory once, runs again"),
         (
-            {"oom_count": 1, "state": "RECOVERING", "reason": "GPU 0: job 1 is on it"},
-            "ran out of GPU memory once; GPU 0: job 1 is on it",
+            {"oom_count": 1, "state": "RECOVERING", "reason": "Waits for an idle GPU."},
+            "Waits for an idle GPU.",
         ),
         ({"oom_count": 2, "state": "CANCELLED"}, "ran out of GPU memory 2 times"),
         ({"oom_count": 3, "reason": "gave up", "state": "FAILED"}, "gave up"),

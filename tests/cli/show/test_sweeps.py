@@ -31,7 +31,7 @@ def test_only_a_page_with_a_sweep_has_the_column() -> None:
     for width in (60, 80, 120):
         head, first, _ = shown(job_rows(both, {}, NOW), width)
         assert "PARAMS" in head and len(first) <= width
-        assert "USER" in head or width < 80, "it stays at 80 columns"
+        assert "RESERVED" in head or width < 80, "it stays at 80 columns"
         assert "\x1b" not in first and "\u202e" not in first
     assert "PARAMS" not in shown(job_rows(both[1:], {}, NOW))[0]
 

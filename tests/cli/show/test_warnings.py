@@ -26,7 +26,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_warning_says_what_follows_and_how_to_spare_the_job() -> None:
     warned = job(1, "RUNNING", warnings=[WARNING], reason=TEXT)
-    assert shown(job_rows([warned], {}, NOW))[1].endswith("idle: it is cancelled at 8:10")
+    assert shown(job_rows([warned], {}, NOW), 120)[1].endswith("idle: it is cancelled at 8:10")
     lines = shown(card(warned, NOW, {}), 120)
     assert f"  warning     {TEXT}; it is cancelled at 8:10" in lines
     assert not any(line.startswith("  why") for line in lines)

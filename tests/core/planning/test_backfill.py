@@ -264,12 +264,12 @@ def test_explain_tells_both_times() -> None:
     assert numbers == [(4000.0, 2800.0), (None, 2800.0)], "JSON has no infinity"
     assert passes(here, 900.0)
     here.pass_time(60.0)
-    passed = f"jobs have passed job {head.id} for 1m00s, and may for 45m40s more"
+    passed = f"other jobs may start before job {head.id} for 45m40s more"
     assert reasons(here, head) == [passed]
     here.pass_time(3000.0)
     here.end(5)
     here.read()
-    over = f"jobs have passed job {head.id} for 46m40s; now none behind it does until it starts"
+    over = f"no job may start before job {head.id} any more: it was passed"
     assert reasons(here, head) == [over]
     assert reasons(here, long) == [first, over]
 

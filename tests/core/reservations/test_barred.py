@@ -31,7 +31,7 @@ def test_only_its_users_start_on_a_reserved_device() -> None:
     bob, ada = world.submit(GIB, uid=BOB), world.submit(GIB, uid=ADA)
     assert (world.state(bob), world.state(ada)) == (PENDING, RUNNING)
     assert message(world, bob) == (
-        "reserved for ada (reservation 1) for 1h00m more: GPU 0; needs 1 GPU, 0 are left"
+        "needs 1 GPU, 0 are left: GPU 0 reserved for ada (reservation 1) for 1h00m more"
     )
     assert world.why(bob) == ["reserved"]
     world.pass_time(600.0)
@@ -89,9 +89,9 @@ def test_what_it_says_beforehand() -> None:
     world = World(gpus(1), settings=CORE)
     reserve(world, start_s=HOUR_S, end_s=2 * HOUR_S)
     for more, words in (
-        ({}, "in 1h00m (jobs with a --time below 1h00m can start): GPU 0"),
-        ({"time_limit_s": 7200.0}, "in 1h00m (the job has a time limit of 2h00m): GPU 0"),
-        ({"duration_s": 7200.0}, "in 1h00m (the job is expected to need 2h00m): GPU 0"),
+        ({}, "in 1h00m (jobs with a --time below 1h00m can start)"),
+        ({"time_limit_s": 7200.0}, "in 1h00m (the job has a time limit of 2h00m)"),
+        ({"duration_s": 7200.0}, "in 1h00m (the job is expected to need 2h00m)"),
     ):
         job = world.submit(GIB, uid=BOB, **more)  # type: ignore[arg-type]
         assert f"reserved for ada (reservation 1) {words}" in message(world, job)
@@ -161,7 +161,7 @@ def test_a_job_on_several_devices_uses_none_that_is_reserved() -> None:
     job = world.submit(GIB, gpus=2, uid=BOB)
     assert world.where(job) == ("GPU-0", "GPU-2")
     wide = world.submit(GIB, gpus=3, uid=BOB)
-    assert "more: GPU 1; needs 3 GPUs, 2 are left" in message(world, wide)
+    assert "needs 3 GPUs, 2 are left: GPU 1 reserved for ada" in message(world, wide)
 
 
 def test_its_end_and_its_cancellation_let_others_start() -> None:

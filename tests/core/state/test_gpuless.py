@@ -85,7 +85,7 @@ def test_explain_says_who_has_the_places(planner: Planner) -> None:
     first, second, waiting = (submit(world, cpus=1) for _ in range(3))
     (why,) = world.scheduler.why_waiting(waiting.id, world.now)
     assert why.rule == "gpuless"
-    assert "(2)" in why.message and "2 run, 2 of them of u1" in why.message
+    assert "is 2 (" in why.message and "run, 2 of them of u1" in why.message
     other = submit(world, 2, cpus=3)
     rules = {each.rule for each in world.scheduler.why_waiting(other.id, world.now)}
     assert "gpuless" not in rules, "it has a place, and waits for CPUs"

@@ -33,7 +33,7 @@ def test_a_user_runs_so_many_jobs_and_others_pass() -> None:
     other = world.submit(GIB, uid=7, user="bob")
     assert [world.state(job) for job in mine[:2]] == [JobState.RUNNING] * 2
     assert world.state(other) is JobState.RUNNING
-    assert why(world, mine[2]) == "limits.running_jobs: ada runs 2 jobs, the limit is 2"
+    assert why(world, mine[2]) == "user ada runs 2 jobs, the limit is 2 (limits.running_jobs)"
     world.end(mine[0])
     assert world.state(mine[2]) is JobState.RUNNING
     assert world.state(mine[3]) is JobState.PENDING
@@ -45,7 +45,7 @@ def test_gpus_of_a_user_and_smaller_jobs_that_fit() -> None:
     assert [world.state(job) for job in mine] == [
         *(JobState.RUNNING, JobState.PENDING, JobState.RUNNING)
     ]
-    said = "limits.gpus: it needs 2 GPUs, other jobs of ada use 3, the limit is 3"
+    said = "needs 2 GPUs, other jobs of ada use 3, the limit is 3 (limits.gpus)"
     assert why(world, mine[1]) == said
     world.end(mine[0])
     assert world.state(mine[1]) is JobState.RUNNING
@@ -55,7 +55,9 @@ def test_the_first_of_a_user_gets_the_place() -> None:
     world = world_with(1, user_running_jobs=1)
     world.submit(GIB, uid=7)
     first, second = (world.submit(GIB, user="ada") for _ in range(2))
-    said = f"limits.running_jobs: ada runs 0 of at most 1, and job {first.id} comes first"
+    said = (
+        f"user ada runs 0 of at most 1 jobs (limits.running_jobs), and job {first.id} comes first"
+    )
     assert why(world, second) == said
     assert first.id in world.scheduler.state.waiting
     world.hold(first)
@@ -67,7 +69,7 @@ def test_the_first_of_a_user_gets_the_gpus() -> None:
     running = world.submit(GIB, user="ada")
     world.submit(GIB, uid=7)
     first, second = (world.submit(GIB, user="ada") for _ in range(2))
-    said = f"limits.gpus: ada uses 1 of at most 2, and job {first.id} comes first"
+    said = f"user ada uses 1 of at most 2 GPUs (limits.gpus), and job {first.id} comes first"
     assert why(world, second) == said
     world.end(running)
     assert world.state(first) is JobState.RUNNING
@@ -111,12 +113,12 @@ def test_growth_by_resize_counts(live: bool) -> None:
     job = world.submit(GIB, user="ada", **spec)
     other = world.submit(GIB, user="ada")
     world.obey = False
-    said = "limits.gpus: it needs 3 GPUs, other jobs of ada use 1, the limit is 3"
+    said = "needs 3 GPUs, other jobs of ada use 1, the limit is 3 (limits.gpus)"
     assert ask(world, job, main=3) == said
     assert ask(world, job, main=2) is None
     third = world.submit(GIB, user="ada")
     assert why(world, third) == (
-        "limits.gpus: it needs 1 GPU, other jobs of ada use 3, the limit is 3"
+        "needs 1 GPU, other jobs of ada use 3, the limit is 3 (limits.gpus)"
     )
     if live:
         resized(world, asked(world))
@@ -169,6 +171,6 @@ def test_no_planner_starts_a_job_on_more_gpus_than_its_user_may_have() -> None:
     refusal = propose(world, Start(job_id=job.id, placement=workers(0, 1, 2)))
     assert refusal is not None
     assert refusal.message == (
-        "limits.gpus: it needs 3 GPUs, other jobs of ada use 0, the limit is 2"
+        "needs 3 GPUs, other jobs of ada use 0, the limit is 2 (limits.gpus)"
     )
     assert propose(world, Start(job_id=job.id, placement=workers(0, 1))) is None

@@ -98,9 +98,9 @@ def test_status_shows_what_is_asked_for(guest: DaemonHome) -> None:
     assert guest.json("status", "--user", "nobody-of-that-name") == []
     (waiting,) = guest.json("status", str(held_up))
     assert waiting["position"] == 1
-    assert "idle device" in waiting["reason"]
+    assert "1 can take it now" in waiting["reason"]
     page = guest.radrm("status").stdout
-    assert "busy" in page and "idle device" in page
+    assert "busy" in page and "Needs 2 GPUs" in page
     assert "PENDING" in guest.radrm("status", str(held_up)).stdout
     one_line(guest.radrm("status", "--state", "asleep"), 2, "asleep", "RUNNING")
 

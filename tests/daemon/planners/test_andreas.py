@@ -28,7 +28,7 @@ def test_a_due_job_displaces_one_that_saves_which_then_goes_on(home: DaemonHome)
     wait_until(lambda: home.job(urgent)["state"] == "RUNNING", f"the urgent one: {home.said()}")
     (first,) = home.json("explain", str(patient))["attempts"]
     assert (first["planner"], first["outcome"]) == ("andreas", "preempted")
-    assert "postponed" in home.radrm("explain", str(patient)).stdout
+    assert "Postponed" in home.radrm("explain", str(patient)).stdout
     step = saved_step(home, patient)
     home.radrm("cancel", str(urgent))
     wait_until(lambda: at_work(home, patient, 2), f"it to go on: {home.said()}")

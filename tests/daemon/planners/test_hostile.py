@@ -64,9 +64,9 @@ def test_a_planner_whose_starts_are_refused_is_named(home: DaemonHome) -> None:
     home.settings = ["planner=forgets"]
     home.start()
     job = home.submit("--gpu-memory=1G", "--cpus=1", "--", "true")
-    wait_until(lambda: "planner forgets" in home.radrm("explain", str(job)).stdout, "its name")
+    wait_until(lambda: "lanner forgets" in home.radrm("explain", str(job)).stdout, "its name")
     explained = home.radrm("explain", str(job)).stdout
-    assert "start" in explained and "next event" not in explained
+    assert "start" in explained and "about to start" not in explained
 
     def doubted() -> bool:
         findings = json.loads(home.radrm("doctor", "--json").stdout)

@@ -48,7 +48,7 @@ def test_two_users_before_a_daemon_of_root(tmp_path: Path) -> None:
     assert len(running) == 2 and len(found["states"]) == 6, (
         "three of ada's are queued, one is bob's"
     )
-    said = f"limits.gpus: it needs 1 GPU, other jobs of {ada} use 2, the limit is 2"
+    said = f"Needs 1 GPU, other jobs of {ada} use 2, the limit is 2 (limits.gpus)."
     assert found["why"] == [said]
     limits = {each["name"]: (each["limit"], each["use"]) for each in found["limits"]["limits"]}
     assert found["limits"]["note"] is None

@@ -76,8 +76,8 @@ class Gpuless:
         if self._has_place(job.spec.uid):
             return None
         running, mine = len(self._uid_of), self._running[job.spec.uid]
-        whose = f"{running} run, {mine} of them of {job.spec.user}"
-        why = f"limit of jobs without a GPU ({self._most}) reached: {whose}"
+        runs = f"{running} jobs without a GPU run, {mine} of them of {job.spec.user}"
+        why = f"{runs}; the limit is {self._most} (core.gpuless_at_once)"
         return Refusal(RULE, why, None, running + 1, self._most)
 
     def _has_place(self, uid: int) -> bool:
