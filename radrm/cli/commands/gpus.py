@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import DEVICES, JSON, TEXT, YES, Parameter
+from radrm.cli.parameters import DEVICES, FLAG, JSON, TEXT, YES, Parameter
 from radrm.cli.results import show_results
 from radrm.cli.show.devices import devices_page
 from radrm.cli.show.question import be_sure
@@ -16,10 +16,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.client.text import Document
 
-GPUS_PARAMETERS = (JSON,)
+GPUS_PARAMETERS = (
+    Parameter("processes", FLAG, "Also each process on them.", flags=("--processes", "-p")),
+    Parameter("user", TEXT, "Only processes of this user.", "NAME", ("--user",)),
+    Parameter("mine", FLAG, "Only your own processes.", flags=("--mine",)),
+    JSON,
+)
 
 
-def gpus(as_json: bool) -> None:
+def gpus(processes: bool, user: str, mine: bool, as_json: bool) -> None:
     """Show the GPUs: memory, SM activity, power, jobs.
 
     Below the table: remarks on their health (ECC errors, heat), and unmanaged processes.
@@ -28,14 +33,19 @@ def gpus(as_json: bool) -> None:
     \b
     Examples:
       radrm gpus
+      radrm gpus --processes         who uses what, process by process
+      radrm gpus --mine              only your processes
       radrm gpus --json
     """
+    if mine and user:
+        raise UsageError("--mine and --user exclude each other")
+    listed = processes or mine or bool(user)
     with Client() as client:
-        devices = client.ask("gpus")
+        devices = client.ask("gpus", processes=listed, mine=mine, user=user or None)
     if as_json:
         print_json(devices)
     else:
-        show(*devices_page(devices))
+        show(*devices_page(devices, "of yours" if mine else f"of {user}" if user else ""))
 
 
 _REASON = "Shown to users whose jobs wait for the GPU."

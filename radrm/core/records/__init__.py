@@ -44,11 +44,11 @@ from radrm.core.records.devices import (
     Counters,
     Device,
     DeviceEnergy,
+    DeviceProcess,
     EnergyPart,
     Node,
     NodeUse,
     Reading,
-    UnmanagedProcess,
 )
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, OuterJob, Pause, Requeued
 from radrm.core.records.kept import (
@@ -106,6 +106,7 @@ __all__ = [
     "Dependency",
     "Device",
     "DeviceEnergy",
+    "DeviceProcess",
     "DeviceStatus",
     "EarlySignal",
     "EnergyPart",
@@ -143,7 +144,6 @@ __all__ = [
     "Stop",
     "Task",
     "TaskUse",
-    "UnmanagedProcess",
     "Usage",
     "Use",
     "UserReservation",
