@@ -6,8 +6,6 @@ from radrm.client.connection import Client
 from radrm.client.follow import ASK_S, pause
 from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
-from radrm.host.mistakes import look_over_edit
-from radrm.jobfile.parsing import typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +35,9 @@ def command_jobs(command: str, jobs: Sequence[str], **words: Any) -> list[Docume
 
 def warned(results: Sequence[Document], options: RawOptions) -> Sequence[Document]:
     """Return the results of `edit` with `folders`, with warnings of folders that are not there."""
+    from radrm.host.mistakes import look_over_edit  # few edit, and many wait for this module
+    from radrm.jobfile.parsing import typed
+
     asked = typed(options, "edited options")
     notes: dict[str, list[str]] = {}
     for result in results:
