@@ -81,6 +81,8 @@ class Gpu(Document):
     """Ids of the jobs on it."""
     labels: tuple[str, ...]
     """Their labels."""
+    users: tuple[str, ...]
+    """The user of each of them."""
     jobs_mib: dict[str, int]
     """The memory in use by each of them, by label, as last read; unknown ones are absent."""
     reservations: tuple[Reservation, ...]

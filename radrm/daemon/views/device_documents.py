@@ -56,6 +56,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
         energy_split=_energy_split(found) if known else None,
         jobs=tuple(job.id for job in jobs),
         labels=tuple(job.label for job in jobs),
+        users=tuple(job.spec.user for job in jobs),
         jobs_mib=_jobs_mib(snapshot, found) if known else {},
         state=condition,
         profile=device.profile,
