@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import DEVICES, FLAG, JSON, TEXT, YES, Parameter
-from radrm.cli.results import show_results
 from radrm.cli.show.devices import devices_page
-from radrm.cli.show.question import be_sure
 from radrm.cli.show.styled import show
-from radrm.client.commands import command_devices
 from radrm.client.connection import Client
 from radrm.client.text import print_json
 from radrm.errors import UsageError
@@ -71,6 +68,10 @@ def drain(devices: list[str], reason: str, yes: bool, as_json: bool) -> int:
     """
     if yes and devices:
         raise UsageError("--yes means all GPUs; leave it out, or the named ones")
+    from radrm.cli.results import show_results  # here, because everybody waits for `gpus`
+    from radrm.cli.show.question import be_sure
+    from radrm.client.commands import command_devices
+
     if not devices and not yes:
         be_sure("Drain all GPUs of this server?", "name GPUs, or add --yes")
     return show_results(command_devices("drain", devices, reason=reason), _drained, as_json)
@@ -93,6 +94,9 @@ def resume(devices: list[str], as_json: bool) -> int:
       radrm resume 3
       radrm resume
     """
+    from radrm.cli.results import show_results
+    from radrm.client.commands import command_devices
+
     results = command_devices("resume", devices)
     if not results and not as_json:
         print("No GPU is drained.")
