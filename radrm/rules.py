@@ -107,7 +107,7 @@ from radrm.core.records import (
     Stop as Stop,
     Task as Task,
     TaskUse as TaskUse,
-    UnmanagedProcess as UnmanagedProcess,
+    DeviceProcess as DeviceProcess,
     Usage as Usage,
     Use as Use,
     UserReservation as UserReservation,

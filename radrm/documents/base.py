@@ -86,6 +86,7 @@ GpuState = Annotated[
 ReservationState = Annotated[
     str, Words("RESERVATION_STATE", ("planned", "active", "over", "ended"))
 ]
+ProcessKind = Annotated[str, Words("PROCESS_KIND", ("job", "unmanaged", "mps"))]
 Level = Annotated[str, Words("LEVEL", ("ok", "warn", "fail"))]
 MpsState = Annotated[
     str,

@@ -6,7 +6,15 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType, field
 
-from radrm.documents.base import Document, GpuState, Kind, Level, MpsState, ReservationState
+from radrm.documents.base import (
+    Document,
+    GpuState,
+    Kind,
+    Level,
+    MpsState,
+    ProcessKind,
+    ReservationState,
+)
 from radrm.documents.jobs import GpuUse, Reservation
 
 
@@ -73,6 +81,8 @@ class Gpu(Document):
     """Ids of the jobs on it."""
     labels: tuple[str, ...]
     """Their labels."""
+    users: tuple[str, ...]
+    """The user of each of them."""
     jobs_mib: dict[str, int]
     """The memory in use by each of them, by label, as last read; unknown ones are absent."""
     reservations: tuple[Reservation, ...]
@@ -107,6 +117,8 @@ class Gpu(Document):
     """Of this, booked by jobs."""
     node_memory_free_mib: int | None
     """Of this, free to book."""
+    processes: tuple[GpuProcess, ...] | UnsetType | None = UNSET
+    """With --processes: all processes on it, at most 64 of jobs and 64 others; null: unknown."""
 
 
 class Process(Document):
@@ -126,6 +138,25 @@ class Process(Document):
     """How long it has been there."""
     left: Any | UnsetType = UNSET
     """Why no more is done."""
+
+
+class GpuProcess(Document):
+    """A process on a GPU."""
+
+    pid: int
+    """Its number."""
+    kind: ProcessKind
+    """Of a job, not started by radrm, or radrm's MPS server."""
+    job: str | None
+    """The label of its job."""
+    user: str | None
+    """Its user; of a job's process the job's."""
+    used_mib: int | None
+    """GPU memory that it uses."""
+    smact: float | None
+    """Its SM activity, 0..1."""
+    command: str | None
+    """Its command line, at most 160 characters; null: unknown, or hidden from you."""
 
 
 class Near(Document):

@@ -29,13 +29,21 @@ from radrm.client.text import Document, label
 from radrm.client.words.tables import names_of, refused_here, words_of
 from radrm.errors import plain
 from radrm.structs import replace
-from radrm.top.picture import History, card_text, gpu_lines, job_lines, lines_text
+from radrm.top.picture import (
+    History,
+    card_text,
+    gpu_lines,
+    job_lines,
+    lines_text,
+    processes_text,
+)
 from radrm.top.source import WINDOW, Answer, Question, Source
 
 HELP = """\
 j k, arrows      choose a job          g G     first, last job
 space b, pages   a page down, up       enter   card: why it waits
 l                log                   e       standard error
+p                processes on the GPUs
 c                cancel                R       requeue an ended job
 h                hold                  r       release
 + -              priority up, down     y n     answer a question
@@ -82,8 +90,9 @@ _COMMANDS = {
     "plus": "raise",
     "minus": "lower",
 }
+_PANES = {"enter": "card", "l": "stdout", "e": "stderr", "p": "processes"}
 _ASKS = {"raise": "Raise the priority of", "lower": "Lower the priority of"}
-_KEYS = "enter card  l log  c cancel  h hold  / filter  ? help  q quit"
+_KEYS = "enter card  l log  p processes  c cancel  h hold  / filter  ? help  q quit"
 _FEW_KEYS = "enter card  l log  ? help  q quit"
 
 
@@ -229,6 +238,10 @@ class Top(App[None]):
     def _pane(self) -> str:
         return self._question.pane
 
+    @property
+    def _user(self) -> str:
+        return str(self._question.words.get("user") or "")
+
     def _foot(self, page: Document) -> str:
         words = f"filter: {self._filter}  " if self._filter else ""
         at = f"{self._row + 1}/{page['total']}  " if page["total"] else ""
@@ -248,15 +261,17 @@ class Top(App[None]):
 
     def _draw_pane(self, width: int) -> None:
         answer, page = self._answer, self._answer.page
-        if self._pane == "card" and answer.explained is not None and page is not None:
+        if self._pane == "processes":
+            text = processes_text(answer.devices, self._user, width - 2)
+        elif self._pane == "card" and answer.explained is not None and page is not None:
             text = card_text(answer.explained, page, width - 2)
         else:
             text = Text("\n".join(answer.log) or "...", no_wrap=True)
         pane = self.query_one("#pane")
         of = plain(label(answer.explained["job"])) if answer.explained else ""
-        pane.border_title = f"{self._pane} of job {of}" if of else ""
+        pane.border_title = f"{self._pane} of job {of}" if of else self._pane
         self._put("inside", text)
-        if self._pane != "card":
+        if self._pane in ("stdout", "stderr"):
             pane.scroll_end(animate=False)
 
     def _put(self, name: str, text: Text) -> None:
@@ -294,8 +309,8 @@ class Top(App[None]):
             self.query_one("#pane").scroll_relative(y=5 if key == "J" else -5, animate=False)
         elif key in _COMMANDS:
             self._confirm(_COMMANDS[key])
-        elif key in ("enter", "l", "e"):
-            self._open({"enter": "card", "l": "stdout", "e": "stderr"}[key])
+        elif key in _PANES:
+            self._open(_PANES[key])
         elif key == "escape":
             if self._pane:
                 self._open("")

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from radrm.cli.show.card import card, explanation, given_fields
 from radrm.cli.show.columns import Column, Rows
-from radrm.cli.show.devices import device_jobs, device_name, device_state
+from radrm.cli.show.devices import device_jobs, device_name, device_state, processes_page
 from radrm.cli.show.jobs import job_rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_smact, show_watts
@@ -130,6 +130,13 @@ def card_text(explained: Document, page: Document, width: int) -> Text:
         job, attempts = explained["job"], explained["attempts"]
         parts = card(job, page["now"], page["devices"], attempts)
     return _drawn(parts, width)
+
+
+def processes_text(devices: Sequence[Document], user: str, width: int) -> Text:
+    """The processes on the GPUs, all or those of one user; dots until they are asked for."""
+    if not any("processes" in device for device in devices):
+        return Text("...")
+    return _drawn(processes_page(devices, user and f"of {user}"), width)
 
 
 def lines_text(lines: Sequence[Styled], selected: int | None = None) -> Text:

@@ -27,7 +27,7 @@ _STEP = 10
 class Question(Struct, frozen=True):
     """What the screen shows: a filter, the first row, and the job with its card or log.
 
-    `words`: of the question `page`. `pane`: "", "card", "stdout" or "stderr".
+    `words`: of the question `page`. `pane`: "", "card", "stdout", "stderr" or "processes".
     """
 
     words: Document = field(default_factory=dict)
@@ -59,7 +59,8 @@ class Source:
 
     def _ask(self, question: Question) -> Answer:
         try:
-            devices = self._client.ask("gpus")
+            listed, user = question.pane == "processes", question.words.get("user")
+            devices = self._client.ask("gpus", processes=listed, user=user)
         except RadrmError as error:
             return Answer(trouble=_trouble(error))
         try:
@@ -73,7 +74,7 @@ class Source:
         return Answer(devices, page, explained, log)
 
     def _pane(self, question: Question) -> tuple[Document | None, list[str]]:
-        if not question.job or not question.pane:
+        if not question.job or question.pane in ("", "processes"):
             return None, []
         explained = self._client.ask("explain", jobs=[question.job])
         if question.pane == "card":

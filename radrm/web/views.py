@@ -22,7 +22,7 @@ from radrm.client.tail import owner_of
 from radrm.client.text import Document, label, next_steps
 from radrm.client.words.facts import GIVEN, facts
 from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
-from radrm.client.words.tables import glob_of, words_of
+from radrm.client.words.tables import glob_of, names_of, words_of
 from radrm.core.units import gpu_count, show_mib
 from radrm.errors import RadrmError, Unreachable, UsageError, plain
 from radrm.host.wall import wall_s
@@ -38,6 +38,10 @@ PAGE = 50
 MOST_GPUS = 128
 """GPUs on the page; `radrm gpus` shows all."""
 _MOST_ATTEMPTS = 50
+_MOST_FIRST = 2
+"""Waiting jobs that the card of a GPU names."""
+_FIRST_S = 2.0
+"""The age up to which their reasons are shown: the daemon makes them anew for each question."""
 _MOST_TEXT = 200
 """Characters of a filter."""
 _DAYS = {"1d": "day", "7d": "7 days", "30d": "30 days", "365d": "year"}
@@ -76,6 +80,8 @@ class Query(Struct, frozen=True):
         )
 
 
+_NOT_FOR_IT = frozenset({"kind", "capacity", "vanished", "drained", "reading"})
+"""Rules by which a job does not wait for a GPU, or which the GPU's own state says."""
 View = Callable[[Query], Awaitable[dict[str, Any]]]
 
 
@@ -99,15 +105,17 @@ class Views:
         """GPUs and the queue."""
         words = words_of(query.filter, query.all)
         empty = {"jobs": [], "total": 0, "counts": {}, "devices": {}, "now": wall_s()}
-        found: dict[str, Any] = {"trouble": "", "devices": [], "page": empty}
+        found: dict[str, Any] = {"trouble": "", "devices": [], "page": empty, "waiting": {}}
         try:
             found["devices"] = await self.gpus()
+            found["waiting"] = await self._first_waiting()
             offset = (query.page - 1) * PAGE
             found["page"] = await self._asking.ask(
                 "page", {**words, "offset": offset, "limit": PAGE}
             )
         except RadrmError as error:
             found["trouble"] = trouble_of(error)
+        found["waiting"] = defaultdict(list, found["waiting"])
         page = found["page"]
         rows = [job_words(job, page["devices"], page["now"]) for job in page["jobs"]]
         counts = _counts(page["counts"], len(found["devices"]), self.simulated)
@@ -124,6 +132,27 @@ class Views:
             "more_gpus": more,
             **_pages(query.page, page["total"]),
         }
+
+    async def _first_waiting(self) -> dict[str, list[dict[str, str]]]:
+        """The first waiting jobs, with the reason why they do not start on a GPU, by its UUID."""
+        words = {"state": "PENDING,RECOVERING", "offset": 0, "limit": _MOST_FIRST}
+        page = await self._asking.ask("page", words)
+        found: dict[str, list[dict[str, str]]] = {}
+        for job in page["jobs"]:
+            if job["position"] is None:
+                continue  # held, or after a job: no GPU is to blame
+            name = names_of(job)[0]
+            try:
+                answer = await self._asking.ask("explain", {"jobs": [name]}, _FIRST_S)
+            except Unreachable:
+                raise
+            except RadrmError:
+                continue  # it has been removed meanwhile
+            for each in answer["devices"] if shows_devices(answer) else ():
+                if each["rule"] and each["rule"] not in _NOT_FOR_IT:
+                    why = {"link": name, "name": job["name"], "why": each["message"] or ""}
+                    found.setdefault(each["uuid"], []).append(why)
+        return found
 
     async def job(self, query: Query) -> dict[str, Any]:
         """One job. `job` is None if it does not exist, or the daemon does not answer."""

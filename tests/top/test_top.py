@@ -126,6 +126,37 @@ def test_the_cursor_moves_over_all_jobs_and_stays_on_its_job() -> None:
     run(daemon, act, (80, 24))
 
 
+def test_each_process_is_shown_and_those_of_one_user() -> None:
+    daemon = Daemon(jobs())
+    shown = {"kind": "job", "job": "1", "used_mib": 900, "smact": None, "command": EVIL}
+    listed = [{"pid": n, "user": user, **shown} for n, user in ((41, "ann"), (42, "bob"))]
+
+    def ask(op: str, **words: Any) -> Any:
+        if op != "gpus" or not words["processes"]:
+            return Daemon.ask(daemon, op, **words)
+        mine = [each for each in listed if words["user"] in (None, each["user"])]
+        return [gpu(0, processes=mine)]
+
+    async def act(app: Top, pilot: Pilot[None]) -> None:
+        app._source._client = Mocked(ask)  # type: ignore[assignment]
+        await press(app, pilot, "p")
+        rows = text(app, "inside").splitlines()
+        assert [row.split()[1] for row in rows[1:]] == ["41", "42"]
+        assert all(row.isprintable() and len(row) <= 78 for row in rows)
+        app._set_filter("user=bob")
+        await press(app, pilot)
+        assert [row.split()[1] for row in text(app, "inside").splitlines()[1:]] == ["42"]
+        await press(app, pilot, "p")
+        assert not app.query_one("#pane").display
+
+    run(daemon, act, (80, 24))
+
+
+class Mocked:
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self.ask = ask
+
+
 @pytest.mark.parametrize(
     ("keys", "told"),
     [

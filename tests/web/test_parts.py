@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import stat
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,12 @@ from radrm.web.app import Page, Settings
 from radrm.web.asking import Asking
 from radrm.web.guard import LINK_S, MOST_LINKS, SESSION_S, Sessions, is_known
 from radrm.web.live import Live
-from radrm.web.logs import log_end
+from radrm.web.logs import Logs, log_end
 from radrm.web.memory_curves import MOST, POINTS, Curves
 from radrm.web.rendering import bar, draw
 from radrm.web.serving import listen_unix
-from radrm.web.views import as_readers_see
+from radrm.web.views import Query, Views, as_readers_see, fragments
+from tests.cli.fakes import gpu, job, page
 
 ME = os.geteuid()
 
@@ -122,6 +125,39 @@ def test_a_bar_is_within_its_bounds() -> None:
 def test_a_template_makes_text_plain_and_escapes_it() -> None:
     drawn = draw("parts/notice.html", trouble="<b>\x1b[31m\u202e")
     assert "&lt;b&gt;\ufffd[31m\ufffd" in drawn
+
+
+class Daemon(Asking):
+    """Answers of a daemon with one GPU, on which a job runs and for which two wait."""
+
+    async def ask(self, op: str, words: dict[str, Any] | None = None, fresh_s: float = 0.4) -> Any:
+        if op == "gpus":
+            users = {"users": ["ann"], "labels": ["1"], "jobs": [1], "jobs_mib": {"1": 9000}}
+            others = [{"pid": n, "used_mib": 70, "user": "eve", "command": "x<"} for n in range(5)]
+            return [gpu(**users, unmanaged=others, notes=[])]
+        if op == "page":
+            first = [
+                job(5, "PENDING", name="<big", position=1),
+                job(6, "PENDING", name="held", position=None),
+                job(7, "PENDING", name="other", position=2),
+            ]
+            return page(first, RUNNING=1)
+        (name,) = (words or {})["jobs"]
+        if name == "7":
+            raise Refused("there is no job 7")
+        kinds = [("kind", "GPU-a", "wants an H100"), ("memory", "GPU-a", "needs 40G, 3G < free")]
+        refused = [{"rule": r, "uuid": u, "message": m} for r, u, m in kinds]
+        return {"reasons": [], "devices": refused}
+
+
+def test_the_card_of_a_gpu_names_its_users_and_who_waits_for_it() -> None:
+    views = Views(Daemon(), Curves(), Logs())
+    found = asyncio.run(views.overview(Query()))
+    drawn = fragments("overview", found)["gpus"]
+    text = " ".join(unescape(re.sub(r"<[^>]*>", " ", drawn)).split())
+    assert "1 ann 8.8G" in text and "unmanaged eve 70M" in text and "and 2 more" in text
+    assert "5 <big waits: needs 40G, 3G < free" in text
+    assert text.count("waits:") == 1 and "H100" not in text
 
 
 def test_a_socket_is_of_this_user_and_is_replaced_if_nobody_serves_it(tmp_path: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import DEVICES, JSON, TEXT, YES, Parameter
-from radrm.cli.results import show_results
+from radrm.cli.parameters import DEVICES, FLAG, JSON, TEXT, YES, Parameter
 from radrm.cli.show.devices import devices_page
-from radrm.cli.show.question import be_sure
 from radrm.cli.show.styled import show
-from radrm.client.commands import command_devices
 from radrm.client.connection import Client
 from radrm.client.text import print_json
 from radrm.errors import UsageError
@@ -16,10 +13,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.client.text import Document
 
-GPUS_PARAMETERS = (JSON,)
+GPUS_PARAMETERS = (
+    Parameter("processes", FLAG, "Also each process on them.", flags=("--processes", "-p")),
+    Parameter("user", TEXT, "Only processes of this user.", "NAME", ("--user",)),
+    Parameter("mine", FLAG, "Only your own processes.", flags=("--mine",)),
+    JSON,
+)
 
 
-def gpus(as_json: bool) -> None:
+def gpus(processes: bool, user: str, mine: bool, as_json: bool) -> None:
     """Show the GPUs: memory, SM activity, power, jobs.
 
     Below the table: remarks on their health (ECC errors, heat), and unmanaged processes.
@@ -28,14 +30,19 @@ def gpus(as_json: bool) -> None:
     \b
     Examples:
       radrm gpus
+      radrm gpus --processes         who uses what, process by process
+      radrm gpus --mine              only your processes
       radrm gpus --json
     """
+    if mine and user:
+        raise UsageError("--mine and --user exclude each other")
+    listed = processes or mine or bool(user)
     with Client() as client:
-        devices = client.ask("gpus")
+        devices = client.ask("gpus", processes=listed, mine=mine, user=user or None)
     if as_json:
         print_json(devices)
     else:
-        show(*devices_page(devices))
+        show(*devices_page(devices, "of yours" if mine else f"of {user}" if user else ""))
 
 
 _REASON = "Shown to users whose jobs wait for the GPU."
@@ -61,6 +68,10 @@ def drain(devices: list[str], reason: str, yes: bool, as_json: bool) -> int:
     """
     if yes and devices:
         raise UsageError("--yes means all GPUs; leave it out, or the named ones")
+    from radrm.cli.results import show_results  # here, because everybody waits for `gpus`
+    from radrm.cli.show.question import be_sure
+    from radrm.client.commands import command_devices
+
     if not devices and not yes:
         be_sure("Drain all GPUs of this server?", "name GPUs, or add --yes")
     return show_results(command_devices("drain", devices, reason=reason), _drained, as_json)
@@ -83,6 +94,9 @@ def resume(devices: list[str], as_json: bool) -> int:
       radrm resume 3
       radrm resume
     """
+    from radrm.cli.results import show_results
+    from radrm.client.commands import command_devices
+
     results = command_devices("resume", devices)
     if not results and not as_json:
         print("No GPU is drained.")

@@ -30,14 +30,19 @@ _DEVICE_STYLE = {
 }
 
 
-def devices_page(devices: Sequence[Document]) -> list[Part]:
-    """The table, and the remarks below it. Simulated GPUs are named as such above it."""
-    found = [*_nodes(devices), *remarks(devices)]
+def devices_page(devices: Sequence[Document], whose: str = "") -> list[Part]:
+    """The table, and the remarks below it. Simulated GPUs are named as such above it.
+
+    Between them stand processes if the devices have them; `whose`: as `of ann`.
+    """
+    listed = any("processes" in device for device in devices)
+    found = [*_nodes(devices), *remarks(devices, not listed)]
     indent = max([_INDENT, *(len(name) + 4 for name, _ in found)])
     below = [Field(name, Styled(text), indent) for name, text in found]
     simulated = any(device.get("simulated") for device in devices)
     head = [Styled(gpu_count(len(devices), simulated))] if simulated else []
-    return [*head, devices_table(devices), *([Styled()] if below else []), *below]
+    processes = [Styled(), *processes_page(devices, whose)] if listed else []
+    return [*head, devices_table(devices), *processes, *([Styled()] if below else []), *below]
 
 
 def _nodes(devices: Sequence[Document]) -> list[tuple[str, str]]:
@@ -140,27 +145,78 @@ def memory_bar(used_mib: int | None, total_mib: int, width: int = 20) -> Styled:
     return Styled("█" * full + "░" * (width - full), "cyan")
 
 
+# ------------------------------------------------------------------ processes
+
+
+def processes_page(devices: Sequence[Document], whose: str = "") -> list[Part]:
+    """A row for each process on these devices, and a line on devices that list none."""
+    table = Rows(
+        (
+            Column("GPU", right=True),
+            Column("PID", right=True),
+            Column("USER", least=6),
+            Column("JOB", least=9),
+            Column("MEMORY", right=True),
+            Column("SMACT", right=True, rank=1),
+            Column("COMMAND", least=10),
+        )
+    )
+    for device in devices:
+        for each in device.get("processes") or ():
+            table.add(
+                str(device["index"]),
+                str(each["pid"]),
+                plain(each["user"] or "-"),
+                plain(each["job"] or "-") if each["kind"] == "job" else _NO_JOB[each["kind"]],
+                show_mib(each["used_mib"]),
+                show_smact(each["smact"]),
+                _short(plain(each["command"] or "-")),
+            )
+    unknown = [device["index"] for device in devices if device.get("processes") is None]
+    parts: list[Part] = [table] if table.rows else []
+    if not parts and len(unknown) < len(devices):
+        who = f"No process {whose} uses" if whose else "No process uses"
+        parts.append(Styled(plain(f"{who} a GPU.")))
+    if unknown:
+        parts.append(Styled(f"{gpus_named(unknown)}: the processes are not known", "yellow"))
+    return parts
+
+
+def _short(command: str) -> str:
+    """A command line without the folders of its program and script: a narrow terminal has no room
+    for them, and `--json` has them."""
+    words = command.split(" ")
+    for n, word in enumerate(words[:2]):
+        if word.startswith("/"):
+            words[n] = word.rsplit("/", 1)[-1] or word
+    return " ".join(words)
+
+
+_NO_JOB = {"unmanaged": Styled("unmanaged", "yellow"), "mps": Styled("MPS", "dim")}
+
+
 # ------------------------------------------------------------------ remarks
 
 
-def remarks(devices: Sequence[Document]) -> list[tuple[str, str]]:
+def remarks(devices: Sequence[Document], unmanaged: bool = True) -> list[tuple[str, str]]:
     """Pairs of the name of GPUs and a remark on them. A remark that holds for several GPUs, or for
-    all MIG instances of a GPU, appears once."""
+    all MIG instances of a GPU, appears once. `unmanaged`: also a line for each such process."""
     found: dict[tuple[str, str], list[int]] = {}
     for device in devices:
-        for line in _remarks_on(device):
+        for line in _remarks_on(device, unmanaged):
             found.setdefault((device["node"], line), []).append(device["index"])
     return [(gpus_named(indices), line) for (_, line), indices in found.items()]
 
 
-def _remarks_on(device: Document) -> Iterator[str]:
+def _remarks_on(device: Document, processes: bool) -> Iterator[str]:
     yield from map(_for_users, device.get("reserved_for") or [])
     yield from map(reserved, _planned(device))
     if device.get("sm_booked"):
         yield f"SM shares: {device['sm_booked']:.0%} booked by MPS clients"
     if device.get("unified"):
         yield "unified memory: the server's, which all its programs share"
-    notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
+    notes = device.get("notes") or []
+    unmanaged = (device.get("unmanaged") or []) if processes else []
     yield from map(plain, notes[:_MOST_NOTES])
     if len(notes) > _MOST_NOTES:
         yield f"... and {len(notes) - _MOST_NOTES} more notes (--json has all)"

@@ -43,11 +43,11 @@ from radrm.core.records.devices import (
     Counters,
     Device,
     DeviceEnergy,
+    DeviceProcess,
     EnergyPart,
     Node,
     NodeUse,
     Reading,
-    UnmanagedProcess,
 )
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, OuterJob, Pause, Requeued
 from radrm.core.records.kept import (
@@ -105,6 +105,7 @@ __all__ = [
     "Dependency",
     "Device",
     "DeviceEnergy",
+    "DeviceProcess",
     "DeviceStatus",
     "EarlySignal",
     "EnergyPart",
@@ -142,7 +143,6 @@ __all__ = [
     "Stop",
     "Task",
     "TaskUse",
-    "UnmanagedProcess",
     "Usage",
     "Use",
     "UserReservation",

@@ -133,13 +133,21 @@ class AttemptMemory(Struct, frozen=True):
         return device.kind is DeviceKind.GPU if self.used_mib is None else self.used_mib > 0
 
 
-class UnmanagedProcess(Struct, frozen=True):
-    """A process on a device that radrm did not start. Unknown fields are None."""
+class DeviceProcess(Struct, frozen=True):
+    """A process on a device. Unknown fields are None.
+
+    `attempt`: the job id and serial of the attempt that it belongs to; None: radrm did not start
+    it. `mps`: it is the MPS server that radrm has started. `smact`: the SM activity of this
+    process alone, 0..1.
+    """
 
     pid: int
     used_mib: int | None = None
     user: str | None = None
     command: str | None = None
+    attempt: tuple[int, int] | None = None
+    smact: float | None = None
+    mps: bool = False
 
 
 class Counters(Struct, frozen=True):
@@ -178,13 +186,19 @@ class Reading(Struct, frozen=True):
     smact_error: str | None = None
     counters: Counters | None = None
     """None: what reads the SM activity has no such counters."""
-    unmanaged: tuple[UnmanagedProcess, ...] = ()
+    processes: tuple[DeviceProcess, ...] = ()
+    """Those with most memory first."""
     fault: str | None = None
     notes: tuple[str, ...] = ()
     power_w: float | None = None
     energy_j: float | None = None
     """The device's energy counter, which begins anew when the driver is loaded."""
     error: str | None = None
+
+    @property
+    def unmanaged(self) -> tuple[DeviceProcess, ...]:
+        """The processes that radrm did not start."""
+        return tuple(each for each in self.processes if each.attempt is None and not each.mps)
 
 
 class EnergyPart(Struct, frozen=True):

@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from radrm.core.records import (
     Beside,
+    DeviceProcess,
     Reading,
-    UnmanagedProcess,
     Usage,
 )
 from radrm.core.units import show_mib
@@ -297,7 +297,7 @@ def _named(reading: Reading | None) -> str:
     return f" ({named})" if named else ""
 
 
-def _program(process: UnmanagedProcess) -> str:
+def _program(process: DeviceProcess) -> str:
     """As `Xorg of ada 500M`."""
     words = (process.command or "").split()
     name = words[0].rsplit("/", 1)[-1] if words else "?"

@@ -26,7 +26,7 @@ from radrm.daemon.launches import log_paths
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_REFERENCES, Words, is_text, references
-from radrm.daemon.views.device_documents import device_documents
+from radrm.daemon.views.device_documents import device_documents, processes_on
 from radrm.daemon.views.documents import Document, unknown_gpus
 from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.explanations import learned_documents
@@ -34,11 +34,12 @@ from radrm.daemon.views.references import References
 from radrm.daemon.views.shares import shares as shares_of
 from radrm.daemon.views.submitted import submitted
 from radrm.documents.jobs import Explanation, Notice
-from radrm.documents.server import Gpu, Process
+from radrm.documents.server import Gpu, GpuProcess, Process
 from radrm.errors import Refused, UsageError
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
+from radrm.host.processes.procfs import hides_processes
 from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.options import Options
@@ -222,16 +223,38 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
 
 
 def gpus(loop: Loop, words: Words, uid: int) -> list[Gpu]:
-    """The devices. An unmanaged process also has what was done about it, if anything was."""
+    """The devices. An unmanaged process also has what was done about it, if anything was.
+
+    `processes`: each with its processes; `user`, `mine`: only those of this user, of the client.
+    """
     now, unmanaged = loop.clock.now(), loop.parts.attempts.unmanaged
 
     def with_action(process: Process) -> Process:
         return replace(process, **unmanaged.action_taken(process.pid, now.boot_s))
 
-    return [
+    found = [
         replace(each, unmanaged=tuple(map(with_action, each.unmanaged)))
         for each in device_documents(loop.scheduler.snapshot, now)
     ]
+    return _with_processes(loop, found, words, uid) if words.get("processes") else found
+
+
+def _with_processes(loop: Loop, found: list[Gpu], words: Words, uid: int) -> list[Gpu]:
+    """Everybody sees the command lines of others' jobs as in `ps`: not where `hidepid` hides
+    them."""
+    user = user_name(uid) if words.get("mine") else words.get("user")
+    if user is not None and not is_text(user):
+        raise UsageError("the request takes a user by name")
+    trusted = uid in (0, os.getuid()) or not hides_processes()
+    snapshot = loop.scheduler.snapshot
+
+    def of(uuid: str) -> tuple[GpuProcess, ...] | None:
+        here = processes_on(snapshot, uuid, lambda job: trusted or job.spec.uid == uid)
+        if here is None or user is None:
+            return here
+        return tuple(each for each in here if each.user == user)
+
+    return [replace(each, processes=of(each.uuid)) for each in found]
 
 
 def shares(loop: Loop, words: Words, uid: int) -> Document:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import asdict
 
-from radrm.core.records import Counters, Device, Instant, Job
+from radrm.core.records import Counters, Device, DeviceProcess, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
 from radrm.daemon.views.reservations import on_device, reservations_on, users_on
 from radrm.daemon.views.sizes import caps_on
 from radrm.documents.jobs import GpuUse
-from radrm.documents.server import Gpu, Near, Process
+from radrm.documents.server import Gpu, GpuProcess, Near, Process
 
 
 def are_simulated(snapshot: Snapshot) -> bool:
@@ -57,6 +57,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
         energy_split=_energy_split(found) if known else None,
         jobs=tuple(job.id for job in jobs),
         labels=tuple(job.label for job in jobs),
+        users=tuple(job.spec.user for job in jobs),
         jobs_mib=_jobs_mib(snapshot, found) if known else {},
         state=condition,
         profile=device.profile,
@@ -70,7 +71,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
         or (reading.smact_error if reading else None)
         or (_yields(snapshot, found.unmanaged_mib) if known else None),
         notes=tuple(reading.notes) if reading else (),
-        unmanaged=tuple(Process(**asdict(each)) for each in reading.unmanaged) if reading else (),
+        unmanaged=tuple(map(_unmanaged, reading.unmanaged)) if reading else (),
         misplaced=misplaced,
         mps=device.mps,
         caps=tuple(caps_on(device)),
@@ -95,6 +96,49 @@ def _jobs_mib(snapshot: Snapshot, found: DeviceSnapshot) -> dict[str, int]:
         if job is not None and each.used_mib is not None and each.job_id in found.occupants:
             memory[job.label] = each.used_mib
     return memory
+
+
+def _unmanaged(found: DeviceProcess) -> Process:
+    return Process(pid=found.pid, used_mib=found.used_mib, user=found.user, command=found.command)
+
+
+def processes_on(
+    snapshot: Snapshot, uuid: str, sees: Callable[[Job], bool]
+) -> tuple[GpuProcess, ...] | None:
+    """All processes on a device, those with most memory first; None if they are not known.
+
+    `sees(job)` says whether the reader may see the command lines of a job.
+    """
+    found = snapshot.device(uuid)
+    reading = found.reading if found is not None else None
+    if found is None or reading is None or reading.error or reading.attempts is None:
+        return None
+    here = {
+        (each.job_id, each.serial)
+        for each in reading.attempts
+        if each.job_id in found.occupants or each.shows_use(found.device)
+    }
+    shown = [each for each in reading.processes if each.attempt is None or each.attempt in here]
+    alone = reading.smact if len(shown) == 1 else None
+    return tuple(_process(snapshot, each, alone, sees) for each in shown)
+
+
+def _process(
+    snapshot: Snapshot, found: DeviceProcess, alone: float | None, sees: Callable[[Job], bool]
+) -> GpuProcess:
+    """The document of a process. `alone`: the SM activity of a device on which it is alone."""
+    job = snapshot.job(found.attempt[0]) if found.attempt is not None else None
+    hidden = found.attempt is not None and (job is None or not sees(job))
+    kind = "job" if found.attempt is not None else "mps" if found.mps else "unmanaged"
+    return GpuProcess(
+        pid=found.pid,
+        kind=kind,
+        job=job.label if job is not None else None,
+        user=job.spec.user if job is not None else found.user,
+        used_mib=found.used_mib,
+        smact=found.smact if found.smact is not None else alone,
+        command=None if hidden else found.command,
+    )
 
 
 def misplaced_on(snapshot: Snapshot, found: DeviceSnapshot) -> tuple[GpuUse, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from radrm.core.constraints.nodes import CPUS, MEMORY
-from radrm.core.records import AttemptMemory, Job, Refusal, UnmanagedProcess
+from radrm.core.records import AttemptMemory, DeviceProcess, Job, Refusal
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import gpus_named, show_mib, show_seconds
 from radrm.core.words import Quantity, ReservationKind
@@ -282,7 +282,7 @@ def _attempts(found: DeviceSnapshot) -> Sequence[AttemptMemory]:
     return (found.reading.attempts if found.reading is not None else None) or ()
 
 
-def _process(process: UnmanagedProcess) -> str:
+def _process(process: DeviceProcess) -> str:
     words = (process.command or "").split()
     names = filter(
         None, (process.user, words[0].rsplit("/", 1)[-1][:_LONGEST_NAME] if words else None)

@@ -2,7 +2,8 @@
 
 The files, in the order in which they may import one another:
     source           the interfaces of a GPU source and of an SM activity feed
-    unmanaged        descriptions of processes that radrm did not start
+    processes        descriptions of the processes on GPUs
+    unmanaged        when those that radrm did not start are logged and signalled
     compute_instances  MIG instances that share the memory of one
     unified          the memory of GPUs that use the server's
     nvml             real GPUs, read through NVML (a folder)

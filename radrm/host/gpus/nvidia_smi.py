@@ -25,6 +25,7 @@ from msgspec import Struct
 from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
+from radrm.host.gpus.processes import Processes
 from radrm.host.gpus.source import (
     NO_PROCESS_LIST,
     GpuSource,
@@ -34,7 +35,6 @@ from radrm.host.gpus.source import (
 )
 from radrm.host.gpus.stream import LineKind, Stream, ask
 from radrm.host.gpus.unified import UnifiedMemory
-from radrm.host.gpus.unmanaged import UnmanagedProcesses
 from radrm.structs import replace
 
 # ------------------------------------------------------------------
@@ -296,7 +296,7 @@ class NvidiaSmi(GpuSource):
         """The size that `devices` returned for each instance; None: from its profile."""
         self._unified: dict[str, UnifiedMemory] = {}
         """By the UUIDs of GPUs without memory of their own."""
-        self._unmanaged = UnmanagedProcesses()
+        self._processes = Processes()
         self._gpu_stream = Stream("nvidia-smi", self._gpu_command, self._take_gpu)
         self._app_stream = Stream(
             "nvidia-smi (processes)",
@@ -409,14 +409,14 @@ class NvidiaSmi(GpuSource):
             quiet = "yet" if line is None else f"for {now_s - seen_s:.0f} s"
             error = self._gpu_stream.error or f"nvidia-smi has not printed this device {quiet}"
             return Reading(device=uuid, at=at, error=error)
-        attempts, others = split_by_owner(held, owner_of)
+        attempts, owners = split_by_owner(held, owner_of)
         missing = self._why_unlisted(uuid, now_s)
         return Reading(
             device=uuid,
             at=at,
             used_mib=self._used_mib(line, held),
             attempts=attempts if missing is None else None,
-            unmanaged=self._unmanaged.describe(others),
+            processes=self._processes.describe(held, owners),
             smact=line.utilization,
             smact_source=SMACT_SOURCE if line.utilization is not None else None,
             smact_coarse=line.utilization is not None,
@@ -445,14 +445,15 @@ class NvidiaSmi(GpuSource):
         # Some drivers list processes for the whole GPU, without their instance. So a job's
         # processes go to every instance, with unknown memory; only the job's own one counts them.
         jobs = {pid: None for pid in held.get(gpu, {}) if owner_of(pid) is not None}
-        attempts, others = split_by_owner({**jobs, **held.get(uuid, {})}, owner_of)
+        here = {**jobs, **held.get(uuid, {})}
+        attempts, owners = split_by_owner(here, owner_of)
         missing = self._why_unlisted(gpu, now_s)
         return Reading(
             device=uuid,
             at=at,
             used_mib=memory.used_mib,
             attempts=attempts if missing is None else None,
-            unmanaged=self._unmanaged.describe(others),
+            processes=self._processes.describe(here, owners),
             notes=(missing,) if missing else (),
         )
 

@@ -99,23 +99,20 @@ class SourceAround(GpuSource):
 
 def split_by_owner(
     held: Mapping[int, int | None], owner_of: OwnerOf
-) -> tuple[tuple[AttemptMemory, ...], dict[int, int | None]]:
-    """Return the memory of each attempt, and the MiB by process id of unmanaged processes.
+) -> tuple[tuple[AttemptMemory, ...], dict[int, tuple[int, int] | None]]:
+    """Return the memory of each attempt, and the attempt of each process.
 
     `held` is MiB by process id, None if unknown. One unknown process makes the sum of its
     attempt unknown.
     """
+    owners = {pid: owner_of(pid) for pid in held}
     sums: dict[tuple[int, int], int | None] = {}
-    others: dict[int, int | None] = {}
-    for pid, mib in held.items():
-        owner = owner_of(pid)
-        if owner is None:
-            others[pid] = mib
-            continue
-        before = sums.get(owner, 0)
-        sums[owner] = None if before is None or mib is None else before + mib
+    for pid, owner in owners.items():
+        if owner is not None:
+            before, mib = sums.get(owner, 0), held[pid]
+            sums[owner] = None if before is None or mib is None else before + mib
     attempts = tuple(AttemptMemory(*owner, used_mib=mib) for owner, mib in sums.items())
-    return attempts, others
+    return attempts, owners
 
 
 class Sample(Struct, frozen=True):

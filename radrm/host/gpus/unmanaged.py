@@ -1,10 +1,4 @@
-"""Unmanaged processes on GPUs: who they are, and when they are logged and signalled.
-
-A process chooses its own name and arguments, and terminals show them. So they are shortened and
-cleaned. Only the pid is known of a process that is hidden in a container or has just ended.
-`psutil` is not used: its `name()` and `cmdline()` read a whole command line, which a process can
-make gigabytes long. `procfs` reads a bounded part.
-"""
+"""Unmanaged processes on GPUs: when they are logged and signalled."""
 
 from __future__ import annotations
 
@@ -22,86 +16,13 @@ from msgspec import Struct, field
 
 from radrm.config import UnmanagedConfig
 from radrm.core.events import Event, ReadingsTaken
-from radrm.core.records import UnmanagedProcess
+from radrm.core.records import DeviceProcess
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import gpus_named, show_seconds
 from radrm.errors import plain
 from radrm.host.gpus.source import OwnerOf
-from radrm.host.processes.procfs import read_stat, start_of, uid_of, value_of
+from radrm.host.processes.procfs import read_stat, start_of, uid_of
 from radrm.structs import replace
-
-MOST = 32
-"""Number of processes that are described per device: those with most memory."""
-LONGEST = 160
-"""Characters of a command that are shown."""
-_MOST_REMEMBERED = 1024
-_LOOKED_AT = 4096
-"""Bytes that are read of a command line."""
-
-_Looks = tuple["str | None", "str | None"]
-
-
-class UnmanagedProcesses:
-    """Looks at each process once and remembers it, because both look-ups can block.
-
-    A command line is read from the memory of its process; a user name may come from a network.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], _Looks] = {}
-        self._names: dict[int, str] = {}
-
-    def describe(self, held: Mapping[int, int | None]) -> tuple[UnmanagedProcess, ...]:
-        """Describe the largest processes first. `held`: MiB by process id, None if unknown."""
-        order = sorted(held, key=lambda pid: (-(held[pid] or 0), pid))
-        return tuple(UnmanagedProcess(pid, held[pid], *self._look(pid)) for pid in order[:MOST])
-
-    def _look(self, pid: int) -> _Looks:
-        stat = read_stat(pid) if pid > 0 else None
-        if stat is None:
-            return None, None
-        key = pid, stat.start_ticks
-        if key not in self._known:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            uid, name = _status(pid)
-            self._known[key] = self._user(uid), _command(pid) or (name and f"[{name}]")
-        return self._known[key]
-
-    def _user(self, uid: int | None) -> str | None:
-        if uid is None:
-            return None
-        if uid not in self._names:
-            if len(self._names) >= _MOST_REMEMBERED:
-                self._names.clear()
-            try:
-                self._names[uid] = pwd.getpwuid(uid).pw_name
-            except (KeyError, OSError):
-                self._names[uid] = str(uid)
-        return self._names[uid]
-
-
-def clean(text: str) -> str:
-    """Return the text as one short line without control characters."""
-    shown = plain(text)
-    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
-
-
-def _status(pid: int) -> tuple[int | None, str | None]:
-    """Return the real user id and the short name."""
-    status = start_of(f"/proc/{pid}/status", _LOOKED_AT)
-    uid, name = value_of(status, b"Uid").split()[:1], value_of(status, b"Name")
-    return (
-        int(uid[0]) if uid and uid[0].isdigit() and len(uid[0]) <= 10 else None,
-        clean(name.decode("utf-8", "replace")) if name else None,
-    )
-
-
-def _command(pid: int) -> str | None:
-    """Return the command line; None for a zombie or a kernel thread, which have none."""
-    words = start_of(f"/proc/{pid}/cmdline", _LOOKED_AT).rstrip(b"\0 ").replace(b"\0", b" ")
-    return clean(words.decode("utf-8", "replace")) or None
-
 
 # ------------------------------------------------------------------
 # Decide when an unmanaged process on a GPU is logged and signalled.
@@ -253,7 +174,7 @@ class UnmanagedWatch:
         self._may_signal = may_signal
         self._uses_gpu = uses_gpu or has_gpu_open
         self._sightings = Sightings(config)
-        self._looks: dict[Key, UnmanagedProcess] = {}
+        self._looks: dict[Key, DeviceProcess] = {}
         self._held_back: dict[Key, str] = {}
         """Why a process gets no due signal, so that each reason is logged once."""
         if config.action == "signal" and not may_signal:
@@ -272,7 +193,7 @@ class UnmanagedWatch:
             return
         seen: dict[Key, set[str]] = {}
         unread = {reading.device for reading in event.readings if reading.error is not None}
-        looks: dict[Key, UnmanagedProcess] = {}
+        looks: dict[Key, DeviceProcess] = {}
         for reading in event.readings:
             device = snapshot.device(reading.device)
             drained = device is not None and device.drained is not None
@@ -461,7 +382,7 @@ def _target(link: str) -> str:
 # ------------------------------------------------------------------ messages
 
 
-def _describe(who: UnmanagedProcess, devices: Collection[str], snapshot: Snapshot) -> str:
+def _describe(who: DeviceProcess, devices: Collection[str], snapshot: Snapshot) -> str:
     """Return `process 4711 of bob on GPU 3 (python train.py)`."""
     user = f" of {who.user}" if who.user is not None else ""
     command = f" ({who.command})" if who.command is not None else ""

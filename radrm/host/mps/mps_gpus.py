@@ -38,8 +38,10 @@ class MpsGpus(SourceAround):
         if hold is not None and reading.error is None and reading.fault is None:
             reading = replace(reading, fault=hold)
         # MPS servers are no unmanaged processes. The memory that they use still counts as used.
-        unmanaged = tuple(s for s in reading.unmanaged if s.pid not in own)
-        return reading if unmanaged == reading.unmanaged else replace(reading, unmanaged=unmanaged)
+        if own.isdisjoint(each.pid for each in reading.processes):
+            return reading
+        marked = (replace(s, mps=True) if s.pid in own else s for s in reading.processes)
+        return replace(reading, processes=tuple(marked))
 
 
 class EnabledOnly(SourceAround):

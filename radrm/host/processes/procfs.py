@@ -169,6 +169,18 @@ def mounts_of(folder: str = "/proc/self") -> list[tuple[str, str, str, str]]:
     return found
 
 
+def hides_processes(folder: str = "/proc/self") -> bool:
+    """Whether users are kept from the command lines of others (`hidepid` of proc(5)), also if that
+    cannot be read."""
+    found = [options for _, place, kind, options in mounts_of(folder) if (place, kind) == _PROC]
+    options = found[-1].split(",") if found else ["hidepid"]  # the last mount covers the others
+    return any(o.startswith("hidepid") and o not in _SHOWN for o in options)
+
+
+_PROC = ("/proc", "proc")
+_SHOWN = ("hidepid=0", "hidepid=off")
+
+
 def _lines(path: str, most: int) -> list[str]:
     """The lines of a file in which the kernel escapes blanks and `\\n`, and no other character.
 

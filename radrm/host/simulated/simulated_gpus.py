@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Unreachable
-from radrm.host.gpus.source import GpuSource, OwnerOf
-from radrm.host.gpus.unmanaged import UnmanagedProcesses
+from radrm.host.gpus.processes import Processes
+from radrm.host.gpus.source import GpuSource, OwnerOf, split_by_owner
 from radrm.host.processes.affinity import listed
 from radrm.host.simulated.client import DriverClient
 from radrm.interference.chips import sms_of
@@ -38,14 +38,14 @@ class SimulatedGpus(GpuSource):
         self._mps = mps
         self._timeout_s = timeout_s
         self._client: DriverClient | None = None
-        self._unmanaged = UnmanagedProcesses()
+        self._processes = Processes()
 
     def devices(self) -> tuple[Device, ...]:
         return _with_cpus([self._device(found) for found in self._ask("devices")["devices"]])
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         readings = self._ask("read", uuids=list(uuids))["readings"]
-        return tuple(_reading(found, at, owner_of, self._unmanaged) for found in readings)
+        return tuple(_reading(found, at, owner_of, self._processes) for found in readings)
 
     def close(self) -> None:
         if self._client is not None:
@@ -92,22 +92,18 @@ def _with_cpus(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 
 def _reading(
-    found: dict[str, Any], at: Instant, owner_of: OwnerOf, unmanaged: UnmanagedProcesses
+    found: dict[str, Any], at: Instant, owner_of: OwnerOf, processes: Processes
 ) -> Reading:
     if found["error"] is not None:
         return Reading(device=found["uuid"], at=at, error=found["error"])
-    held: dict[tuple[int, int], int] = {}
-    others: dict[int, int | None] = {}
+    held: dict[int, int | None] = dict(found["processes"])
+    attempts, owners = split_by_owner(held, owner_of)
     shown: dict[tuple[int, int], float] = {}
-    activities = dict(found["activities"])
-    for pid, mib in found["processes"]:
-        owner = owner_of(pid)
+    activities: dict[int, float] = dict(found["activities"])
+    for pid, smact in activities.items():
+        owner = owners.get(pid)
         if owner is not None:
-            held[owner] = held.get(owner, 0) + mib
-            if pid in activities:
-                shown[owner] = min(1.0, shown.get(owner, 0.0) + activities[pid])
-        else:
-            others[pid] = (others.get(pid) or 0) + mib
+            shown[owner] = min(1.0, shown.get(owner, 0.0) + smact)
     smact, utilization = found["smact"], found.get("utilization")
     if utilization is not None:
         smact = smact_from_utilization(utilization)
@@ -116,12 +112,12 @@ def _reading(
         at=at,
         used_mib=found["used_mib"],
         attempts=tuple(
-            AttemptMemory(*owner, mib, shown.get(owner)) for owner, mib in sorted(held.items())
+            replace(each, smact=shown.get((each.job_id, each.serial))) for each in attempts
         ),
         smact=smact,
         smact_source=SimulatedGpus.name if smact is not None else None,
         smact_coarse=utilization is not None,
         power_w=found["power_w"],
         energy_j=found["energy_j"],
-        unmanaged=unmanaged.describe(others),
+        processes=processes.describe(held, owners, activities),
     )

@@ -21,6 +21,8 @@ function selected(place) {
 function fill(place, html) {
   const focus = place.contains(document.activeElement) ? document.activeElement : null;
   const link = focus && focus.getAttribute("href");
+  const alike = () => [...place.querySelectorAll("a")].filter((each) => each.getAttribute("href") === link);
+  const at = link ? alike().indexOf(focus) : 0; // a job on several GPUs has a link on each
   const old = place.querySelector("[data-end]");
   const top = old ? old.scrollTop : 0;
   const atEnd = !old || old.scrollHeight - old.scrollTop - old.clientHeight < 24;
@@ -28,7 +30,7 @@ function fill(place, html) {
   const box = place.querySelector("[data-end]");
   if (box) box.scrollTop = atEnd ? box.scrollHeight : top;
   if (link) {
-    const same = [...place.querySelectorAll("a")].find((each) => each.getAttribute("href") === link);
+    const same = alike()[at] || alike()[0];
     if (same) same.focus({ preventScroll: true });
   } else if (focus && box && focus.matches("[data-end]")) {
     box.focus({ preventScroll: true });

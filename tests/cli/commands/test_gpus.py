@@ -149,6 +149,42 @@ def test_hostile_words_move_no_cursor(terminal: bool) -> None:
     assert "[bold]b" in lines[-1], "no markup is read"
 
 
+def process(pid: int, **changed: Any) -> dict[str, Any]:
+    usual = {"pid": pid, "kind": "job", "job": "12_3", "user": "ann", "used_mib": 1024}
+    command = f"/opt/conda/bin/python /home/ann/{ESC}/train.py --data /data/x"
+    return {**usual, "smact": 0.5, "command": command, **changed}
+
+
+def test_a_row_for_each_process() -> None:
+    unknown = dict.fromkeys(("job", "user", "used_mib", "smact", "command"))
+    others = [process(2, kind="mps", job=None), process(3, **unknown, kind="unmanaged")]
+    devices = [
+        gpu(processes=[process(1), *others], unmanaged=[unmanaged(3)]),
+        gpu(1, processes=None),
+        gpu(2, processes=[]),
+    ]
+    lines = shown(devices_page(devices), terminal=False)
+    rows = [line.split() for line in lines[5:]]
+    assert [row[:6] for row in rows[1:4]] == [
+        ["0", "1", "ann", "12_3", "1.0G", "0.50"],
+        ["0", "2", "ann", "MPS", "1.0G", "0.50"],
+        ["0", "3", "-", "unmanaged", "-", "-"],
+    ]
+    assert lines[6].endswith(" python train.py --data /data/x")
+    assert len(rows) == 5 and rows[4][:2] == ["GPU", "1:"], "each process has one line"
+    assert all(line.isprintable() for line in lines)
+    assert all(len(line) <= 80 for line in shown(devices_page(devices)))
+
+
+def test_no_process_is_not_the_same_as_unknown() -> None:
+    def below(**changed: Any) -> list[str]:
+        return shown(devices_page([gpu(**changed)], "of ann"), terminal=False)[3:]
+
+    assert below(processes=[]) == ["No process of ann uses a GPU."]
+    (line,) = below(processes=None)
+    assert line.startswith("GPU 0: ")
+
+
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = [gpu(unmanaged=[unmanaged()])]
     monkeypatch.setattr(radrm.cli.commands.gpus, "Client", lambda: Script(gpus=[devices]))

@@ -10,12 +10,12 @@ from radrm.core import events as ev
 from radrm.core.records import (
     AttemptMemory,
     Dependency,
+    DeviceProcess,
     Job,
     Node,
     OutOfMemory,
     Reading,
     Refusal,
-    UnmanagedProcess,
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Condition
@@ -171,13 +171,13 @@ def test_a_gpus_line_names_all_who_hold_what_is_missing() -> None:
     (device,) = snapshot.devices
     assert device.reading is not None
     processes = (
-        UnmanagedProcess(4242, 20 * GIB, "bob", "/usr/bin/python train.py"),
-        UnmanagedProcess(7, 2 * GIB),
-        UnmanagedProcess(8, 5, "gdm", "Xorg"),
+        DeviceProcess(4242, 20 * GIB, "bob", "/usr/bin/python train.py"),
+        DeviceProcess(7, 2 * GIB),
+        DeviceProcess(8, 5, "gdm", "Xorg"),
     )
     stray = AttemptMemory(job.id, 1, 512)
     attempts = (*(device.reading.attempts or ()), stray)
-    reading: Reading = replace(device.reading, unmanaged=processes, attempts=attempts)
+    reading: Reading = replace(device.reading, processes=processes, attempts=attempts)
     seen = replace(device, reading=reading)
     no = Refusal("memory", "", "GPU-0", 25.0 * GIB, 7.0 * GIB)
     assert of_device(snapshot, seen, no) == (

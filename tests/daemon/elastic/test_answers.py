@@ -115,9 +115,7 @@ class Place:
         """A later reading of a GPU."""
         self.world.boot_s += 1.0
         its = (AttemptMemory(self.job.id, 1, 100),) if held else ()
-        reading = Reading(
-            uuid, self.world.now, used_mib=0, smact=0.0, attempts=its, unmanaged=(), error=error
-        )
+        reading = Reading(uuid, self.world.now, used_mib=0, smact=0.0, attempts=its, error=error)
         self.world.step(ev.ReadingsTaken(at=self.world.now, readings=(reading,)))
         return self.resizes.events()
 

@@ -33,6 +33,10 @@ def test_it_is_named_where_people_look_and_cancelled_if_the_site_wants(
     assert (first["unmanaged_mib"], first["unmanaged"], first["misplaced"]) == (0, [], [use])
     assert first["free_mib"] < second["total_mib"] - use["used_mib"]
     assert f"job {job} of " in home.radrm("gpus").stdout
+    there, own = json.loads(home.radrm("gpus", "--mine", "--json").stdout)
+    (process,) = there["processes"]
+    assert (process["kind"], process["job"], process["used_mib"]) == ("job", str(job), 6 * 1024)
+    assert "radrm-simjob" in process["command"] and own["processes"] == []
     home.kill()
     home.settings = ["gpus.misplaced=cancel"]
     home.start()

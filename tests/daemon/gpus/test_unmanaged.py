@@ -76,6 +76,14 @@ def test_counted(server: DaemonHome, nvml_driver: Nvml) -> None:
         assert "step" not in seen(server)
         assert f"unmanaged: process {process.pid} of" in server.radrm("gpus").stdout
         assert server.ask("page")["notes"] == []
+        (gpu,) = server.ask("gpus", processes=True)
+        (found,) = gpu["processes"]
+        assert (found["pid"], found["kind"], found["command"]) == (
+            process.pid,
+            "unmanaged",
+            "sleep 1000",
+        )
+        assert server.ask("gpus", processes=True, user="nobody")[0]["processes"] == []
     assert "was not started by radrm" not in server.said()
 
 

@@ -12,9 +12,13 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec import UNSET
 
 from radrm.config import NO_LIMITS, NOBODY, UserLimits
+from radrm.core.events import ReadingsTaken
+from radrm.core.records import AttemptMemory, DeviceProcess, Reading
 from radrm.core.words import JobState
+from radrm.daemon.answers import questions
 from radrm.daemon.answers.questions import limits
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.serving.replies import encoded
@@ -154,6 +158,38 @@ def test_no_name_of_another_user_is_looked_up_for_a_client(
     monkeypatch.setattr(pwd, "getpwnam", Mock(side_effect=AssertionError))
     with pytest.raises(Refused, match="only root may see the limits of another user"):
         limits(Mock(), {"user": name}, OTHER_USER)
+
+
+@pytest.mark.parametrize(
+    ("uid", "hidden", "seen"),
+    [
+        (OWNER, True, True),
+        (0, True, True),
+        (os.getuid(), True, True),
+        (OTHER_USER, True, False),
+        (OTHER_USER, False, True),
+    ],
+)
+def test_others_see_the_command_line_of_a_job_as_in_ps(
+    monkeypatch: pytest.MonkeyPatch, uid: int, hidden: bool, seen: bool
+) -> None:
+    monkeypatch.setattr(questions, "hides_processes", lambda: hidden)
+    world = World(gpus(1))
+    world.submit(1000, uid=OWNER)
+    held, mine = (AttemptMemory(1, 1, 900),), DeviceProcess(7, 900, "x", "train --key=K", (1, 1))
+    reading = Reading("GPU-0", world.now, 900, held, processes=(mine,))
+    world.step(ReadingsTaken(at=world.now, readings=(reading,)))
+    watch = SimpleNamespace(action_taken=lambda pid, now_s: {})
+    loop: Any = SimpleNamespace(
+        scheduler=world.scheduler,
+        clock=Clock(),
+        parts=SimpleNamespace(attempts=SimpleNamespace(unmanaged=watch)),
+    )
+    (gpu,) = questions.gpus(loop, {"processes": True}, uid)
+    (process,) = gpu.processes or ()
+    assert (process.user, process.used_mib) == ("ann", 900)
+    assert process.command == ("train --key=K" if seen else None)
+    assert questions.gpus(loop, {}, uid)[0].processes is UNSET
 
 
 def test_everybody_sees_the_queue_but_no_environment(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from radrm.config import ReadingsConfig
-from radrm.core.records import AttemptMemory, Device, Reading, UnmanagedProcess
+from radrm.core.records import AttemptMemory, Device, DeviceProcess, Reading
 from radrm.core.words import DeviceKind, JobState
 from radrm.host.gpus.compute_instances import divided, separated
 from radrm.host.gpus.readings import open_gpus
@@ -32,9 +32,9 @@ PAIR = divided((ONE, TWO))
 def in_use(device: Device, used: int | None, own: int | None = None, others: int = 0) -> Reading:
     """A reading of the GPU instance's memory, by one of its compute instances."""
     attempts = () if own is None else (AttemptMemory(7, 1, own),)
-    strangers = (UnmanagedProcess(99, others),) if others else ()
+    strangers = (DeviceProcess(99, others),) if others else ()
     uuid = device.uuid
-    return Reading(uuid, AT, used, attempts=attempts, unmanaged=strangers, smact=0.5)
+    return Reading(uuid, AT, used, attempts=attempts, processes=strangers, smact=0.5)
 
 
 @pytest.mark.parametrize(

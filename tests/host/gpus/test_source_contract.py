@@ -103,9 +103,13 @@ def test_memory_is_attributed_to_who_owns_the_process(source: GpuSource) -> None
     second = source.devices()[1].uuid
     (mine,) = source.read([second], NOW, lambda pid: (5, 2) if pid == os.getpid() else None)
     assert [(m.job_id, m.serial, m.used_mib) for m in mine.attempts] == [(5, 2, 2000)]
-    assert mine.used_mib == 3000
+    assert mine.used_mib == 3000 and mine.unmanaged == ()
     (unmanaged,) = source.read([second], NOW, lambda pid: None)
     assert unmanaged.attempts == () and unmanaged.used_mib == 3000
+    for reading, owner in ((mine, (5, 2)), (unmanaged, None)):
+        (process,) = reading.processes
+        assert (process.pid, process.used_mib, process.attempt) == (os.getpid(), 2000, owner)
+        assert process.command and process.user
 
 
 def test_a_device_that_is_not_there_is_said_and_the_others_are_read(source: GpuSource) -> None:

@@ -18,12 +18,12 @@ from pytest_mock import MockerFixture
 
 from radrm.config import UnmanagedConfig
 from radrm.core.events import DrainRequested, ReadingsTaken, Tick
-from radrm.core.records import Instant, Reading, UnmanagedProcess
+from radrm.core.records import DeviceProcess, Instant, Reading
 from radrm.core.snapshot import Snapshot
 from radrm.host.gpus import unmanaged as module
+from radrm.host.gpus.processes import Processes
 from radrm.host.gpus.unmanaged import (
     ALWAYS_SPARED,
-    UnmanagedProcesses,
     UnmanagedWatch,
     has_gpu_open,
 )
@@ -67,7 +67,7 @@ class Server:
     def __init__(self, config: UnmanagedConfig, **given: Any) -> None:
         usual: dict[str, Any] = {"owner_of": lambda _: None, "may_signal": True}
         self.watch = UnmanagedWatch(config, **{**usual, "uses_gpu": lambda _: True, **given})
-        self.describe = UnmanagedProcesses().describe
+        self.describe = Processes().describe
         self.world = World(
             tuple(replace(gpus(1)[0], uuid=uuid, index=index) for uuid, index in DEVICES.items())
         )
@@ -78,7 +78,7 @@ class Server:
             self.now_s += 1
             at = Instant(boot_s=self.now_s, wall_s=0)
             unmanaged = self.describe(dict.fromkeys(pids, 700))
-            readings = tuple(Reading(device=d, at=at, unmanaged=unmanaged) for d in devices)
+            readings = tuple(Reading(device=d, at=at, processes=unmanaged) for d in devices)
             self.watch.look(ReadingsTaken(at=at, readings=readings), self.snapshot)
 
     @property
@@ -321,4 +321,4 @@ def test_unmanaged_of_a_device_that_nobody_knows(start: Start) -> None:
         "1 unmanaged process on a GPU (radrm did not start it)"
         in server.watch.notes(server.snapshot)[0]
     )
-    assert UnmanagedProcess(1).command is None
+    assert DeviceProcess(1).command is None

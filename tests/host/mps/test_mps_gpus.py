@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from radrm.config import Config, MpsConfig, parse_config, with_set
-from radrm.core.records import Device, Instant, Reading, UnmanagedProcess
+from radrm.core.records import Device, DeviceProcess, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
 from radrm.host.gpus.source import GpuSource
@@ -36,13 +36,13 @@ class Source(GpuSource):
 
     def __init__(self, *devices: Device) -> None:
         self.there = devices
-        self.unmanaged: tuple[UnmanagedProcess, ...] = ()
+        self.unmanaged: tuple[DeviceProcess, ...] = ()
 
     def devices(self) -> tuple[Device, ...]:
         return self.there
 
     def read(self, uuids: Any, at: Instant, owner_of: Any) -> tuple[Reading, ...]:
-        return tuple(Reading(device=u, at=at, used_mib=0, unmanaged=self.unmanaged) for u in uuids)
+        return tuple(Reading(device=u, at=at, used_mib=0, processes=self.unmanaged) for u in uuids)
 
     def close(self) -> None:
         pass
@@ -148,9 +148,10 @@ def test_the_daemon_is_told_at_once_what_has_changed() -> None:
     source.read(uuids, at, lambda pid: None)
     assert told == [[False, True, False]]
     # The processes of MPS itself are nobody's secret use of the device.
-    base.unmanaged = (UnmanagedProcess(pid=keepers[1].seen.pid or 0), UnmanagedProcess(pid=1))
+    base.unmanaged = (DeviceProcess(pid=keepers[1].seen.pid or 0), DeviceProcess(pid=1))
     (reading,) = source.read([TWO], at, lambda pid: None)
     assert [s.pid for s in reading.unmanaged] == [1]
+    assert [s.mps for s in reading.processes] == [True, False]
 
 
 @pytest.mark.usefixtures("faked")

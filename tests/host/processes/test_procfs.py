@@ -230,3 +230,30 @@ def test_a_record_that_is_too_long_is_damaged(
     (tmp_path / attempts.EXIT).write_bytes(b'{"version": 1, "code": 0}' + b" " * (1 << 20))
     record, reason = attempts.read_record(str(tmp_path), attempts.EXIT)
     assert record is None and reason is not None and "longer than 1 MiB" in reason
+
+
+@pytest.mark.parametrize(
+    ("options", "hidden"),
+    [
+        (["rw"], False),
+        (["rw,hidepid=0"], False),
+        (["rw,gid=5,hidepid=off"], False),
+        (["rw,hidepid=2"], True),
+        (["rw,hidepid=invisible"], True),
+        (["rw,hidepid=ptraceable,subset=pid"], True),
+        (["rw,hidepid=2", "rw"], False),
+        (["rw", "rw,hidepid=1"], True),
+        ([], True),
+    ],
+)
+def test_where_users_see_no_command_line_of_others(
+    tmp_path: Path, options: list[str], hidden: bool
+) -> None:
+    """The last mount covers the others. What cannot be read is hidden."""
+    mounts = [
+        "20 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw",
+        *(f"2{n} 20 0:21 / /proc rw shared:5 - proc proc {o}" for n, o in enumerate(options)),
+        "30 20 0:30 / /srv/x/proc rw - proc proc rw,hidepid=2",
+    ]
+    (tmp_path / "mountinfo").write_text("\n".join(mounts) + "\n")
+    assert procfs.hides_processes(str(tmp_path)) is hidden

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.errors import DeviceError
@@ -23,8 +23,8 @@ from radrm.host.gpus.nvml.library import (
 )
 from radrm.host.gpus.nvml.listing import Listing, Place, Reserve
 from radrm.host.gpus.nvml.xids import Xids
+from radrm.host.gpus.processes import Owners, Processes
 from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
-from radrm.host.gpus.unmanaged import UnmanagedProcesses
 from radrm.host.processes.procfs import start_of
 from radrm.structs import replace
 
@@ -178,6 +178,23 @@ _AHEAD_US = 60_000_000
 _NO_SAMPLES = frozenset({0, NOT_FOUND})
 
 
+class Shown(Struct, frozen=True):
+    """The SM activity (0..1) of single processes, and of attempts; without those of which it is
+    unknown."""
+
+    of_process: Mapping[int, float] = field(default_factory=dict)
+    of_attempt: Mapping[tuple[int, int], float] = field(default_factory=dict)
+
+    def of(self, attempts: tuple[AttemptMemory, ...]) -> tuple[AttemptMemory, ...]:
+        """Return the attempts on a device with their SM activity; one alone needs none."""
+        if len(attempts) < 2:
+            return attempts
+        found = [(each, self.of_attempt.get((each.job_id, each.serial))) for each in attempts]
+        return tuple(
+            each if smact is None else replace(each, smact=min(1.0, smact)) for each, smact in found
+        )
+
+
 class Activity:
     """Remembers until when the samples of each GPU have been read."""
 
@@ -185,24 +202,20 @@ class Activity:
         self._library = library
         self._until_us: dict[str, int] = {}
 
-    def add(
-        self, attempts: tuple[AttemptMemory, ...], place: Place, wall_s: float, owner_of: OwnerOf
-    ) -> tuple[AttemptMemory, ...]:
-        """Return the attempts on a device with the SM activity of their processes."""
-        shown = self._read(place, wall_s) if len(attempts) > 1 else None
+    def read(self, owners: Owners, place: Place, wall_s: float, owner_of: OwnerOf) -> Shown:
+        """Return the SM activity of the processes on a device, where there are several."""
+        shown = self._read(place, wall_s) if len(owners) > 1 else None
         if shown is None:
-            return attempts
+            return Shown()
+        owners = {pid: owner_of(pid) for pid in shown} | dict(owners)
+        others = {pid: smact for pid, smact in shown.items() if owners[pid] is None}
+        if any(map(_is_mps_server, others)):
+            return Shown(others)
         sums: dict[tuple[int, int], float] = {}
-        for pid, smact in shown.items():
-            owner = owner_of(pid)
+        for pid, owner in owners.items():
             if owner is not None:
-                sums[owner] = sums.get(owner, 0.0) + smact
-            elif _is_mps_server(pid):
-                return attempts
-        return tuple(
-            replace(each, smact=min(1.0, sums.get((each.job_id, each.serial), 0.0)))
-            for each in attempts
-        )
+                sums[owner] = sums.get(owner, 0.0) + shown.get(pid, 0.0)
+        return Shown({pid: shown.get(pid, 0.0) for pid in owners}, sums)
 
     def _read(self, place: Place, wall_s: float) -> dict[int, float] | None:
         """Return the SM activity (0..1) by process since the last call; None if unknown."""
@@ -297,7 +310,7 @@ class NvmlGpus(GpuSource):
         self._activity = Activity(self.library)
         self._xids = Xids(self.library)
         self._condition = Condition(self.library)
-        self._unmanaged = UnmanagedProcesses()
+        self._processes = Processes()
         self._reconnect = False
         self._compared_s: float | None = None
         self._gone: set[str] = set()
@@ -397,20 +410,19 @@ class NvmlGpus(GpuSource):
         self._gone.discard(uuid)
         total = memory.total if memory else 0
         used_mib, about_memory = self._in_use(uuid, place, memory, alone)
-        attempts, others = split_by_owner(
-            {p: mib(b, total) for p, b in (used_by or {}).items()}, owner_of
-        )
-        attempts = self._activity.add(attempts, place, at.wall_s, owner_of)
+        here = {p: mib(b, total) for p, b in (used_by or {}).items()}
+        attempts, owners = split_by_owner(here, owner_of)
+        shown = self._activity.read(owners, place, at.wall_s, owner_of)
         smact = within(busy.gpu / 100 if busy else None, 1.0)
         return Reading(
             device=uuid,
             at=at,
             used_mib=used_mib,
-            attempts=None if used_by is None else attempts,
+            attempts=None if used_by is None else shown.of(attempts),
             smact=smact,
             smact_source=SMACT_SOURCE if smact is not None else None,
             smact_coarse=smact is not None,
-            unmanaged=self._unmanaged.describe(others),
+            processes=self._processes.describe(here, owners, shown.of_process),
             fault=self._xids.fault(place) or condition.fault,
             notes=self._xids.notes(place)
             + condition.notes

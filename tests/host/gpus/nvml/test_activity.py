@@ -26,6 +26,7 @@ class Bench:
             self.chip.samples = (*(self.chip.samples or ()), *samples)
         at = Instant(WALL_S, WALL_S)
         (reading,) = self.gpus.read(["GPU-a"], at, OWNERS.get)
+        self.single = {each.pid: each.smact for each in reading.processes}
         return {each.job_id: each.smact for each in reading.attempts}
 
 
@@ -34,6 +35,7 @@ def test_the_processes_of_a_job_count_together(mocker: MockerFixture) -> None:
     assert bench.shown() == {1: 0.0, 2: 0.0}
     found = bench.shown(sample(11, 500, 20), sample(12, 500, 30), sample(21, 510, 40))
     assert found == pytest.approx({1: 0.5, 2: 0.4})
+    assert bench.single == {11: 0.2, 12: 0.3, 21: 0.4}
     assert bench.shown() == {1: 0.0, 2: 0.0}, "no sample since then"
     assert bench.shown(sample(21, 600, 10), sample(21, 700, 30)) == {1: 0.0, 2: 0.2}
     assert bench.shown(sample(11, 800, 80), sample(12, 800, 80))[1] == 1.0
@@ -65,6 +67,15 @@ def test_one_job_alone_needs_none(mocker: MockerFixture) -> None:
     assert bench.shown(sample(11, 500, 20)) == {1: None}
 
 
+def test_the_processes_of_one_job_and_an_unmanaged_one_are_told_apart(
+    mocker: MockerFixture,
+) -> None:
+    bench = Bench(mocker, Chip(samples=()), 11, 12, 99)
+    bench.shown()
+    assert bench.shown(sample(11, 500, 20), sample(99, 500, 60)) == {1: None}
+    assert bench.single == {11: 0.2, 12: 0.0, 99: 0.6}
+
+
 def test_work_that_counts_as_an_mps_servers_is_nobodys(mocker: MockerFixture) -> None:
     """A driver may not tell the clients of an MPS server apart."""
     bench = Bench(mocker, Chip(samples=()))
@@ -73,3 +84,4 @@ def test_work_that_counts_as_an_mps_servers_is_nobodys(mocker: MockerFixture) ->
     server = {"/proc/98/comm": b"nvidia-cuda-mps\n"}
     mocker.patch.object(gpus, "start_of", lambda path, _: server.get(path, b""))
     assert bench.shown(sample(98, 600, 90), sample(11, 600, 0)) == {1: None, 2: None}
+    assert bench.single == {11: None, 12: None, 21: None}

@@ -9,7 +9,7 @@ import pynvml
 import pytest
 from pytest_mock import MockerFixture
 
-from radrm.core.records import AttemptMemory, Instant, Reading, UnmanagedProcess
+from radrm.core.records import AttemptMemory, DeviceProcess, Instant, Reading
 from radrm.host.gpus.nvml import NvmlGpus
 from tests.host.gpus.nvml.driver import (
     NO_FUNCTION,
@@ -161,7 +161,7 @@ def test_instances_of_a_driver_that_lists_for_whole_gpus_only(
     gpus = listed(mocker, gpu)
     first, second = read(gpus, "MIG-1", "MIG-2")
     assert (mib_of(first), mib_of(second)) == ({7: 300}, {8: 400})
-    assert first.unmanaged == (UnmanagedProcess(NOBODY, 50),)
+    assert first.unmanaged == (DeviceProcess(NOBODY, 50),)
 
 
 def test_an_instance_that_is_asked_for_by_its_name_alone(mocker: MockerFixture) -> None:
@@ -180,7 +180,7 @@ def test_processes_of_nobody_are_unmanaged(mocker: MockerFixture) -> None:
     Driver(mocker, chip)
     (reading,) = read(NvmlGpus(pynvml), "GPU-a")
     assert reading.attempts == (AttemptMemory(7, 1, 300),)
-    assert reading.unmanaged == (UnmanagedProcess(NOBODY, 90),)
+    assert reading.unmanaged == (DeviceProcess(NOBODY, 90),)
 
 
 def test_what_only_draws_is_asked_for_where_memory_has_no_process(mocker: MockerFixture) -> None:
@@ -190,7 +190,7 @@ def test_what_only_draws_is_asked_for_where_memory_has_no_process(mocker: Mocker
     Driver(mocker, chip)
     (reading,) = read(NvmlGpus(pynvml), "GPU-a")
     assert mib_of(reading) == {7: 300, 8: 200}
-    assert reading.unmanaged == (UnmanagedProcess(NOBODY, 500),)
+    assert reading.unmanaged == (DeviceProcess(NOBODY, 500),)
     chip.used = 400 << 20
     (reading,) = read(NvmlGpus(pynvml), "GPU-a")
     assert (mib_of(reading), reading.unmanaged) == ({7: 300}, ())

@@ -10,9 +10,9 @@ from radrm.core.records import (
     AttemptMemory,
     Counters,
     Device,
+    DeviceProcess,
     Instant,
     Reading,
-    UnmanagedProcess,
 )
 from radrm.core.words import DeviceKind
 from radrm.host.gpus.gpm import Gpm
@@ -51,7 +51,7 @@ def test_a_gpu_and_its_reading(nvml: Nvml) -> None:
         smact=0.25,
         smact_source="nvml-utilization",
         smact_coarse=True,
-        unmanaged=(UnmanagedProcess(NOBODY, 500),),
+        processes=(DeviceProcess(101, 8000, attempt=(7, 1)), DeviceProcess(NOBODY, 500)),
         power_w=310.0,
         energy_j=1000.0,
     )

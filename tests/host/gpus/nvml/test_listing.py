@@ -10,7 +10,7 @@ import pynvml
 import pytest
 from pytest_mock import MockerFixture
 
-from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.records import AttemptMemory, Device, DeviceProcess, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.host.gpus.nvml import NvmlGpus, find
 from radrm.host.gpus.nvml import library as words
@@ -170,6 +170,7 @@ def test_a_reading(mocker: MockerFixture) -> None:
         AT,
         used_mib=1000,
         attempts=(AttemptMemory(8, 2, 900),),
+        processes=(DeviceProcess(201, 900, attempt=(8, 2)),),
         smact=0.5,
         smact_source="nvml-utilization",
         smact_coarse=True,
