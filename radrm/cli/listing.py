@@ -68,8 +68,18 @@ ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
 _LONG = 12
 EVERYDAY = frozenset(
     {
-        *("cancel", "checkpoint", "completion", "daemon", "drain", "explain", "gpus", "history"),
-        *("hold", "limits", "logs", "migrate", "progress", "release", "report", "requeue"),
+        *("cancel", "checkpoint", "completion", "daemon", "doctor", "drain", "explain", "gpus"),
+        *(
+            "history",
+            "hold",
+            "limits",
+            "logs",
+            "migrate",
+            "progress",
+            "release",
+            "report",
+            "requeue",
+        ),
         *("reserve", "resize", "resume", "status", "wait"),
     }
 )

@@ -17,16 +17,18 @@ import stat
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from radrm.config import UnmanagedConfig
 from radrm.core.events import Event, ReadingsTaken
 from radrm.core.records import UnmanagedProcess
-from radrm.core.snapshot import Snapshot
 from radrm.core.units import gpus_named, show_seconds
 from radrm.errors import plain
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.processes.procfs import read_stat, start_of, uid_of, value_of
+
+if TYPE_CHECKING:
+    from radrm.config import UnmanagedConfig
+    from radrm.core.snapshot import Snapshot
 
 MOST = 32
 """Number of processes that are described per device: those with most memory."""

@@ -6,12 +6,10 @@ be replaced or removed, and one that an administrator has edited is never lost.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
 from dataclasses import dataclass
-from difflib import unified_diff
 from enum import Enum
 from pathlib import Path
 
@@ -89,6 +87,8 @@ def _marked(text: str, mark: str = _MARK) -> str:
 
 
 def _digest(text: str) -> str:
+    import hashlib  # `radrm doctor` needs only the paths above
+
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -138,6 +138,8 @@ def under(root: str, path: str) -> str:
 
 def difference(file: File, root: str) -> list[str]:
     """The lines of a diff from what is there to what this release writes."""
+    from difflib import unified_diff  # as rarely as a file was changed by hand
+
     path = under(root, file.path)
     now = current(path)
     old = [] if now is None else _lines(now)
