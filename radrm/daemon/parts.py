@@ -219,6 +219,8 @@ class Parts:
     foresight: Foresight
     costs: Costs
     users: UserLimits
+    hints: bool
+    """Whether `radrm status` may end with the commands that one needs next."""
     manager: ServiceManager
     check: Callable[[], None]
     """Raises `RadrmError` if a daemon could not start with the configuration as it is now."""

@@ -6,6 +6,7 @@ The files, in the order in which they may import one another:
     run         `radrm run`
     logs        `radrm logs`
     status      `radrm status`, `explain`
+    today       `radrm` alone, on a terminal
     edit        `radrm edit`
     jobs        `radrm cancel`, `hold`, `release`, `requeue`, `wait`
     saving      jobs that save: `radrm checkpoint`, `migrate`, `resize`, `progress`
