@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from radrm.errors import Refused, Unreachable
-from radrm.host.service.files import TMPFILES_PATH, UNIT, File, State, state_of, under
+from radrm.host.service.choices import spool_command
+from radrm.host.service.files import PAGE_UNIT, TMPFILES_PATH, UNIT, File, State, state_of, under
 from radrm.host.service.ownership import Fault, Ownership
 from radrm.host.sockets import connect
 from radrm.host.storage.files import fsync_folder, write_durably
@@ -108,14 +109,20 @@ def refuse_packaged(where: Site) -> None:
             )
 
 
-def install_commands(where: Site, start: bool) -> list[Command]:
-    """What runs after the files are written."""
+def install_commands(
+    where: Site, start: bool, users: str | None = None, page: bool = False
+) -> list[Command]:
+    """What runs after the files are written. `users`: who may submit from now on; `page`: the
+    service of the page, too."""
+    now = ["--now"] if start else []
     if where.offline:
         return [where.systemctl("enable", UNIT)]
     return [
         *([] if where.own else [["systemd-tmpfiles", "--create", TMPFILES_PATH]]),
+        *([] if users is None else [spool_command(users)]),
         where.systemctl("daemon-reload"),
-        where.systemctl("enable", *(["--now"] if start else []), UNIT),
+        where.systemctl("enable", *now, UNIT),
+        *([where.systemctl("enable", *now, PAGE_UNIT)] if page else []),
     ]
 
 
@@ -154,11 +161,11 @@ def uninstall_commands(
     states: Iterable[tuple[File, State]], where: Site
 ) -> tuple[list[Command], list[Command]]:
     """What runs before the files are removed, and after. Nothing if there is no unit of ours."""
-    if not any(os.path.basename(file.path) == UNIT and is_ours(s) for file, s in states):
-        return [], []
-    if where.offline:
-        return [where.systemctl("disable", UNIT)], []
-    return [where.systemctl("disable", "--now", UNIT)], [where.systemctl("daemon-reload")]
+    ours = [os.path.basename(file.path) for file, state in states if is_ours(state)]
+    units = [unit for unit in (PAGE_UNIT, UNIT) if unit in ours]
+    now = [] if where.offline else ["--now"]
+    before = [where.systemctl("disable", *now, unit) for unit in units]
+    return before, [where.systemctl("daemon-reload")] if before and not where.offline else []
 
 
 def is_ours(state: State) -> bool:
