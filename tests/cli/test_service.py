@@ -102,20 +102,22 @@ def test_a_configuration_that_is_there_is_never_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, text = tmp_path / "etc" / "radrm.toml", configuration(Choices(mps=True))
-    assert config_state(str(path), text, True, False) is State.NEW
+    assert config_state(str(path), text, ["mps"], False) is State.NEW
     write_config(str(path), text)
-    assert config_state(str(path), text, True, False) is State.SAME
-    path.write_text('policy = "exclusive"\n')
-    assert config_state(str(path), text, False, True) is State.SAME, "nobody asked for another"
+    own = text + "\n[limits]\ngpus = 2\n"
+    path.write_text(own)
+    assert config_state(str(path), text, ["mps", "mail"], False) is State.SAME, "it says the same"
+    other = configuration(Choices(mail=True))
+    assert config_state(str(path), other, [], True) is State.SAME, "nobody asked for another"
     with pytest.raises(Refused, match="--replace"):
-        config_state(str(path), text, True, False)
-    assert '-policy = "exclusive"' in capsys.readouterr().out
-    assert config_state(str(path), text, True, True) is State.NEW
-    write_config(str(path), text)
-    assert (tmp_path / "etc" / "radrm.toml.before").read_text() == 'policy = "exclusive"\n'
+        config_state(str(path), other, ["mail"], False)
+    assert "-gpus = 2" in capsys.readouterr().out
+    assert config_state(str(path), other, ["mail"], True) is State.NEW
+    write_config(str(path), other)
+    assert (tmp_path / "etc" / "radrm.toml.before").read_text() == own
     path.write_text("polcy = 3\n")
     with pytest.raises(Refused, match=r"'polcy'.*radrm config check"):
-        config_state(str(path), text, False, False)
+        config_state(str(path), text, [], False)
 
 
 def test_somebody_outside_the_group_is_told(

@@ -15,7 +15,7 @@ from radrm.wings import check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from rich.console import Console, ConsoleOptions
@@ -74,18 +74,18 @@ def _whole(text: Text) -> Text:
     return text
 
 
-def fine(checks: int, wrong: int) -> Styled:
-    """The one line about all checks that are in order."""
-    other, ending = ("other " if wrong else ""), ("" if checks == 1 else "s")
-    line = Styled(f"{Level.OK.value:<4}", _STYLE[Level.OK])
-    line.append(f"  {checks} {other}check{ending}; to list all: radrm doctor --all")
+def fine(names: Sequence[str]) -> Styled:
+    """The one line about all checks that are in order; a narrow terminal shows its beginning."""
+    line = Styled(f"{Level.OK.value:<4}", _STYLE[Level.OK], cut=True)
+    ending = "" if len(names) == 1 else "s"
+    line.append(f"  {len(names)} check{ending} (--all has their lines): {plain(', '.join(names))}")
     return line
 
 
 def doctor(every: bool, slurm: bool, as_json: bool) -> int:
     """Check this machine, the configuration and the daemon.
 
-    First what is wrong, each with the command that helps, then the number of checks that are fine.
+    First what is wrong, each with the command that helps, then one line about what is fine.
     It needs no daemon and changes nothing. The exit code is 1 if a check fails. `--slurm` checks
     whether Slurm and radrm fit together: the cluster, the partition, its nodes, and, on a node, the
     GPUs of its daemon.
@@ -102,11 +102,11 @@ def doctor(every: bool, slurm: bool, as_json: bool) -> int:
         found.append(each)
         if not as_json and (every or each.level is not Level.OK):
             show(FindingLine(each))  # at once: the next check may hang for a while
-    wrong = sum(each.level is not Level.OK for each in found)
+    well = [each.check for each in found if each.level is Level.OK]
     if as_json:
         print_json([_document(each) for each in found])
-    elif not every and len(found) > wrong:
-        show(fine(len(found) - wrong, wrong))
+    elif well and not every:
+        show(fine(well))
     return 1 if any(each.level is Level.FAIL for each in found) else 0
 
 

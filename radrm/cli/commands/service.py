@@ -9,14 +9,16 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import unified_diff
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import radrm
 from radrm.cli.show.question import on_terminal
-from radrm.config import config_path
+from radrm.config import config_path, parse_config, read_config
 from radrm.errors import Refused, StoreError, UsageError, plain
 from radrm.extras import lacks
 from radrm.host.service.choices import (
@@ -36,7 +38,6 @@ from radrm.host.service.files import (
     UNIT_PATH,
     File,
     State,
-    current,
     difference,
     files_of,
     own_unit,
@@ -182,38 +183,47 @@ def _page(host: str) -> str:
 # ------------------------------------------------------------------ the configuration
 
 
-def config_state(path: str, text: str, chosen: bool, replace: bool) -> State:
+def config_state(path: str, text: str, chosen: Sequence[str], replace: bool) -> State:
     """What becomes of the configuration: `NEW` is written; any other stays as it is.
 
-    `chosen`: the command line says what it should hold. Raises `Refused` for an old one that says
-    something else, unless it may be replaced, and for one with a mistake.
+    `chosen`: what the command line says of it. Raises `Refused` for an old one that says something
+    else there, unless it may be replaced, and for one with a mistake.
     """
     from radrm.cli.settings import find_errors
 
-    now = current(path)
-    if now is None or now.text is None:
+    try:
+        now = read_config(Path(path))
+    except (FileNotFoundError, NotADirectoryError):
         return State.NEW
-    if chosen and now.text != text:
-        show(difference(File(path, text=text), "/"))
-        if replace:
-            return State.NEW
-        raise Refused(
-            f"{path} is there already and says something else (see above), and nothing is done; "
-            "change it by hand, or keep a copy of it and write this one: --replace"
-        )
-    if errors := find_errors(now.text, path):
+    if errors := find_errors(now, path):
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise Refused(f"{errors[0]}{more}; correct it: radrm config check; then run this again")
-    return State.SAME
+    there, wanted = _chosen_in(now), _chosen_in(text)
+    if all(there[name] == wanted[name] for name in chosen):
+        return State.SAME
+    if replace:
+        return State.NEW
+    show(unified_diff(now.splitlines(), text.splitlines(), f"{path} (now)", path, n=1, lineterm=""))
+    raise Refused(
+        f"{path} is there already and says something else (see above), and nothing is done; "
+        "change it by hand, or keep a copy of it and write this one: --replace"
+    )
+
+
+def _chosen_in(text: str) -> dict[str, object]:
+    """What a configuration without a mistake says of each choice."""
+    config = parse_config(text, "")
+    mps, mail = (config.mps.enabled, config.mps.only), config.notify.default
+    return {"share": config.policy != "exclusive", "mps": mps, "mail": mail}
 
 
 def write_config(path: str, text: str) -> None:
     """Write the configuration. An old one stays beside it."""
     with one_line("cannot write the configuration: at"):
         os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-        if os.path.lexists(path):
-            os.replace(path, f"{path}.before")
-        write_durably(path, text.encode(), 0o644)
+        if os.path.exists(path):
+            shutil.copy2(path, f"{path}.before")
+        write_durably(os.path.realpath(path), text.encode(), 0o644)
 
 
 def usage_lines(users: str | None) -> list[str]:
@@ -444,7 +454,7 @@ def install(
         lines = install_lines(states, (), where)
         settings = State.SAME
         if not where.offline:
-            said = not {"share", "mps", "mail"}.isdisjoint(chosen)
+            said = [name for name in chosen if name in ("share", "mps", "mail")]
             settings = config_state(config, text, said, replace)
             lines.append(_line("write" if settings is State.NEW else "keep", config))
         show(lines + _commands(commands))
