@@ -33,7 +33,7 @@ cat > "$root/etc/systemd/system/try.service" <<END
 DefaultDependencies=no
 [Service]
 Type=oneshot
-TimeoutStartSec=300
+TimeoutStartSec=400
 ExecStart=$python -I $steps $repository
 StandardOutput=file:/report/steps
 StandardError=inherit

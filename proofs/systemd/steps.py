@@ -90,6 +90,8 @@ def install(repository: Path) -> None:
     ignored = shutil.ignore_patterns("*radrm*", "__pycache__")
     shutil.copytree(packages, site, dirs_exist_ok=True, ignore=ignored)
     shutil.copytree(repository / "radrm", site / "radrm")
+    (about,) = packages.glob("radrm-*.dist-info")  # it names the wings
+    shutil.copytree(about, site / about.name)
     for script, name in (("radrm", "main"), ("radrmd", "daemon")):
         path = HOME / "bin" / script
         path.write_text(_SCRIPT.format(python=python, name=name))

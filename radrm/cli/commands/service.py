@@ -54,6 +54,7 @@ from radrm.host.service.steps import (
     install_commands,
     is_ours,
     own_site,
+    packaged_unit,
     refuse_packaged,
     remove,
     remove_socket,
@@ -431,45 +432,42 @@ def install(
         raise UsageError("--gpus goes with --user: a server's daemon serves its real GPUs")
     given |= {"users": users and check_users(users), "page": page and _page(page)}
     where = site(root)
-    refuse_packaged(where)
+    config = str(config_path({}, True))  # the service's, without the variables of this shell
+    first = not where.offline and not os.path.lexists(config)
+    asks = first and not yes and not dry_run and on_terminal()
+    if where.offline or not (chosen or asks):
+        refuse_packaged(where)
     be_root(dry_run)
     radrmd = script()
     with one_line("cannot look at"):
         fault = fault_of(code_of(radrmd), Ownership(lasting=True))
     if fault is not None:
         raise code_refusal(fault, shown_source(os.path.dirname(radrm.__file__)))
-    config = str(config_path({}, True))  # the service's, without the variables of this shell
-    first = not where.offline and not os.path.lexists(config)
     choices = Choices(**{name: value for name, value in given.items() if value is not None})
-    if first and not yes and not dry_run and on_terminal():
+    if asks:
         choices = ask(given)
-    files = list(files_of(radrmd))
+    # A package has brought the unit and its folders: only what was chosen is left to do.
+    files = [] if packaged_unit(where) else list(files_of(radrmd))
+    commands = install_commands(
+        where, not no_start, choices.users, bool(choices.page), folders=bool(files)
+    )
     if choices.page:
         files.append(page_unit(radrmd, web_group(), choices.page))
     text = configuration(choices)
     with one_line("cannot look at"):
         states = states_of(files, where)
-        commands = install_commands(where, not no_start, choices.users, bool(choices.page))
-        edited = [file for file, state in states if state is State.EDITED]
         lines = install_lines(states, (), where)
         settings = State.SAME
         if not where.offline:
             said = [name for name in chosen if name in ("share", "mps", "mail")]
             settings = config_state(config, text, said, replace)
             lines.append(_line("write" if settings is State.NEW else "keep", config))
+            files += [File(config, text=text)] * (settings is State.NEW)
         show(lines + _commands(commands))
-        for file in edited:
-            show(difference(file, where.root))
         ownership = Ownership()
-        for file, _ in states:
+        for file in files:
             check_folder(file, where, ownership)
-    if edited and not replace:
-        unit = PAGE_UNIT if edited[0].path.endswith(PAGE_UNIT) else UNIT
-        raise Refused(
-            f"{edited[0].path} is not as radrm writes it (see above), and nothing is done; put "
-            f"your changes into: sudo systemctl edit {unit.removesuffix('.service')}; then "
-            "overwrite it: --replace"
-        )
+        refuse_edited(states, where, replace)
     if dry_run:
         return
     for file, state in states:
@@ -482,10 +480,26 @@ def install(
     if where.offline or no_start:
         return
     show(usage_lines(choices.users))
-    if states[0][1] not in (State.NEW, State.SAME):
+    before = states[0][1] if states else State.SAME
+    if before not in (State.NEW, State.SAME):
         show(["To use the new unit: sudo systemctl restart radrmd; running jobs go on"])
-    elif states[0][1] is State.SAME and settings is State.NEW:
+    elif before is State.SAME and settings is State.NEW:
         show(["To use the new configuration: sudo radrm config reload; running jobs go on"])
+
+
+def refuse_edited(states: Iterable[tuple[File, State]], where: Site, replace: bool) -> None:
+    """Show how files that were changed by hand differ. Raises `Refused`, unless they may be
+    replaced."""
+    edited = [file for file, state in states if state is State.EDITED]
+    for file in edited:
+        show(difference(file, where.root))
+    if edited and not replace:
+        unit = PAGE_UNIT if edited[0].path.endswith(PAGE_UNIT) else UNIT
+        raise Refused(
+            f"{edited[0].path} is not as radrm writes it (see above), and nothing is done; put "
+            f"your changes into: sudo systemctl edit {unit.removesuffix('.service')}; then "
+            "overwrite it: --replace"
+        )
 
 
 @service.command("remove")

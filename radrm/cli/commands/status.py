@@ -115,7 +115,7 @@ def status(
 def _show(client: Client, words: Document, first: int, size: int) -> None:
     own = {"own": True} if are_wanted() else {}
     found = client.ask("page", **words, offset=first, limit=size, **own)
-    next_ = command_lines(found["own"]) if own else []
+    next_ = command_lines(found["own"]) if "own" in found else []  # else an older daemon
     jobs, total = found["jobs"], found["total"]
     if words["jobs"] and total == 1 and jobs and jobs[0].get("count", 1) == 1:
         _show_card(client, jobs[0], found)

@@ -8,7 +8,7 @@ from radrm.cli.show.next import are_wanted, overview
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.text import my_name, warn
-from radrm.errors import Unreachable
+from radrm.errors import Refused, Unreachable
 from radrm.host.storage.paths import servers_own
 
 _ROWS = 3
@@ -29,6 +29,8 @@ def today() -> int:
             return _without_daemon(client, error)
         page = client.ask("page", user=my_name(), offset=0, limit=_ROWS, own=True)
         devices = client.ask("gpus")
+    if "own" not in page:
+        raise Refused("the daemon is of another version; restart it: running jobs go on")
     page["own"]["hints"] &= are_wanted()
     show(*overview(page, devices))
     return 0

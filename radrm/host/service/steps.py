@@ -100,25 +100,34 @@ def code_refusal(fault: Fault, source: str) -> Refused:
 
 def refuse_packaged(where: Site) -> None:
     """Raise `Refused` where a package of the system has brought the unit: two would differ."""
-    for place in SYSTEM_UNITS[1:]:
-        path = under(where.root, place)
-        if os.path.lexists(path):
-            raise Refused(
-                f"{path} is there already, from a package of the system; start that one: sudo "
-                f"systemctl enable --now {UNIT}; or remove the package first"
-            )
+    path = packaged_unit(where)
+    if path is not None:
+        raise Refused(
+            f"{path} is there already, from a package of the system; start that one: sudo "
+            f"systemctl enable --now {UNIT}; or set it up: radrm service install --help"
+        )
+
+
+def packaged_unit(where: Site) -> str | None:
+    """The unit that a package of the system has brought; None without one."""
+    paths = (under(where.root, place) for place in SYSTEM_UNITS[1:])
+    return next(filter(os.path.lexists, paths), None)
 
 
 def install_commands(
-    where: Site, start: bool, users: str | None = None, page: bool = False
+    where: Site,
+    start: bool,
+    users: str | None = None,
+    page: bool = False,
+    folders: bool = True,
 ) -> list[Command]:
     """What runs after the files are written. `users`: who may submit from now on; `page`: the
-    service of the page, too."""
+    service of the page, too. `folders`: they are to be made."""
     now = ["--now"] if start else []
     if where.offline:
         return [where.systemctl("enable", UNIT)]
     return [
-        *([] if where.own else [["systemd-tmpfiles", "--create", TMPFILES_PATH]]),
+        *([["systemd-tmpfiles", "--create", TMPFILES_PATH]] if folders and not where.own else []),
         *([] if users is None else [spool_command(users)]),
         where.systemctl("daemon-reload"),
         where.systemctl("enable", *now, UNIT),
