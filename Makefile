@@ -178,7 +178,7 @@ venv: $(VENV)/.dev
 
 $(VENV)/.runtime: pyproject.toml $(BIN)/python
 	@echo "Installing radrm into $(VENV) ..."
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[top,web,metrics]'
 	@$(BIN)/python -m compileall -q radrm
 	@touch $@
 

@@ -34,6 +34,7 @@ REPOSITORY = Path(__file__).parents[1]
 DEBIAN = REPOSITORY / "packaging" / "debian"
 PYTHON = os.environ.get("DEB_PYTHON", "/usr/bin/python3")
 HOME = "usr/lib/radrm"
+EXTRAS = "top,web,metrics"
 COMMANDS = ("radrm", "radrmd", "radrun", "radrm-simjob")
 SCRIPTS = ("postinst", "prerm", "postrm")
 _PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28")
@@ -128,7 +129,7 @@ def _install(folder: Path, packages: Path, version: str) -> None:
     _run(
         *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
         *("--no-compile", "--only-binary=:all:", "--implementation=cp", "--platform=any"),
-        *(f"--python-version={version}", *platforms, f"--target={packages}", str(wheel)),
+        *(f"--python-version={version}", *platforms, f"--target={packages}", f"{wheel}[{EXTRAS}]"),
     )
     for name in ("direct_url.json", "REQUESTED", "RECORD", "INSTALLER"):  # how it was built
         for path in packages.glob(f"*.dist-info/{name}"):

@@ -76,7 +76,7 @@ class Shell:
             stdout=theirs,
             stderr=theirs,
             cwd=self.folder,
-            env={**self.environment, "TERM": "xterm", "NO_COLOR": "1"},
+            env={**self.environment, "TERM": "xterm", "NO_COLOR": "1", "RADRM_HINTS": "0"},
         )
         os.close(theirs)
 

@@ -39,7 +39,7 @@ def main() -> None:
     )
     step("so does a simulated one", not simulated.returncode, simulated.stdout)
 
-    found = run("radrm", "doctor").stdout
+    found = run("radrm", "doctor", "--all").stdout
     step("radrm doctor: systemd", "ok    systemd: " in found, found)
     refused = run("radrm", "service", "install").stdout
     step("service install writes no second unit", "from a package" in refused, refused)

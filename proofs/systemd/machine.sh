@@ -24,6 +24,8 @@ done
 ln -s /proc/self/fd "$root/dev/fd"
 mkdir "$root/dev/shm" "$root/dev/pts"
 mount -t tmpfs tmpfs "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
 mkdir -p "$root/report"
 mount --bind "$folder/report" "$root/report"
 cat > "$root/etc/systemd/system/try.service" <<END
@@ -31,7 +33,7 @@ cat > "$root/etc/systemd/system/try.service" <<END
 DefaultDependencies=no
 [Service]
 Type=oneshot
-TimeoutStartSec=300
+TimeoutStartSec=400
 ExecStart=$python -I $steps $repository
 StandardOutput=file:/report/steps
 StandardError=inherit

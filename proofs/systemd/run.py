@@ -12,7 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
-LIMIT_S = 300
+LIMIT_S = 400
 _ENTER = 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"'
 _NAMESPACES = ("--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup")
 END = "all steps passed"

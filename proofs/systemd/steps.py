@@ -6,6 +6,7 @@ of the report. It ends with the first that fails.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from pathlib import Path
 HOME = Path("/opt/radrm")
 RADRM = f"{HOME}/bin/radrm"
 DROP_IN = Path("/etc/systemd/system/radrmd.service.d/try.conf")
+SETTINGS = Path("/etc/radrm/radrm.toml")
 PATIENCE_S = 60.0
 _SCRIPT = "#!{python}\nimport sys\nfrom radrm.cli.main import {name}\nsys.exit({name}())\n"
 # The daemon of the try: it adopts slowly once, and hangs once a file is there.
@@ -88,6 +90,8 @@ def install(repository: Path) -> None:
     ignored = shutil.ignore_patterns("*radrm*", "__pycache__")
     shutil.copytree(packages, site, dirs_exist_ok=True, ignore=ignored)
     shutil.copytree(repository / "radrm", site / "radrm")
+    (about,) = packages.glob("radrm-*.dist-info")  # it names the wings
+    shutil.copytree(about, site / about.name)
     for script, name in (("radrm", "main"), ("radrmd", "daemon")):
         path = HOME / "bin" / script
         path.write_text(_SCRIPT.format(python=python, name=name))
@@ -106,9 +110,12 @@ def main(repository: Path) -> None:
         f"[Service]\nExecStart=\nExecStart={HOME}/bin/python3 {HOME}/slow.py\n"
         "WatchdogSec=3s\nTimeoutStartSec=4s\n"
     )
-    done = run(RADRM, "service", "install")
+    done = typed("\n" * 5, RADRM, "service", "install")
     step("service install starts a daemon that takes 8 s, with 4 s to start", not done.returncode,
          done.stdout)  # fmt: skip
+    asked = done.stdout.count("]: ")
+    step("it asks at most five questions, and writes the configuration",
+         0 < asked < 6 and "[mps]" in SETTINGS.read_text(), done.stdout)  # fmt: skip
     step("Type=notify, and it serves", (fact("Type"), fact("ActiveState")) == ("notify", "active"))
     step("systemctl status shows the jobs", soon(lambda: "0 running" in fact("StatusText")))
     again = run(RADRM, "service", "install").stdout
@@ -137,18 +144,61 @@ def main(repository: Path) -> None:
         and "1 running" in fact("StatusText")))  # fmt: skip
     after = fact("MainPID"), fact("NRestarts"), job_process()
     step("as the same process, and the job goes on", after == before, f"{before} {after}")
-    found = run(RADRM, "doctor").stdout
+    found = run(RADRM, "doctor", "--all").stdout
     for check in ("systemd", "service code"):
         step(f"radrm doctor: {check}", f"ok    {check}: " in found, found)
+    set_up()
     removed = run(RADRM, "service", "remove")
-    left = [p for p in ("/etc/systemd/system/radrmd.service", "/usr/local/bin/radrm",
-                        "/etc/tmpfiles.d/radrm.conf") if os.path.lexists(p)]  # fmt: skip
+    units = "/etc/systemd/system"
+    left = [p for p in (f"{units}/radrm-page.service", f"{units}/radrmd.service",
+                        "/usr/local/bin/radrm", "/etc/tmpfiles.d/radrm.conf")
+            if os.path.lexists(p)]  # fmt: skip
     step("service remove removes its files", not removed.returncode and not left,
          removed.stdout)  # fmt: skip
     step("the job runs on", job and job_process() == job)
     os.kill(int(job), signal.SIGKILL)
     own_service()
     print("all steps passed", flush=True)
+
+
+def typed(answers: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on a terminal, where somebody types these answers."""
+    ours, theirs = os.openpty()
+    os.write(ours, answers.encode())
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # the end of a terminal that nobody writes to any more
+            while part := os.read(ours, 4096):
+                said += part
+    os.close(ours)
+    return subprocess.CompletedProcess(words, process.returncode, said.decode())
+
+
+def set_up() -> None:
+    """Only a group submits; the page runs for a web server; the configuration stays."""
+    run("groupadd", "--gid=4567", "gpu")
+    run("useradd", "--create-home", f"--uid={_UID}", "--user-group", _USER)
+    run("chmod", "--recursive", "a+rX", str(HOME))
+    for folder in Path(os.path.realpath(sys.executable)).parents:
+        folder.chmod(folder.stat().st_mode | 0o011)  # a Python below root's home; on the overlay
+    before = SETTINGS.read_text()
+    refused = run(RADRM, "service", "install", "--mps")
+    step("a configuration that is there stays", refused.returncode
+         and SETTINGS.read_text() == before, refused.stdout)  # fmt: skip
+    done = run(RADRM, "service", "install", "--users", "gpu", "--page", "gpu.example.org")
+    step("--users and --page", not done.returncode and "usermod -aG gpu" in done.stdout,
+         done.stdout)  # fmt: skip
+    page = Path("/run/radrm-page/socket")
+    step("the page serves", soon(page.exists), run("journalctl", "-u", "radrm-page").stdout)
+    refused = as_user(RADRM, "submit", "--", "true")
+    step("others may not submit", "only members of the group gpu" in refused.stdout, refused.stdout)
+    allowed = as_user(RADRM, "submit", "--", "true", groups="--groups=4567")
+    step("members may", not allowed.returncode, allowed.stdout)
+    step("others may look", not as_user(RADRM, "status").returncode)
+    done = run("systemctl", "restart", "radrmd")
+    refused = as_user(RADRM, "submit", "--", "true")
+    step("after a restart, too", not done.returncode and refused.returncode, refused.stdout)
 
 
 # ------------------------------------------------------------------ a service of one user's own
@@ -163,13 +213,13 @@ ExecStart=/lib/systemd/systemd --user
 """
 
 
-def as_user(*words: str) -> subprocess.CompletedProcess[str]:
+def as_user(*words: str, groups: str = "--clear-groups") -> subprocess.CompletedProcess[str]:
     """Run a command as the user, in the environment of a login."""
     become = [
         "setpriv",
         f"--reuid={_UID}",
         f"--regid={_UID}",
-        "--clear-groups",
+        groups,
         "env",
         "-C",
         f"/home/{_USER}",
@@ -180,10 +230,6 @@ def as_user(*words: str) -> subprocess.CompletedProcess[str]:
 
 def own_service() -> None:
     """A user's systemd, without login and D-Bus, and radrm in it."""
-    run("useradd", "--create-home", f"--uid={_UID}", "--user-group", _USER)
-    run("chmod", "--recursive", "a+rX", str(HOME))
-    for folder in Path(os.path.realpath(sys.executable)).parents:
-        folder.chmod(folder.stat().st_mode | 0o011)  # a Python below root's home; on the overlay
     Path(_RUNTIME).mkdir(parents=True)
     os.chown(_RUNTIME, _UID, _UID)
     Path("/run/systemd/system/own.service").write_text(_MANAGER)

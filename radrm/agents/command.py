@@ -17,7 +17,7 @@ def mcp(allow_commands: bool) -> None:
 
     MCP is the Model Context Protocol. The agent starts this command, and speaks with it on
     standard input and output. Without --allow-commands the tools change nothing. It needs the
-    SDK: pip install 'radrm[mcp]'.
+    extra `mcp`.
 
     \b
     Examples:
@@ -34,5 +34,7 @@ def mcp(allow_commands: bool) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _OF_THE_EXTRA:
             raise
-        raise RadrmError("radrm mcp needs the MCP SDK; run: pip install 'radrm[mcp]'") from None
+        from radrm.extras import lacks
+
+        raise RadrmError(lacks("radrm mcp", "the MCP SDK", "mcp")) from None
     serve(allow_commands)

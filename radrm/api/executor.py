@@ -93,9 +93,9 @@ class Calls:
         try:
             import cloudpickle
         except ImportError:
-            raise UsageError(
-                "radrm.Executor needs cloudpickle: pip install 'radrm[executor]'"
-            ) from None
+            from radrm.extras import lacks
+
+            raise UsageError(lacks("radrm.Executor", "cloudpickle", "executor")) from None
         try:
             data = pickle.dumps(sys.path) + cloudpickle.dumps((function, tuple(args), kwargs))
         except Exception as error:  # whatever the objects' own methods raise

@@ -69,7 +69,7 @@ _LONG = 12
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "completion", "config show", "config check", "config reload"),
-        *("daemon", "drain", "explain", "gpus", "history"),
+        *("daemon", "doctor", "drain", "explain", "gpus", "history"),
         *("hold", "limits", "logs", "migrate", "progress", "release", "report", "requeue"),
         *("reserve", "resize", "resume", "status", "wait"),
     }

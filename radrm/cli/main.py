@@ -84,6 +84,10 @@ def _no_command() -> int:
     from radrm.cli.listing import overview, unknown
 
     word = sys.argv[1] if len(sys.argv) > 1 else None
+    if word is None and sys.stdin and sys.stdin.isatty() and sys.stdout.isatty():
+        from radrm.cli.commands.today import today
+
+        return _leave(today())
     if word == "--version":
         print(f"radrm {__version__}")
     elif word in (None, "--help", "-h", "help"):

@@ -26,6 +26,17 @@ def warn(text: str) -> None:
     print(f"radrm: {plain(text)}", file=sys.stderr, flush=True)
 
 
+def my_name() -> str:
+    """The name of the user who types, as the daemon names users."""
+    import os
+    import pwd  # here: few commands ask
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
 def label(job: Document) -> str:
     """The label of a job: `12`, or `12_3` for an element of an array."""
     return str(job.get("label") or job["id"])

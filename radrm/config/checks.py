@@ -390,6 +390,7 @@ _CHECKS: dict[str, v.Check] = {
     "recovery": v.name,
     "collocation": _collocation,
     "device_ids": v.choice("uuid", "index"),
+    "hints": v.switch,
     "policies": _RULES,
     "orders": _RULES,
     "planners": _RULES,

@@ -498,6 +498,11 @@ class Config:
 
     A site whose programs read numbers."""
 
+    hints: bool = True
+    """End `radrm status` on a terminal with the two commands that its user needs next.
+
+    A site whose users know them. One user's shell: `RADRM_HINTS=0`."""
+
     policies: RuleTables = field(default_factory=dict)
     orders: RuleTables = field(default_factory=dict)
     planners: RuleTables = field(default_factory=dict)

@@ -147,6 +147,7 @@ def _make_parts(
         Foresight(scheduler, rules.planners, costs, limit),
         costs,
         limits,
+        config.hints,
         host.manager,
         check,
     )

@@ -214,6 +214,8 @@ class Parts(Struct, frozen=True):
     foresight: Foresight
     costs: Costs
     users: UserLimits
+    hints: bool
+    """Whether `radrm status` may end with the commands that one needs next."""
     manager: ServiceManager
     check: Callable[[], None]
     """Raises `RadrmError` if a daemon could not start with the configuration as it is now."""

@@ -35,7 +35,7 @@ def metrics(
     """Print or serve figures for Prometheus and Grafana.
 
     Without a daemon it is radrm_up 0, and the exit code is 0. docs/metrics.md lists the metrics.
-    It needs prometheus-client: pip install 'radrm[metrics]'.
+    It needs the extra `metrics`.
 
     \b
     Examples:
@@ -66,9 +66,9 @@ def _maker() -> Callable[[], bytes]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "prometheus_client":
             raise
-        raise RadrmError(
-            "radrm metrics needs prometheus-client; run: pip install 'radrm[metrics]'"
-        ) from None
+        from radrm.extras import lacks
+
+        raise RadrmError(lacks("radrm metrics", "prometheus-client", "metrics")) from None
     last: list[str | None] = [None]
 
     def make() -> bytes:

@@ -129,7 +129,9 @@ class Andreas:
         if not self.period_s >= 1:
             raise ValueError(f"period_s = {self.period_s:g} is not at least 1 (second)")
         if self.method == _RANDOM and find_spec("numpy") is None:
-            raise ValueError("needs numpy; install it: pip install 'radrm[andreas]'")
+            from radrm.extras import command  # as rarely as numpy is missing
+
+            raise ValueError(f"needs numpy; install it: {command('andreas')}")
 
     def get_ready(self) -> None:
         """Import numpy."""

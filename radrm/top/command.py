@@ -19,8 +19,7 @@ TOP_PARAMETERS = (
 def top(words: list[str], every: bool, user: str) -> None:
     """Show GPUs and jobs live, and give commands by key.
 
-    `?` shows the keys: for the card and the log of a job, among others. It needs textual:
-    pip install 'radrm[top]'.
+    `?` shows the keys: for the card and the log of a job, among others. It needs the extra `top`.
 
     \b
     Examples:
@@ -35,7 +34,9 @@ def top(words: list[str], every: bool, user: str) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "textual":
             raise
-        raise RadrmError("radrm top needs textual; run: pip install 'radrm[top]'") from None
+        from radrm.extras import lacks
+
+        raise RadrmError(lacks("radrm top", "textual", "top")) from None
     from radrm.top.source import Source
 
     text = " ".join([*words, *([f"user={user}"] if user else [])])

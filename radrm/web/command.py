@@ -51,7 +51,7 @@ def serve(
     """Show GPUs, jobs, logs and the history as a live web page.
 
     It prints a link that works once; `kill -USR1` of its process prints another. It sees and does
-    what you may. It needs starlette: pip install 'radrm[web]'.
+    what you may. It needs the extra `web`.
 
     \b
     Examples:
@@ -78,7 +78,9 @@ def serve(
             *("starlette", "uvicorn", "jinja2", "markupsafe", "h11"),
         ):
             raise
-        raise RadrmError("radrm serve needs starlette; run: pip install 'radrm[web]'") from None
+        from radrm.extras import lacks
+
+        raise RadrmError(lacks("radrm serve", "starlette", "web")) from None
     host, port = _address(listen or str(_PORT), public)
     listener = listen_tcp(host, port) if unix is None else listen_unix(unix, _group(group))
     names = frozenset(each.lower().removesuffix(".") for each in name or ())

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from radrm.extras import command
 from tests.daemon.harness import DaemonHome, simjob
 
 pytestmark = [
@@ -240,4 +241,4 @@ def test_without_the_sdk_there_is_one_line_about_it() -> None:
         [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "radrm: radrm mcp needs the MCP SDK; run: pip install 'radrm[mcp]'\n"
+    assert done.stderr == f"radrm: radrm mcp needs the MCP SDK; run: {command('mcp')}\n"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -221,6 +223,40 @@ def test_exclusive_policy_and_priorities(home: DaemonHome) -> None:
     ends = [home.wait_end(job) for job in (first, low, high)]
     assert ends[2]["started_at"] < ends[1]["started_at"]
     assert ends[0]["collocation"] == "exclusive"
+
+
+def test_what_a_user_has_and_needs_next(home: DaemonHome) -> None:
+    home.settings = ["policy=exclusive"]
+    home.start()
+    for name, code in (("again", 3), ("again", 0), ("bad", 4)):
+        home.wait_end(home.submit(f"--name={name}", "--gpus=0", "--", "sh", "-c", f"exit {code}"))
+    running = [home.submit("--gpus=1", *simjob("4G", 0.5, 600)) for _ in range(2)]
+    waiting = [home.submit("--name=large", *simjob("4G", 0.5, 600)) for _ in range(2)]
+    home.wait_state(running[1], "RUNNING")
+    own = home.ask("page", own=True, limit=1)["own"]
+    assert own["ended"] == {"FAILED": 2, "COMPLETED": 1} and own["queued"] == 2 and own["hints"]
+    found = [own[kind]["id"] for kind in ("failed", "waiting", "running")]
+    assert found == [3, waiting[0], running[0]] and own["waiting"]["position"] == 1
+    home.ask("cancel", jobs=[*map(str, running + waiting)])
+    assert "radrm logs 3" in on_terminal(home, "status")
+    day = on_terminal(home).splitlines()
+    assert len(day) <= 10 and "1 completed" in day[0]
+    home.stop()
+    assert "radrm doctor" in on_terminal(home)
+
+
+def on_terminal(home: DaemonHome, *words: str) -> str:
+    """What `radrm` prints on a terminal."""
+    ours, theirs = os.openpty()
+    command, streams = [sys.executable, "-m", "radrm", *words], (theirs, theirs, theirs)
+    with subprocess.Popen(command, -1, None, *streams, env=home.environment, cwd=home.work):
+        os.close(theirs)
+        said = b""
+        with suppress(OSError):  # the end of a terminal that nobody writes to any more
+            while part := os.read(ours, 4096):
+                said += part
+    os.close(ours)
+    return said.decode()
 
 
 def test_mig_instances_are_devices_of_their_own(home: DaemonHome) -> None:

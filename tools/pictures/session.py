@@ -202,6 +202,7 @@ def main() -> None:
             "RADRM_HOME": str(folder / "home"),
             "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
             "TERM": "xterm-256color",
+            "RADRM_HINTS": "0",
             "PS1": r"\[\e]0;ready\a\]$ ",
         }
         draw(record(folder, environment), folder, Path(sys.argv[1]))

@@ -6,6 +6,7 @@ The files, in the order in which they may import one another:
     run         `radrm run`
     logs        `radrm logs`
     status      `radrm status`, `explain`
+    today       `radrm` alone, on a terminal
     jobs        `radrm cancel`, `hold`, `release`, `requeue`, `wait`
     edit        `radrm edit`
     saving      jobs that save: `radrm checkpoint`, `migrate`, `resize`, `progress`

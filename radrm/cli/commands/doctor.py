@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
 
-import typer
 from msgspec import Struct
-from rich.console import Console, ConsoleOptions
-from rich.text import Text
 
-from radrm.cli.options import Json
-from radrm.cli.settings import find_errors
-from radrm.cli.show.styled import Styled, is_drawn, show
+from radrm.cli.parameters import FLAG, JSON, Parameter
+from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json
 from radrm.errors import plain
 from radrm.host.health.checks import all_checks
 from radrm.host.health.finding import Finding, Level, run_checks
 from radrm.wings import check
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from rich.console import Console, ConsoleOptions
+    from rich.text import Text
+
 _INDENT, _STEP = 6, "-> "
 _STYLE = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+_SLURM = "Check the Slurm cluster in place of this machine."
+DOCTOR_PARAMETERS = (
+    Parameter("every", FLAG, "A line for each check, also for what is fine.", flags=("--all",)),
+    Parameter("slurm", FLAG, _SLURM, flags=("--slurm",)),
+    JSON,
+)
 
 
 class FindingLine(Struct, frozen=True):
@@ -41,6 +48,8 @@ class FindingLine(Struct, frozen=True):
         return plain(f"{self.finding.check}: {self.finding.finding}")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        from rich.text import Text
+
         if not console.is_terminal:
             yield from map(_whole, map(Text, self.plain_lines()))
             return
@@ -65,26 +74,18 @@ def _whole(text: Text) -> Text:
     return text
 
 
-def summary(findings: Sequence[Finding], by_name: bool) -> Styled:
-    """The count of each level, as `20 ok, 1 warn, 0 fail`. `by_name` adds the names of warnings
-    and failures (`1 warn (MPS)`), because their lines may have scrolled away."""
-    parts = []
-    for level in Level:
-        names = [f.check for f in findings if f.level is level]
-        named = f" ({', '.join(names)})" if by_name and names and level is not Level.OK else ""
-        parts.append(f"{len(names)} {level.value}{named}")
-    return Styled(", ".join(parts))
+def fine(names: Sequence[str]) -> Styled:
+    """The one line about all checks that are in order; a narrow terminal shows its beginning."""
+    line = Styled(f"{Level.OK.value:<4}", _STYLE[Level.OK], cut=True)
+    ending = "" if len(names) == 1 else "s"
+    line.append(f"  {len(names)} check{ending} (--all has their lines): {plain(', '.join(names))}")
+    return line
 
 
-def doctor(
-    slurm: Annotated[
-        bool,
-        typer.Option("--slurm", help="Check the Slurm cluster in place of this machine."),
-    ] = False,
-    as_json: Json = False,
-) -> None:
+def doctor(every: bool, slurm: bool, as_json: bool) -> int:
     """Check this machine, the configuration and the daemon.
 
+    First what is wrong, each with the command that helps, then one line about what is fine.
     It needs no daemon and changes nothing. The exit code is 1 if a check fails. `--slurm` checks
     whether Slurm and radrm fit together: the cluster, the partition, its nodes, and, on a node, the
     GPUs of its daemon.
@@ -92,23 +93,27 @@ def doctor(
     \b
     Examples:
       radrm doctor
-      radrm doctor --json
+      radrm doctor --all
       radrm doctor --slurm
     """
-    # What sources of readings log is for a daemon: here it would stand between the lines.
-    logging.getLogger("radrm").addHandler(logging.NullHandler())
-    checks = check("slurm")() if slurm else all_checks(os.environ, os.getuid(), find_errors)
-    findings: list[Finding] = []
-    for finding in run_checks(checks):
-        findings.append(finding)
-        if not as_json:
-            show(FindingLine(finding))
+    checks = check("slurm")() if slurm else all_checks(os.environ, os.getuid(), _find_errors)
+    found: list[Finding] = []
+    for each in run_checks(checks):
+        found.append(each)
+        if not as_json and (every or each.level is not Level.OK):
+            show(FindingLine(each))  # at once: the next check may hang for a while
+    well = [each.check for each in found if each.level is Level.OK]
     if as_json:
-        print_json([_document(finding) for finding in findings])
-    else:
-        show(summary(findings, by_name=is_drawn()))
-    if any(finding.level is Level.FAIL for finding in findings):
-        raise typer.Exit(1)
+        print_json([_document(each) for each in found])
+    elif well and not every:
+        show(fine(well))
+    return 1 if any(each.level is Level.FAIL for each in found) else 0
+
+
+def _find_errors(text: str, source: str) -> list[str]:
+    from radrm.cli.settings import find_errors  # it imports all rules; many have no configuration
+
+    return find_errors(text, source)
 
 
 def _document(finding: Finding) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from radrm.cli.show.shares import limits_page, shares_page
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.last_state import ReadingClient
-from radrm.client.text import print_json
+from radrm.client.text import my_name, print_json
 from radrm.core.units import SIMULATED_GPUS
 from radrm.errors import Refused, UsageError, plain
 
@@ -98,19 +98,9 @@ def report(
     else:
         rows = answers[0]["rows"]
         if what == "user":
-            me = _my_name()
+            me = my_name()
             rows = sorted(rows, key=lambda row: row["user"] != me)
         show(*page({**answers[0], "rows": rows}))
-
-
-def _my_name() -> str:
-    import os
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _write(

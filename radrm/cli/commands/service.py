@@ -8,18 +8,32 @@ import pwd
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import unified_diff
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import radrm
 from radrm.cli.show.question import on_terminal
-from radrm.config import config_path
+from radrm.config import config_path, parse_config, read_config
 from radrm.errors import Refused, StoreError, UsageError, plain
+from radrm.extras import lacks
+from radrm.host.service.choices import (
+    ALL,
+    Choices,
+    check_page,
+    check_users,
+    configuration,
+    has_mail,
+    has_web_server,
+    web_group,
+)
 from radrm.host.service.code import code_of, fault_of, script
 from radrm.host.service.files import (
+    PAGE_UNIT,
     UNIT,
     UNIT_PATH,
     File,
@@ -27,6 +41,8 @@ from radrm.host.service.files import (
     difference,
     files_of,
     own_unit,
+    page_there,
+    page_unit,
     under,
 )
 from radrm.host.service.ownership import Ownership
@@ -38,6 +54,7 @@ from radrm.host.service.steps import (
     install_commands,
     is_ours,
     own_site,
+    packaged_unit,
     refuse_packaged,
     remove,
     remove_socket,
@@ -107,7 +124,8 @@ def one_line(what: str) -> Iterator[None]:
         ) from None
 
 
-# ------------------------------------------------------------------ the question
+# ------------------------------------------------------------------ the questions
+
 
 _CONTROL = "nvidia-cuda-mps-control"
 _ABOUT_MPS = (
@@ -115,25 +133,111 @@ _ABOUT_MPS = (
     "faults ends its user's other jobs on that GPU. radrm's acceptance run of MPS has not",
     "passed on hardware yet. More: docs/administrators.md, When to switch it on",
 )
+_TRIES = 3
+
+Given = dict[str, Any]
+"""What the command line says of the fields of `Choices`; None: nothing."""
 
 
-def ask_for_mps(path: Path) -> None:
-    """Ask whether to switch MPS on, and write the answer into the new configuration file `path`.
+def ask(given: Given) -> Choices:
+    """Ask what the command line leaves open; Enter takes the answer in brackets."""
+    show(["A few questions; Enter takes the answer in brackets."])
+    found = {name: value for name, value in given.items() if value is not None}
+    if "users" not in found:
+        found["users"] = _named(f"Who may submit jobs: {ALL}, or a Unix group", ALL, check_users)
+    if "share" not in found:
+        found["share"] = typer.confirm(
+            "May jobs share a GPU, where memory and load allow it?", default=True
+        )
+    if "mps" not in found and found["share"] and shutil.which(_CONTROL):
+        show(_ABOUT_MPS)
+        found["mps"] = typer.confirm("Switch MPS on?", default=False)
+    if "mail" not in found and has_mail():
+        found["mail"] = typer.confirm("Mail users when their jobs fail?", default=False)
+    if "page" not in found and find_spec("starlette") and has_web_server():
+        about = "Name under which a web server here shows the page, as gpu.example.org"
+        found["page"] = _named(about, "none", _page)
+    return Choices(**found)
 
-    Only where somebody can answer, the server has MPS, and there is no such file: so it asks once.
+
+def _named(question: str, default: str, check: Callable[[str], str]) -> str:
+    """Ask for a name until it can be used, at most three times. Raises `UsageError`."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return check(typer.prompt(question, default=default).strip())
+        except UsageError as error:
+            if not left:
+                raise
+            show([str(error)])
+    raise AssertionError
+
+
+def _page(host: str) -> str:
+    if host in ("", "none", "no", "n"):
+        return ""
+    web_group()
+    if not find_spec("starlette"):
+        raise UsageError(lacks("the page", "starlette", "web"))
+    return check_page(host)
+
+
+# ------------------------------------------------------------------ the configuration
+
+
+def config_state(path: str, text: str, chosen: Sequence[str], replace: bool) -> State:
+    """What becomes of the configuration: `NEW` is written; any other stays as it is.
+
+    `chosen`: what the command line says of it. Raises `Refused` for an old one that says something
+    else there, unless it may be replaced, and for one with a mistake.
     """
-    if os.path.lexists(path) or not on_terminal() or not shutil.which(_CONTROL):
-        return
-    show(_ABOUT_MPS)
-    enabled = typer.confirm("Switch MPS on?", default=False)
-    text = (
-        "# Written by radrm service install; all settings: radrm config show\n"
-        f"[mps]\nenabled = {'true' if enabled else 'false'}\n"
+    from radrm.cli.settings import find_errors
+
+    try:
+        now = read_config(Path(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return State.NEW
+    if errors := find_errors(now, path):
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise Refused(f"{errors[0]}{more}; correct it: radrm config check; then run this again")
+    there, wanted = _chosen_in(now), _chosen_in(text)
+    if all(there[name] == wanted[name] for name in chosen):
+        return State.SAME
+    if replace:
+        return State.NEW
+    show(unified_diff(now.splitlines(), text.splitlines(), f"{path} (now)", path, n=1, lineterm=""))
+    raise Refused(
+        f"{path} is there already and says something else (see above), and nothing is done; "
+        "change it by hand, or keep a copy of it and write this one: --replace"
     )
-    show([_line("write", str(path))])
+
+
+def _chosen_in(text: str) -> dict[str, object]:
+    """What a configuration without a mistake says of each choice."""
+    config = parse_config(text, "")
+    mps, mail = (config.mps.enabled, config.mps.only), config.notify.default
+    return {"share": config.policy != "exclusive", "mps": mps, "mail": mail}
+
+
+def write_config(path: str, text: str) -> None:
+    """Write the configuration. An old one stays beside it."""
     with one_line("cannot write the configuration: at"):
         os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-        write_durably(str(path), text.encode(), 0o644)
+        if os.path.exists(path):
+            shutil.copy2(path, f"{path}.before")
+        write_durably(os.path.realpath(path), text.encode(), 0o644)
+
+
+def usage_lines(users: str | None) -> list[str]:
+    """What the users of this server type from now on."""
+    group = users if users not in (None, ALL) else None
+    return [
+        "radrm serves this machine, now and from boot on. Its users type:",
+        "  radrm submit -- python train.py   run a command on a GPU",
+        "  radrm status                      their jobs, and why they wait",
+        "  radrm gpus                        the GPUs, and who uses them",
+        *([f"To let ada submit: sudo usermod -aG {group} ada"] if group else []),
+        "What is wrong, and how to correct it: radrm doctor",
+    ]
 
 
 def show(lines: Iterable[str]) -> None:
@@ -278,20 +382,45 @@ def install(
             "--private", help="With --user: also on a server that has a radrm for all users."
         ),
     ] = False,
+    users: Annotated[
+        str | None,
+        typer.Option("--users", metavar="GROUP", help=f"Who may submit: a Unix group, or {ALL}."),
+    ] = None,
+    share: Annotated[
+        bool | None, typer.Option("--share/--no-share", help="Whether jobs may share a GPU.")
+    ] = None,
+    mps: Annotated[bool | None, typer.Option("--mps/--no-mps", help="Whether by CUDA MPS.")] = None,
+    mail: Annotated[
+        bool | None, typer.Option("--mail/--no-mail", help="Mail users when their jobs fail.")
+    ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option("--page", metavar="HOST", help="Serve the page to the web server here."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = (
+        False
+    ),
 ) -> None:
     """Make the daemon a service of systemd.
 
     The service is for all users of this server. The command shows its steps, then takes them:
     a unit, radrm's folders, and a link to radrm in /usr/local/bin. A second run changes nothing.
     It refuses code that others than root can change, because the service runs it as root.
-    On a terminal, without a configuration file, it asks whether to switch CUDA MPS on.
+    On a terminal, without a configuration file, it asks at most five questions; each has an option
+    here. It writes the configuration, with remarks, and keeps one that is there.
 
     \b
     Examples:
       sudo "$(command -v radrm)" service install
+      sudo "$(command -v radrm)" service install --yes --users gpu --mps
       radrm service install --dry-run
       radrm service install --user
     """
+    given: Given = {"users": users, "share": share, "mps": mps, "mail": mail, "page": page}
+    chosen = [name for name, value in given.items() if value is not None]
+    if chosen and (user or root is not None):
+        beside = "--user" if user else "--root"
+        raise UsageError(f"--{chosen[0]} sets up a server that runs; leave out {beside}")
     if user:
         if root is not None:
             raise UsageError("--user and --root exclude each other; use one of them")
@@ -301,43 +430,76 @@ def install(
         raise UsageError("--private goes with --user: a server's daemon serves all users")
     if gpus is not None:
         raise UsageError("--gpus goes with --user: a server's daemon serves its real GPUs")
+    given |= {"users": users and check_users(users), "page": page and _page(page)}
     where = site(root)
-    refuse_packaged(where)
+    config = str(config_path({}, True))  # the service's, without the variables of this shell
+    first = not where.offline and not os.path.lexists(config)
+    asks = first and not yes and not dry_run and on_terminal()
+    if where.offline or not (chosen or asks):
+        refuse_packaged(where)
     be_root(dry_run)
     radrmd = script()
     with one_line("cannot look at"):
-        states = states_of(files_of(radrmd), where)
-        commands = install_commands(where, not no_start)
-        show(install_lines(states, commands, where))
-        edited = [file for file, state in states if state is State.EDITED]
-        for file in edited:
-            show(difference(file, where.root))
         fault = fault_of(code_of(radrmd), Ownership(lasting=True))
-        ownership = Ownership()
-        for file, _ in states:
-            check_folder(file, where, ownership)
     if fault is not None:
         raise code_refusal(fault, shown_source(os.path.dirname(radrm.__file__)))
-    if edited and not replace:
-        raise Refused(
-            f"{edited[0].path} is not as radrm writes it (see above), and nothing is done; put "
-            "your changes into: sudo systemctl edit radrmd; then overwrite it: --replace"
-        )
+    choices = Choices(**{name: value for name, value in given.items() if value is not None})
+    if asks:
+        choices = ask(given)
+    # A package has brought the unit and its folders: only what was chosen is left to do.
+    files = [] if packaged_unit(where) else list(files_of(radrmd))
+    commands = install_commands(
+        where, not no_start, choices.users, bool(choices.page), folders=bool(files)
+    )
+    if choices.page:
+        files.append(page_unit(radrmd, web_group(), choices.page))
+    text = configuration(choices)
+    with one_line("cannot look at"):
+        states = states_of(files, where)
+        lines = install_lines(states, (), where)
+        settings = State.SAME
+        if not where.offline:
+            said = [name for name in chosen if name in ("share", "mps", "mail")]
+            settings = config_state(config, text, said, replace)
+            lines.append(_line("write" if settings is State.NEW else "keep", config))
+            files += [File(config, text=text)] * (settings is State.NEW)
+        show(lines + _commands(commands))
+        ownership = Ownership()
+        for file in files:
+            check_folder(file, where, ownership)
+        refuse_edited(states, where, replace)
     if dry_run:
         return
-    config = config_path({}, True)  # the service's, without the variables of this shell
-    if config is not None and not where.offline:
-        ask_for_mps(config)
     for file, state in states:
         if state is not State.SAME:
             with one_line(f"cannot write {file.path}: at"):
                 write(file, where)
+    if settings is State.NEW:
+        write_config(config, text)
     run_all(commands)
     if where.offline or no_start:
         return
-    show(["radrm serves this machine and starts at boot; check it: radrm doctor"])
-    if states[0][1] not in (State.NEW, State.SAME):
+    show(usage_lines(choices.users))
+    before = states[0][1] if states else State.SAME
+    if before not in (State.NEW, State.SAME):
         show(["To use the new unit: sudo systemctl restart radrmd; running jobs go on"])
+    elif before is State.SAME and settings is State.NEW:
+        show(["To use the new configuration: sudo radrm config reload; running jobs go on"])
+
+
+def refuse_edited(states: Iterable[tuple[File, State]], where: Site, replace: bool) -> None:
+    """Show how files that were changed by hand differ. Raises `Refused`, unless they may be
+    replaced."""
+    edited = [file for file, state in states if state is State.EDITED]
+    for file in edited:
+        show(difference(file, where.root))
+    if edited and not replace:
+        unit = PAGE_UNIT if edited[0].path.endswith(PAGE_UNIT) else UNIT
+        raise Refused(
+            f"{edited[0].path} is not as radrm writes it (see above), and nothing is done; put "
+            f"your changes into: sudo systemctl edit {unit.removesuffix('.service')}; then "
+            "overwrite it: --replace"
+        )
 
 
 @service.command("remove")
@@ -360,7 +522,7 @@ def take_away(dry_run: DryRun = False, root: Root = None, user: User = False) ->
     where = site(root)
     be_root(dry_run)
     with one_line("cannot look at"):
-        states = states_of(files_of(script()), where)
+        states = states_of((*files_of(script()), *page_there(where.root)), where)
     before, after = uninstall_commands(states, where)
     show(removal_lines(states, before, after, where))
     if dry_run:

@@ -18,6 +18,7 @@ from radrm.cli.parameters import (
     Parameter,
 )
 from radrm.cli.show.jobs import PAGE, counts_line, job_rows, no_jobs
+from radrm.cli.show.next import are_wanted, command_lines
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import every_job
 from radrm.client.last_state import ReadingClient
@@ -70,6 +71,7 @@ def status(
     """Show jobs: where they run, why they wait, how they ended. One job is shown in full.
 
     --follow prints a line for each change, until all jobs have ended; radrm top is a live view.
+    On a terminal it ends with two commands that help next; RADRM_HINTS=0 leaves them out.
 
     \b
     Examples:
@@ -114,7 +116,9 @@ def status(
 
 
 def _show(client: Client, words: Document, first: int, size: int) -> None:
-    found = client.ask("page", **words, offset=first, limit=size)
+    own = {"own": True} if are_wanted() else {}
+    found = client.ask("page", **words, offset=first, limit=size, **own)
+    next_ = command_lines(found["own"]) if "own" in found else []  # else an older daemon
     jobs, total = found["jobs"], found["total"]
     if words["jobs"] and total == 1 and jobs and jobs[0].get("count", 1) == 1:
         _show_card(client, jobs[0], found)
@@ -122,7 +126,7 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
     simulated = bool(found.get("simulated"))
     if not total:
         gpus = gpu_count(len(found["devices"]), simulated)
-        show(no_jobs(words), *[Styled(gpus, "dim")] * simulated)
+        show(no_jobs(words), *[Styled(gpus, "dim")] * simulated, *next_)
         return
     if not jobs:
         pages = -(-total // size)
@@ -135,6 +139,7 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
     left = total - first - len(jobs)
     if left > 0:
         show(Styled(f"... {left} more: {_next_page(words, first, size)}"))
+    show(*next_)
 
 
 def _show_rows(

@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     styled       text with styles: plain in a pipe, drawn on a terminal
     columns      rows and columns that fit the terminal's width
     jobs         rows of jobs, and the words that describe a job
+    next         what one needs next: the commands below `status`, and `radrm` alone
     formats      rows as `--format` lays them out
     devices      rows of GPUs, and of their reservations for users
     shares       rows of users with their recent GPU time, and of limits

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 
 from msgspec.structs import replace
 
+from radrm.core.snapshot import Snapshot
+from radrm.core.words import JobState
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, cursor, page
@@ -16,6 +20,7 @@ from radrm.daemon.views.rows import EndedRun, Line, Row
 from radrm.daemon.views.submitted import submitted
 from radrm.documents.jobs import Job as JobDocument
 from radrm.errors import Refused
+from radrm.host.storage.ended import Ended
 
 ROWS = 500
 BYTES = 2**20
@@ -53,13 +58,17 @@ def status(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument] | Docum
 
 
 def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
-    """One page of rows, and the number of all rows. With `all`, the latest jobs come first."""
+    """One page of rows, and the number of all rows. With `all`, the latest jobs come first.
+
+    `own`: also what the client's user has (`own`).
+    """
     offset, limit = page(words)
     table = yield from loop.tables.get(loop.scheduler, loop.store, words, uid)
     lines = table.collapsed
     if words.get("all") and not words.get("jobs"):
         lines = lines[::-1]
     documents, _ = yield from documents_of(loop, lines[offset : offset + limit], False, 8 * BYTES)
+    mine = (yield from own(loop, uid)) if words.get("own") is True else None
     snapshot = loop.scheduler.snapshot
     return {
         "jobs": documents,
@@ -69,7 +78,64 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
         "devices": {each.device.uuid: each.device.index for each in snapshot.devices},
         "simulated": are_simulated(snapshot),
         "notes": loop.parts.attempts.unmanaged.notes(snapshot),
+        **({} if mine is None else {"own": mine}),
     }
+
+
+_LATELY_S = 86400.0
+_MOST_ENDED = 200
+"""Jobs of a user that have ended lately and are looked at: the newest."""
+_PLACES = 500
+
+
+def own(loop: Loop, uid: int) -> Work[Document]:
+    """What a user would look at first: a job that failed lately, the first one that waits, the
+    first one that runs (null: none); the jobs that wait, of all users; how many of the user's
+    newest jobs have ended how, in the last day."""
+    use, snapshot = loop.scheduler.use_of(uid), loop.scheduler.snapshot
+    mine = (Row(job) for job, _ in snapshot.running if job.spec.uid == uid)
+    running = list(islice(mine, 1)) if use.running else []
+    queued = snapshot.waiting
+    waiting = (yield from _first_waiting(snapshot, uid)) if use.queued else []
+    del snapshot  # so that a step in between need not copy its tables
+    ended = loop.store.ended.newest(uid, loop.clock.now().wall_s - _LATELY_S, _MOST_ENDED)
+    found: Document = {"queued": queued, "ended": dict(Counter(each.state for each in ended))}
+    lines: dict[str, Sequence[Line]] = {
+        "failed": _failed(ended),
+        "waiting": waiting,
+        "running": running,
+    }
+    for name, line in lines.items():
+        documents, _ = yield from documents_of(loop, line, False, BYTES)
+        found[name] = documents[0] if documents else None
+    return {**found, "hints": loop.parts.hints}
+
+
+def _first_waiting(snapshot: Snapshot, uid: int) -> Work[list[Row]]:
+    """The first job of a user in a line, else one that stands aside."""
+    pace = Pace()
+    for line in snapshot.lines:
+        for at in range(0, len(line), _PLACES):
+            for place, job in enumerate(line[at : at + _PLACES], at + 1):
+                if job.spec.uid == uid:
+                    return [Row(job, place)]
+            if pace.spent:
+                yield from pace.rest()
+    return [Row(job) for job in snapshot.aside if job.spec.uid == uid][:1]
+
+
+def _failed(ended: Sequence[Ended]) -> list[Line]:
+    """The newest job that failed, if none of its name has completed since."""
+    completed: set[str] = set()
+    for each in ended:
+        if each.state in _FAILURES and each.name not in completed:
+            return [each.id]
+        if each.state == JobState.COMPLETED.value:
+            completed.add(each.name)
+    return []
+
+
+_FAILURES = (JobState.FAILED.value, JobState.TIMEOUT.value)
 
 
 def documents_of(

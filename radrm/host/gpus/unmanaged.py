@@ -10,19 +10,21 @@ import signal
 import stat
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from radrm.config import UnmanagedConfig
 from radrm.core.events import Event, ReadingsTaken
 from radrm.core.records import DeviceProcess
-from radrm.core.snapshot import Snapshot
 from radrm.core.units import gpus_named, show_seconds
 from radrm.errors import plain
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.processes.procfs import read_stat, start_of, uid_of
 from radrm.structs import replace
+
+if TYPE_CHECKING:
+    from radrm.config import UnmanagedConfig
+    from radrm.core.snapshot import Snapshot
 
 # ------------------------------------------------------------------
 # Decide when an unmanaged process on a GPU is logged and signalled.

@@ -8,8 +8,7 @@ from typing import Any
 
 from radrm.config import Config, examine_config, find_config
 from radrm.errors import BadConfig
-from radrm.host.gpus import nvml
-from radrm.host.health import disk, gpus, served, services
+from radrm.host.health import disk, served, services
 from radrm.host.health.daemon import ask, ask_daemons, daemon, examined
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
 from radrm.host.service.files import UNIT_PATH
@@ -55,7 +54,8 @@ def _checks_of(
     system = paths == paths_for({}, 0)
     owner = 0 if system else uid
     yield Check("systemd", lambda: services.systemd(system))
-    if system and os.path.lexists(UNIT_PATH):
+    if system and uid == 0 and os.path.lexists(UNIT_PATH):
+        # It starts a Python with all of radrm, and only root can correct what it finds.
         yield Check("service code", services.code, _CODE_LIMIT_S)
     yield Check("free space", lambda: disk.space(paths.state))
     yield Check("file system", lambda: disk.file_system(paths.state))
@@ -75,9 +75,16 @@ def _checks_of(
 
 def _gpu_checks(mps: bool) -> Iterator[Check]:
     """The checks of the driver, and if it answers in time, those of its GPUs."""
+    from radrm.host.health import gpus
+
     known: list[gpus.Driver] = []
 
     def look() -> Finding:
+        reason = gpus.absent()
+        if reason is not None:
+            return gpus.devices(gpus.Driver(reason=reason), gpus.has_hardware())
+        from radrm.host.gpus import nvml
+
         found = nvml.find()
         if found.gpus is None:
             driver = gpus.Driver(reason=found.reason)
@@ -113,7 +120,7 @@ def _served_checks(
                 "if it is an older version, restart it; running jobs continue",
             )
         answers.append(answer)
-        return served.health(answer["devices"])
+        return served.health(answer["devices"], owner == 0)
 
     if "not_enforced" in about:
         yield Check("limits", lambda: served.limits(about["not_enforced"]))

@@ -51,16 +51,20 @@ def ask(paths: Paths, op: str) -> Any:
 def daemon(asked: Sequence[Asked]) -> Finding:
     """Whether the daemon that commands use answers, and has this command's version."""
     paths, about = asked[-1]
-    kind = "the system's" if paths == paths_for({}, 0) else "your own"
+    system = paths == paths_for({}, 0)
+    kind = "the system's" if system else "your own"
+    restart = "sudo systemctl restart radrmd" if system else "radrm config reload"
     if isinstance(about, str):
         if about.startswith("no process answers"):
             return warn("daemon", *not_running([paths for paths, _ in asked]))
         stuck = f"{kind}, in {paths.run}: {about}"
-        return fail("daemon", stuck, "see its log and restart it; running jobs continue")
+        log = "journalctl -u radrmd -n 50; then: " if system else "see its log; then: end it and "
+        again = "sudo systemctl restart radrmd" if system else "run radrm daemon"
+        return fail("daemon", stuck, f"{log}{again}; running jobs continue")
     version, pid = about.get("version"), about.get("pid")
     if version != __version__:
         other = f"{kind}, process {pid}, is radrm {version} and this command is {__version__}"
-        return warn("daemon", other, "restart the daemon; running jobs continue")
+        return warn("daemon", other, f"{restart}; running jobs continue")
     return ok("daemon", f"{kind}, process {pid}, answers in {paths.run}, radrm {version}")
 
 

@@ -21,6 +21,7 @@ _NETWORK = {
 }
 # fmt: on
 _IN_MEMORY = {"tmpfs", "ramfs"}
+_USED = "sudo du -xh -d2 / | sort -h | tail -20"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -33,10 +34,12 @@ def space(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -
         return fail(name, f"the disk of {path} cannot be written", "mount it read-write")
     if free == 0 or (found.f_files and inodes == 0):
         full = f"the disk of {path} is full"
-        return fail(name, full, "free some space: radrm accepts no job until then")
+        return fail(name, full, f"see what takes it: {_USED}; radrm accepts no job until then")
     if free < _GIB:
         little = f"{free // (1 << 20)} MiB on the disk of {path}"
-        return warn(name, little, "free some space: radrm accepts no job on a full disk")
+        return warn(
+            name, little, f"see what takes it: {_USED}; radrm accepts no job on a full disk"
+        )
     if found.f_files and inodes < _FEW_INODES:  # some file systems count no inodes
         few = f"room for only {inodes} more files on the disk of {path}"
         return warn(name, few, "remove files that are not needed")

@@ -6,15 +6,19 @@ readings of a daemon.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from radrm.core.units import gpus_named
-from radrm.host.gpus import nvml
 from radrm.host.health.finding import Finding, fail, ok, warn
+
+if TYPE_CHECKING:
+    from radrm.host.gpus import nvml
 
 _NVIDIA = "0x10de"
 _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2
@@ -38,6 +42,18 @@ class Driver(Struct, frozen=True):
     gpus: tuple[Gpu, ...] = ()
     reason: str | None = None
     errors: tuple[str, ...] = ()
+
+
+def absent() -> str | None:
+    """Why there is no driver to ask; None if there may be one. Asked first: the import of what
+    reads GPUs takes most of the time of `radrm doctor`."""
+    if os.environ.get("RADRM_NVML_LIBRARY"):
+        return None
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return "the NVIDIA driver is not installed (no libnvidia-ml.so.1)"
+    return None
 
 
 def look(pynvml: Any, found: nvml.Found) -> Driver:
@@ -88,10 +104,14 @@ def devices(driver: Driver, hardware: bool) -> Finding:
     if driver.reason is not None:
         if hardware:
             there = f"there is NVIDIA hardware, but it cannot be used: {driver.reason}"
-            return fail(name, there, "see what nvidia-smi and dmesg say")
+            return fail(name, there, "see why: nvidia-smi; sudo dmesg | grep -i nvrm")
         return warn(name, f"none that can be used: {driver.reason}", _OTHERWISE)
     if driver.errors:
-        return fail(name, "; ".join(driver.errors), "the other GPUs can be used meanwhile")
+        return fail(
+            name,
+            "; ".join(driver.errors),
+            "see why: nvidia-smi -q; the other GPUs can be used meanwhile",
+        )
     counts: dict[str, int] = {}
     for gpu in driver.gpus:
         counts[gpu.name] = counts.get(gpu.name, 0) + 1
@@ -114,7 +134,10 @@ def mig(driver: Driver) -> Finding:
     name = "MIG"
     pending = [g.index for g in driver.gpus if g.mig is not None and g.mig[0] != g.mig[1]]
     if pending:
-        step = "when idle: radrm mps stop --all, stop radrm, nvidia-smi --gpu-reset -i INDEX"
+        step = (
+            "when idle: sudo radrm mps stop --all; sudo systemctl stop radrmd; sudo nvidia-smi "
+            f"--gpu-reset -i {_numbers(pending)}; sudo systemctl start radrmd"
+        )
         return warn(name, f"a change of mode is pending on {gpus_named(pending)}", step)
     on = [g.index for g in driver.gpus if g.mig is not None and g.mig[0]]
     if on:
@@ -127,7 +150,7 @@ def persistence(driver: Driver) -> Finding:
     off = [g.index for g in driver.gpus if g.persistence is False]
     if off:
         slow = f"off for {gpus_named(off)}: the driver is loaded again for a job on an idle GPU"
-        return warn(name, slow, "as root: nvidia-smi -pm 1")
+        return warn(name, slow, "sudo nvidia-smi -pm 1")
     return ok(name, "on")
 
 
@@ -140,12 +163,17 @@ def compute_mode(driver: Driver, mps: bool) -> Finding:
     closed = [g.index for g in driver.gpus if g.compute_mode == _PROHIBITED]
     if closed:
         no_jobs = f"PROHIBITED on {gpus_named(closed)}: no job can run there"
-        return fail(name, no_jobs, "as root: nvidia-smi -c DEFAULT -i INDEX")
+        return fail(name, no_jobs, f"sudo nvidia-smi -c DEFAULT -i {_numbers(closed)}")
     alone = [g.index for g in driver.gpus if g.compute_mode == _EXCLUSIVE_PROCESS]
     if alone:
         fails = "a job that is no client of MPS fails there while a server runs"
         if not mps:
             fails = "without MPS the second job there fails ('all CUDA-capable devices are busy')"
         exclusive = f"EXCLUSIVE_PROCESS on {gpus_named(alone)}: {fails}"
-        return warn(name, exclusive, "as root: nvidia-smi -c DEFAULT -i INDEX")
+        return warn(name, exclusive, f"sudo nvidia-smi -c DEFAULT -i {_numbers(alone)}")
     return ok(name, "DEFAULT")
+
+
+def _numbers(indices: Sequence[int]) -> str:
+    """As nvidia-smi takes them: `0,3`."""
+    return ",".join(map(str, indices))

@@ -26,14 +26,15 @@ _WORKSTATION = re.compile(r"geforce|rtx|titan|quadro", re.IGNORECASE)
 """GPUs whose SM activity DCGM does not read."""
 
 
-def health(devices: Sequence[Document]) -> Finding:
-    """Whether the GPUs take jobs, and their faults and notes."""
-    name = "GPU health"
+def health(devices: Sequence[Document], root: bool = False) -> Finding:
+    """Whether the GPUs take jobs, and their faults and notes. `root`: only root may resume one."""
+    name, resume = "GPU health", f"{'sudo ' * root}radrm resume"
     if not devices:
         return fail(name, "the daemon has no GPU", "see what nvidia-smi -L lists")
     broken = _by_cause((d, d["reason"] or d["state"]) for d in devices if d["state"] in _BROKEN)
     if broken:
-        repair = "repair it (dmesg, nvidia-smi -q), then: radrm resume; other GPUs take jobs"
+        numbers = _numbers(d for d in devices if d["state"] in _BROKEN)
+        repair = f"repair it (dmesg, nvidia-smi -q); then: {resume} {numbers}"
         return fail(name, _listed(broken), repair)
     gone = [d for d in devices if d["state"] == "vanished"]
     if gone:
@@ -45,7 +46,7 @@ def health(devices: Sequence[Document]) -> Finding:
         (d, d["reason"] or "no reason given") for d in devices if d["state"] == "drained"
     )
     if drained:
-        back = "to use them again: radrm resume GPU"
+        back = f"{resume} {_numbers(d for d in devices if d['state'] == 'drained')}"
         return warn(name, f"drained, and take no new job: {_listed(drained)}", back)
     many = f"all {len(devices)} are" if len(devices) > 1 else "it is"
     return ok(name, f"{many} read and in order")
@@ -137,7 +138,7 @@ def limits(not_enforced: str | None) -> Finding:
     name = "limits"
     if not_enforced is None:
         return ok(name, "--cpus and --memory limit jobs, and planners can set CPU shares")
-    service = "as a service (systemd/README.md), with systemd 254 or newer"
+    service = 'as a service, with systemd 254 or newer: sudo "$(command -v radrm)" service install'
     if not_enforced.startswith("CPUs"):
         not_enforced += "; no planner can set CPU shares"
     return warn(name, not_enforced, f"run the daemon {service}")
@@ -177,6 +178,11 @@ def _causes(found: Iterable[tuple[int, str, str]]) -> list[str]:
         f"{gpus_named(its)}{profile and ' '}{profile}: {cause}"
         for (profile, cause), its in indices.items()
     ]
+
+
+def _numbers(devices: Iterable[Document]) -> str:
+    """As commands take them: `0 3`."""
+    return " ".join(str(index) for index in dict.fromkeys(d["index"] for d in devices))
 
 
 def _gpus(devices: Iterable[Document]) -> str:

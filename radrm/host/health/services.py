@@ -9,14 +9,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from radrm.errors import DeviceError, Refused
 from radrm.host.estimation import confine, start_tracer
 from radrm.host.gpus.stream import ask
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.service.code import code_of, fault_of, script
 from radrm.host.service.files import UNIT
-from radrm.host.service.ownership import Ownership
+
+if TYPE_CHECKING:
+    from radrm.host.service.ownership import Ownership
 
 LIMIT_S = 5.0
 """Real seconds for one command."""
@@ -25,8 +27,13 @@ _STARTS_BY_ITSELF = ("enabled", "enabled-runtime", "static", "linked", "generate
 _INSTALL = 'install it: sudo "$(command -v radrm)" service install'
 _LOG = f"see why: journalctl -u {UNIT} -n 50"
 _TRACES = (
-    "allow user namespaces (sysctl user.max_user_namespaces, and on Ubuntu "
-    "kernel.apparmor_restrict_unprivileged_userns=0), or set estimation.trace = false"
+    "sudo sysctl user.max_user_namespaces=15000, and on Ubuntu "
+    "kernel.apparmor_restrict_unprivileged_userns=0; or set estimation.trace = false"
+)
+
+_KEEP_IPC = (
+    r"sudo mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\nRemoveIPC=no\n' | sudo tee "
+    "/etc/systemd/logind.conf.d/radrm.conf; in force after a reboot"
 )
 
 Which = Callable[[str], "str | None"]
@@ -73,7 +80,7 @@ def _unit(facts: Mapping[str, str]) -> Finding:
     load, enabled = facts.get("LoadState", ""), facts.get("UnitFileState", "")
     active = facts.get("ActiveState", "")
     if load == "masked":
-        return warn(name, f"{UNIT} is masked: it cannot start", f"systemctl unmask {UNIT}")
+        return warn(name, f"{UNIT} is masked: it cannot start", f"sudo systemctl unmask {UNIT}")
     if load != "loaded":
         return fail(name, f"{UNIT} cannot be used as it is ({load or 'unknown'})", look)
     if active in ("failed", "activating"):
@@ -83,16 +90,18 @@ def _unit(facts: Mapping[str, str]) -> Finding:
         return fail(name, f"{UNIT} {state}{why}", _LOG)
     if facts.get("KillMode", "process") not in ("process", "none"):
         ends = f"KillMode={facts['KillMode']} in {UNIT}: a stop of the service ends all jobs"
-        return fail(name, ends, "set KillMode=process, then: systemctl daemon-reload")
+        return fail(name, ends, f"sudo systemctl edit {UNIT}: [Service] KillMode=process")
     if active == "inactive":
-        return warn(name, f"{UNIT} does not run", f"systemctl enable --now {UNIT}")
+        return warn(name, f"{UNIT} does not run", f"sudo systemctl enable --now {UNIT}")
     if enabled and enabled not in _STARTS_BY_ITSELF:
-        return warn(name, f"{UNIT} does not start at boot ({enabled})", f"systemctl enable {UNIT}")
+        return warn(
+            name, f"{UNIT} does not start at boot ({enabled})", f"sudo systemctl enable {UNIT}"
+        )
     if facts.get("Delegate") == "no":
         return warn(
             name,
             f"{UNIT} may not make control groups for jobs; they are ended process by process",
-            "set Delegate=yes in it, then: systemctl daemon-reload",
+            f"sudo systemctl edit {UNIT}: [Service] Delegate=yes",
         )
     return ok(name, f"{UNIT} runs and starts at boot")
 
@@ -124,7 +133,7 @@ def logind(
     if printed != ["b", "true"]:
         return ok(name, "whether logind has RemoveIPC=yes is unknown: its answer is")
     takes = "when a user logs out, running jobs lose shared memory and semaphores (RemoveIPC=yes)"
-    return warn(name, takes, "set RemoveIPC=no in logind.conf: docs/dgx.md, step 6")
+    return warn(name, takes, _KEEP_IPC)
 
 
 # ------------------------------------------------------------------ traces
@@ -156,6 +165,9 @@ def traces(wanted: bool, owner: int, uid: int, ask: Ask = ask) -> Finding:
 
 def code(radrmd: str | None = None, ownership: Ownership | None = None) -> Finding:
     """Whether only root can change the code that the service runs."""
+    from radrm.host.service.code import code_of, fault_of, script  # only root's doctor needs it
+    from radrm.host.service.ownership import Ownership
+
     name = "service code"
     try:
         fault = fault_of(code_of(radrmd or script()), ownership or Ownership(lasting=True))

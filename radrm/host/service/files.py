@@ -6,11 +6,9 @@ be replaced or removed, and one that an administrator has edited is never lost.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
-from difflib import unified_diff
 from enum import Enum
 from pathlib import Path
 
@@ -22,6 +20,8 @@ from radrm.host.storage.paths import SYSTEM_UNITS
 UNIT = "radrmd.service"
 UNIT_PATH = SYSTEM_UNITS[0]
 TMPFILES_PATH = "/etc/tmpfiles.d/radrm.conf"
+PAGE_UNIT = "radrm-page.service"
+PAGE_PATH = f"/etc/systemd/system/{PAGE_UNIT}"
 COMMAND_PATH = "/usr/local/bin/radrm"
 _ON_EVERY_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -30,7 +30,9 @@ _MARK = "# Written by radrm service install. To change it: sudo systemctl edit r
 _OWN_MARK = (
     "# Written by radrm service install --user. To change it: systemctl --user edit radrmd. sha256:"
 )
-_MARKED = re.compile(f"(?:{re.escape(_MARK)}|{re.escape(_OWN_MARK)})([0-9a-f]{{64}})\n")
+_PAGE_MARK = _MARK.replace("edit radrmd", "edit radrm-page")
+_MARKS = "|".join(map(re.escape, (_MARK, _OWN_MARK, _PAGE_MARK)))
+_MARKED = re.compile(f"(?:{_MARKS})([0-9a-f]{{64}})\n")
 _SIMULATED = re.compile(r"sim:[A-Za-z0-9:.,+x-]+")
 """Simulated GPUs that a unit file holds as they are."""
 
@@ -72,6 +74,20 @@ def unit(radrmd: str) -> str:
     return _marked((TEMPLATES / UNIT).read_text().replace("@RADRMD@", radrmd))
 
 
+def page_unit(radrmd: str, group: str, host: str) -> File:
+    """The unit of the page, for a web server of this group and under this name."""
+    text = (TEMPLATES / PAGE_UNIT).read_text()
+    radrm = f"{os.path.dirname(radrmd)}/radrm"
+    for mark, value in {"@RADRM@": radrm, "@GROUP@": group, "@HOST@": host}.items():
+        text = text.replace(mark, value)
+    return File(PAGE_PATH, text=_marked(text, _PAGE_MARK))
+
+
+def page_there(root: str) -> tuple[File, ...]:
+    """The page's unit, if one is installed; what it should hold is not known here."""
+    return (File(PAGE_PATH, text=""),) if os.path.lexists(under(root, PAGE_PATH)) else ()
+
+
 def own_unit(radrmd: str, config_home: str, gpus: str | None = None) -> File:
     """The unit of one user's own daemon, in the folder of the user's configuration.
 
@@ -89,6 +105,8 @@ def _marked(text: str, mark: str = _MARK) -> str:
 
 
 def _digest(text: str) -> str:
+    import hashlib  # `radrm doctor` needs only the paths above
+
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -138,6 +156,8 @@ def under(root: str, path: str) -> str:
 
 def difference(file: File, root: str) -> list[str]:
     """The lines of a diff from what is there to what this release writes."""
+    from difflib import unified_diff  # as rarely as a file was changed by hand
+
     path = under(root, file.path)
     now = current(path)
     old = [] if now is None else _lines(now)

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from radrm.errors import Refused, Unreachable
-from radrm.host.service.files import TMPFILES_PATH, UNIT, File, State, state_of, under
+from radrm.host.service.choices import spool_command
+from radrm.host.service.files import PAGE_UNIT, TMPFILES_PATH, UNIT, File, State, state_of, under
 from radrm.host.service.ownership import Fault, Ownership
 from radrm.host.sockets import connect
 from radrm.host.storage.files import fsync_folder, write_durably
@@ -99,23 +100,38 @@ def code_refusal(fault: Fault, source: str) -> Refused:
 
 def refuse_packaged(where: Site) -> None:
     """Raise `Refused` where a package of the system has brought the unit: two would differ."""
-    for place in SYSTEM_UNITS[1:]:
-        path = under(where.root, place)
-        if os.path.lexists(path):
-            raise Refused(
-                f"{path} is there already, from a package of the system; start that one: sudo "
-                f"systemctl enable --now {UNIT}; or remove the package first"
-            )
+    path = packaged_unit(where)
+    if path is not None:
+        raise Refused(
+            f"{path} is there already, from a package of the system; start that one: sudo "
+            f"systemctl enable --now {UNIT}; or set it up: radrm service install --help"
+        )
 
 
-def install_commands(where: Site, start: bool) -> list[Command]:
-    """What runs after the files are written."""
+def packaged_unit(where: Site) -> str | None:
+    """The unit that a package of the system has brought; None without one."""
+    paths = (under(where.root, place) for place in SYSTEM_UNITS[1:])
+    return next(filter(os.path.lexists, paths), None)
+
+
+def install_commands(
+    where: Site,
+    start: bool,
+    users: str | None = None,
+    page: bool = False,
+    folders: bool = True,
+) -> list[Command]:
+    """What runs after the files are written. `users`: who may submit from now on; `page`: the
+    service of the page, too. `folders`: they are to be made."""
+    now = ["--now"] if start else []
     if where.offline:
         return [where.systemctl("enable", UNIT)]
     return [
-        *([] if where.own else [["systemd-tmpfiles", "--create", TMPFILES_PATH]]),
+        *([["systemd-tmpfiles", "--create", TMPFILES_PATH]] if folders and not where.own else []),
+        *([] if users is None else [spool_command(users)]),
         where.systemctl("daemon-reload"),
-        where.systemctl("enable", *(["--now"] if start else []), UNIT),
+        where.systemctl("enable", *now, UNIT),
+        *([where.systemctl("enable", *now, PAGE_UNIT)] if page else []),
     ]
 
 
@@ -154,11 +170,11 @@ def uninstall_commands(
     states: Iterable[tuple[File, State]], where: Site
 ) -> tuple[list[Command], list[Command]]:
     """What runs before the files are removed, and after. Nothing if there is no unit of ours."""
-    if not any(os.path.basename(file.path) == UNIT and is_ours(s) for file, s in states):
-        return [], []
-    if where.offline:
-        return [where.systemctl("disable", UNIT)], []
-    return [where.systemctl("disable", "--now", UNIT)], [where.systemctl("daemon-reload")]
+    ours = [os.path.basename(file.path) for file, state in states if is_ours(state)]
+    units = [unit for unit in (PAGE_UNIT, UNIT) if unit in ours]
+    now = [] if where.offline else ["--now"]
+    before = [where.systemctl("disable", *now, unit) for unit in units]
+    return before, [where.systemctl("daemon-reload")] if before and not where.offline else []
 
 
 def is_ours(state: State) -> bool:

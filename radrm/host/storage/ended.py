@@ -7,7 +7,7 @@ piece is one query, so that the daemon's loop can do something else in between.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +27,19 @@ _NEXT = f"""
 SELECT {ENDED}, id, record FROM jobs WHERE final AND {OWNER} = ?1 AND {ENDED} >= ?2
     AND {ENDED} < ?3 AND ({ENDED} > ?2 OR id > ?4) ORDER BY {ENDED}, id LIMIT {AT_ONCE}
 """
+
+_NEWEST = f"""
+SELECT id, state, name FROM jobs WHERE final AND {OWNER} = ?1
+    AND {ENDED} >= ?2 ORDER BY {ENDED} DESC, id DESC LIMIT ?3
+"""
+
+
+class Ended(NamedTuple):
+    """A row about a job that has ended, without its record."""
+
+    id: int
+    state: str
+    name: str
 
 
 class PastSpec(msgspec.Struct, frozen=True):
@@ -159,6 +172,10 @@ class EndedJobs:
         """Yield the earlier runs of these jobs, by job, the first one first."""
         for some in self._by_job("ended_runs", "run", job_ids):
             yield [self._read(_JOB, text, "a run") for _, _, text in some]
+
+    def newest(self, uid: int, begin_s: float, most: int) -> list[Ended]:
+        """At most this many jobs of a user that have ended since (epoch seconds), newest first."""
+        return [Ended(*row) for row in self._db.execute(_NEWEST, (uid, begin_s, most))]
 
     def attempts(self, job_ids: Sequence[int]) -> Iterator[list[PastAttempt]]:
         """Yield the attempts of these jobs that were really made, by job, oldest first."""

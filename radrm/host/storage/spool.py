@@ -242,6 +242,8 @@ class Spool:
         """
         try:
             folder = OpenFolder(self.path)
+        except PermissionError:
+            raise Refused(_closed(self.path)) from None
         except OSError as error:
             raise StoreError(
                 f"cannot open the spool {self.path}: {error.strerror}; "
@@ -318,6 +320,20 @@ class Spool:
             except OSError:
                 pass
             raise
+
+
+def _closed(path: str) -> str:
+    """Why this user may not submit here: the folder of a server's spool is for a group."""
+    import grp  # as rarely as somebody is refused
+
+    try:
+        group = grp.getgrgid(os.stat(path).st_gid).gr_name
+    except (OSError, KeyError):
+        return f"you may not submit jobs here: {path} is not open to you; ask the administrator"
+    return (
+        f"only members of the group {group} may submit jobs here; ask the administrator (usermod "
+        f"-aG {group} YOU), then log in again"
+    )
 
 
 def read_envelope_file(folder: OpenFolder, name: str) -> Arrival | None:

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from msgspec import Struct, field
@@ -18,6 +19,7 @@ from radrm.cli.show.devices import memory_bar
 from radrm.cli.show.jobs import job_rows
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
+from radrm.extras import command
 from radrm.lab.experiments.demo.numbers import ROWS, Figures, rows, verdict
 from radrm.lab.experiments.demo.run import GPUS, LIMIT_S, TIME_SCALE, Run, Scene, faults, recovered
 
@@ -174,7 +176,23 @@ def show_end(sharing: Run, alone: Run, console: Console) -> bool:
         f"  {radrm} submit --gpu-memory=8G -- radrm-simjob --gpu-memory 8G --seconds 300\n"
         f"  {radrm} gpus         # each GPU's memory, SM activity and jobs\n"
         f"  {radrm} explain @    # why a job waits: the rule, with both numbers\n"
+        f"{parts(radrm)}\n"
         "The tutorial goes on from here: docs/tutorial.md",
         markup=False,
     )
     return True
+
+
+_PARTS = (
+    ("top", "textual", "top", "GPUs and jobs live, and commands by key"),
+    ("serve", "starlette", "web", "the same as a web page"),
+    ("metrics", "prometheus_client", "metrics", "figures for Prometheus and Grafana"),
+)
+
+
+def parts(radrm: str) -> str:
+    """The commands that need an extra, a line each: what they show, or how to add the extra."""
+    return "\n".join(
+        f"  {radrm} {name:12} # {shows if find_spec(module) else f'needs: {command(extra)}'}"
+        for name, module, extra, shows in _PARTS
+    )

@@ -30,9 +30,9 @@ def check_plot(path: str | None) -> None:
     if os.path.splitext(path)[1].lower() not in ENDINGS:
         raise UsageError(f"--plot {path}: end its name with one of {', '.join(ENDINGS)}")
     if find_spec("matplotlib") is None:
-        raise UsageError(
-            "--plot needs matplotlib, which is not installed: pip install 'radrm[plots]'"
-        )
+        from radrm.extras import lacks
+
+        raise UsageError(lacks("--plot", "matplotlib", "plots"))
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise BadFile(f"cannot write {path}: there is no folder {folder}")

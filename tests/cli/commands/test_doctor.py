@@ -6,18 +6,16 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from pytest_mock import MockerFixture
-from typer.testing import CliRunner
 
 from radrm import __version__
-from radrm.cli.commands.doctor import FindingLine, doctor, summary
+from radrm.cli.commands.doctor import FindingLine, doctor, fine
 from radrm.cli.settings import find_errors
 from radrm.host.gpus import nvml
 from radrm.host.health import checks, disk, gpus
@@ -29,8 +27,7 @@ from radrm.host.storage.paths import Paths, paths_for, prepare
 from tests.cli.fakes import ESC, shown
 from tests.host.health.judging import gpu as served_gpu
 
-app = typer.Typer()
-app.command()(doctor)
+Ran = tuple[int, str]
 
 
 @pytest.fixture
@@ -42,6 +39,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(nvml, "find", lambda: nvml.Found(None, "none in this test"))
     monkeypatch.setattr(gpus, "has_hardware", lambda: False)
+    monkeypatch.setattr(gpus, "absent", lambda: None)
     return found
 
 
@@ -79,9 +77,12 @@ def pong(**about: Any) -> bytes:
     return json.dumps({"ok": True, "result": {**usual, **about}}).encode() + b"\n"
 
 
-def run(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, list(words), catch_exceptions=False)
-    return done.exit_code, done.stdout
+@pytest.fixture
+def run(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    def run(every: bool = False, as_json: bool = False) -> Ran:
+        return doctor(every, False, as_json), capsys.readouterr().out
+
+    return run
 
 
 CHECKS = (
@@ -90,8 +91,8 @@ CHECKS = (
 )
 
 
-def test_every_check_is_made_and_named(environ: dict[str, str]) -> None:
-    code, shown = run("--json")
+def test_every_check_is_made_and_named(run: Callable[..., Ran]) -> None:
+    code, shown = run(as_json=True)
     found = json.loads(shown)
     assert tuple(f["check"] for f in found) == CHECKS
     assert all(set(f) == {"check", "level", "finding", "next_step"} for f in found)
@@ -99,15 +100,21 @@ def test_every_check_is_made_and_named(environ: dict[str, str]) -> None:
     assert not [f for f in found if "could not be checked" in f["finding"]]
 
 
-def test_one_line_each(environ: dict[str, str]) -> None:
-    _, shown = run()
-    *lines, summary = shown.splitlines()
+def test_all_is_one_line_each(run: Callable[..., Ran]) -> None:
+    _, shown = run(every=True)
+    lines = shown.splitlines()
     assert [line[6:].partition(": ")[0] for line in lines] == list(CHECKS)
     assert all(line[:6].strip() in ("ok", "warn", "fail") for line in lines)
-    assert summary.endswith(" fail")
 
 
-def test_a_failure_is_the_exit_code(environ: dict[str, str], tmp_path: Path) -> None:
+def test_what_is_wrong_comes_first_and_what_is_fine_is_one_line(run: Callable[..., Ran]) -> None:
+    *wrong, fine = run()[1].splitlines()
+    assert {line[6:].partition(": ")[0] for line in wrong} >= {"daemon", "GPUs"}
+    assert not [line for line in wrong if line.startswith("ok")]
+    assert fine.startswith(f"ok    {len(CHECKS) - len(wrong)} checks")
+
+
+def test_a_failure_is_the_exit_code(run: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "radrm").mkdir()
     (tmp_path / "radrm" / "radrm.toml").write_text("polcy = 'x'\nordr = 'y'")
     code, shown = run()
@@ -118,7 +125,7 @@ def test_a_failure_is_the_exit_code(environ: dict[str, str], tmp_path: Path) -> 
         assert words in line
 
 
-def test_a_check_that_breaks_ends_nothing(environ: dict[str, str], mocker: MockerFixture) -> None:
+def test_a_check_that_breaks_ends_nothing(run: Callable[..., Ran], mocker: MockerFixture) -> None:
     mocker.patch.object(disk, "space", side_effect=RuntimeError("odd\x1b[2J"))
     code, shown = run()
     (line,) = (x for x in shown.splitlines() if "free space" in x)
@@ -253,11 +260,11 @@ def test_on_a_narrow_terminal_nothing_is_lost(width: int) -> None:
     assert words == "warnopenfiles:1024,andMPSwants16384->ulimit-n16384"
 
 
-def test_the_summary() -> None:
-    good = Finding("Python", Level.OK, "3.11.7")
-    bad = Finding("MPS", Level.WARN, "x", "y")
-    assert summary([good, bad, bad], by_name=True).plain == "1 ok, 2 warn (MPS, MPS), 0 fail"
-    assert summary([good, bad, bad], by_name=False).plain == "1 ok, 2 warn, 0 fail"
+def test_what_is_fine_is_one_line() -> None:
+    names = [f"check {i}" for i in range(30)]
+    (line,) = shown(fine(names))
+    assert line.startswith("ok    30 checks") and "check 0" in line and len(line) <= 80
+    assert "check 29" in shown(fine(names), terminal=False)[0]
 
 
 # ------------------------------------------------------------------ the configuration

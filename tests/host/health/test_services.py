@@ -15,6 +15,7 @@ from radrm.errors import DeviceError
 from radrm.host.estimation import confine
 from radrm.host.gpus.stream import ask
 from radrm.host.health import services
+from radrm.host.service import code as service_code
 from radrm.host.service.code import Code
 from radrm.host.service.ownership import Ownership
 from tests.host.health.judging import judged
@@ -124,7 +125,7 @@ def test_any_words_of_systemctl_are_survived(tmp_path: Path, said: str) -> None:
 @pytest.mark.parametrize(
     ("said", "level", "words"),
     [
-        ("b true\n", "warn", "docs/dgx.md, step 6"),
+        ("b true\n", "warn", "RemoveIPC=no"),
         ("b false\n", "ok", "RemoveIPC=no"),
         ("b maybe\n", "ok", "unknown"),
         ("", "ok", "unknown"),
@@ -190,7 +191,7 @@ def test_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.py"
     file.write_text("")
     file.chmod(0o644)
-    monkeypatch.setattr(services, "code_of", lambda _: Code((), (str(file),)))
+    monkeypatch.setattr(service_code, "code_of", lambda _: Code((), (str(file),)))
     mine, radrmd = frozenset({0, os.getuid()}), "/opt/radrm/bin/radrmd"
     judged(services.code(radrmd, Ownership(mine)), "ok", "only root can change it")
     file.chmod(0o664)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from radrm.cli.app import make_app
-from radrm.errors import Refused
+from radrm.errors import Refused, UsageError
 from radrm.host.service import code, steps
 from radrm.host.service.files import TMPFILES_PATH, UNIT_PATH, State, files_of, under
 from radrm.host.service.ownership import Ownership
@@ -214,6 +214,32 @@ def test_a_unit_of_a_package_is_told(machine: Machine, folder: str) -> None:
     refused = machine.radrm("service", "install")
     assert str(refused.exception).startswith(f"{unit} is there already, from a package")
     assert (len(machine.tree()), machine.ran) == (1, [])
+
+
+@pytest.mark.parametrize("packaged", [True, False])
+def test_a_server_is_set_up_by_options(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, packaged: bool
+) -> None:
+    settings = machine.root / "etc" / "radrm" / "radrm.toml"
+    monkeypatch.setattr("radrm.cli.commands.service.site", lambda _: Site(str(machine.root)))
+    monkeypatch.setattr("radrm.cli.commands.service.config_path", lambda *_: settings)
+    if packaged:
+        unit = machine.root / "lib" / "systemd" / "system" / "radrmd.service"
+        unit.parent.mkdir(parents=True)
+        unit.touch()
+    words = ["service", "install", "--users=all", "--mps", "--no-start"]
+    done = CliRunner().invoke(make_app("service"), words)
+    assert done.exit_code == 0, done.output
+    assert "enabled = true" in settings.read_text()
+    assert machine.unit().exists() is not packaged
+    programs = [command[0] for command in machine.ran]
+    assert programs == ["systemd-tmpfiles"] * (not packaged) + ["install"] + ["systemctl"] * 2
+    before = settings.read_text()
+    again = CliRunner().invoke(make_app("service"), [*words, "--no-mps"])
+    assert isinstance(again.exception, Refused) and settings.read_text() == before
+    for wrong in ("--users=no-such-group", "--page=%H", "--root=/ --mps", "--user --share"):
+        refused = CliRunner().invoke(make_app("service"), ["service", "install", *wrong.split()])
+        assert isinstance(refused.exception, UsageError), wrong
 
 
 def test_only_root_installs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from pytest_mock import MockerFixture
 
 from radrm.config import Config, parse_config
 from radrm.errors import BadConfig
+from radrm.extras import command
 from radrm.wiring import make_rules
 
 
@@ -28,7 +29,7 @@ def test_without_numpy_it_says_what_to_install(mocker: MockerFixture) -> None:
     mocker.patch("radrm.published.andreas.find_spec", return_value=None)
     with pytest.raises(BadConfig) as error:
         make_rules(parse_config('planner = "andreas"', "x.toml"))
-    said = "[planners.andreas] needs numpy; install it: pip install 'radrm[andreas]'"
+    said = f"[planners.andreas] needs numpy; install it: {command('andreas')}"
     assert str(error.value) == said
     other = Config(planner=("andreas",), planners={"andreas": {"method": "edf"}})
     assert make_rules(other).planners[0].name == "andreas"

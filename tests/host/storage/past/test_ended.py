@@ -46,6 +46,17 @@ def test_each_job_comes_once_by_its_end(store: Store, monkeypatch: pytest.Monkey
     assert (first.spec.name, first.spec.user, first.waited_s) == ("j1", "ada", 4)
 
 
+def test_the_newest_of_a_user(store: Store) -> None:
+    for number, ended_s in {1: 50, 2: 10, 3: 90, 4: 50}.items():
+        save(store, number, ended_s)
+    save(store, 8, 60, uid=7)
+    assert [each.id for each in store.ended.newest(1000, BEGIN + 20, 9)] == [3, 4, 1]
+    assert [each.id for each in store.ended.newest(1000, BEGIN, 2)] == [3, 4]
+    assert store.ended.newest(1000, BEGIN + 95, 9) == []
+    (one,) = store.ended.newest(7, BEGIN, 9)
+    assert (one.state, one.name) == ("COMPLETED", "j8")
+
+
 def test_attempts_come_in_pieces_without_void_ones(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
