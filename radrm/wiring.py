@@ -331,7 +331,7 @@ def _check_planners(planners: Sequence[Planner | SlowPlanner]) -> None:
     starters = [planner.name for planner in planners if planner.starts_jobs]
     if not starters:
         raise BadConfig(
-            f'{where}: no planner starts waiting jobs; add one that does, as planner = ["default", '
+            f'{where}: no planner starts waiting jobs; add one that does, as planner = ["strict", '
             f"{listed}]"
         )
     if len(starters) > 1:

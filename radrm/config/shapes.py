@@ -475,7 +475,7 @@ class Config:
     A site that wants turns by submission, by users or by due times."""
     planner: tuple[str, ...] = ("auto",)
     """Decides what starts and changes; `auto`: the goal's planner with `policy = "auto"`, else
-    `default`. A list runs several in this order: `["auto", "mine"]`, or `"auto+mine"`. Exactly one
+    `strict`. A list runs several in this order: `["auto", "mine"]`, or `"auto+mine"`. Exactly one
     of them starts waiting jobs.
 
     A site with due times, elastic jobs or a planner of its own."""
@@ -528,7 +528,7 @@ class Config:
 
     @property
     def planners_joined(self) -> str:
-        """The names of the planners in one word, as `--planner` takes them: `default+mine`."""
+        """The names of the planners in one word, as `--planner` takes them: `strict+mine`."""
         return "+".join(self.planner)
 
     def to_table(self) -> dict[str, Any]:

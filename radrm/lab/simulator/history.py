@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from radrm.core.words import Outcome
 from radrm.lab.simulator.run import AttemptRun, DeviceRun, JobRun, Run
@@ -11,10 +11,14 @@ from radrm.lab.simulator.world import LiveAttempt
 
 
 class History:
-    """The attempts and ends of a trace's jobs. A job is known by its position in the trace."""
+    """The attempts and ends of a trace's jobs. A job is known by its position in the trace.
 
-    def __init__(self, jobs: Sequence[TraceJob]) -> None:
-        self._jobs = jobs
+    `on_end` is called when a job has ended."""
+
+    def __init__(
+        self, jobs: Sequence[TraceJob], on_end: Callable[[], object] = lambda: None
+    ) -> None:
+        self._jobs, self._on_end = jobs, on_end
         self._attempts: list[list[AttemptRun]] = [[] for _ in jobs]
         self._ended: dict[int, float] = {}
         self._reasons: dict[int, str] = {}
@@ -59,6 +63,7 @@ class History:
             self._ended[job] = ended_s
         if reason is not None:
             self._reasons[job] = reason
+        self._on_end()
 
     @property
     def complete(self) -> bool:
