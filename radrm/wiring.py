@@ -267,8 +267,9 @@ def _nearest(word: str, names: list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(names)}"
 
 
-def make_rules(config: Config, zone: Zone = UTC) -> Rules:
-    """Return the rules that a configuration names. `zone`: that of local times."""
+def make_rules(config: Config, zone: Zone = UTC, sessions: bool = False) -> Rules:
+    """Return the rules that a configuration names. `zone`: that of local times. `sessions`: jobs
+    may be sessions of `radrm run`."""
     _check_tables(config)
     config = resolved(config)
     order = make_order(config)
@@ -277,7 +278,7 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     policy, costs = _make_policy(config), make_costs(config, zone)
     planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)
-    planners += tuple(added(config, policy, zone))
+    planners += tuple(added(config, policy, zone, sessions))
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     alone: Any = Exclusive()
     fallback = OrderPolicy(alone, alone, name=FALLBACK)

@@ -332,9 +332,10 @@ class IdleConfig:
     """Running jobs that leave all their GPUs idle ([idle.md](administrators.md#idle-jobs))."""
 
     action: str = "off"
-    """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`.
+    """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`: sessions of
+    `radrm run` are warned, and no other jobs.
 
-    A site whose users forget sessions."""
+    A site whose users forget sessions or hung jobs."""
     smact_below: float = fixed(0.05)
     """SM activity below this is idle: a driver's own work shows a few percent."""
     for_s: float = 1800.0
