@@ -11,9 +11,10 @@ The files, in the order in which they may import one another:
     tail        read a log file as it grows
     follow      follow jobs: their states and logs
     commands    commands about many jobs or devices
-    jupyter     how to reach a Jupyter server that a job has started
+    jupyter     the command of a notebook, and how to reach it
     session     the user's end of `radrm run`
     snapshots   the copies of code that jobs run in
     submitting  read, check and spool jobs, and learn their ids
     estimates   ask the estimators about a job file
+    preview     what a submission would be
 """

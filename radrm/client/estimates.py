@@ -14,12 +14,12 @@ from radrm.client.connection import Client
 from radrm.config import Config, load_config
 from radrm.core.records import Estimate, Profiled
 from radrm.core.words import Quantity
-from radrm.daemon.intake.estimation import command_of, fingerprint_of
 from radrm.errors import BadFile, RadrmError
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.host.estimation.asking import Answer, Asking, with_trace
+from radrm.host.estimation.marks import command_of, fingerprint_of
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
 from radrm.host.storage.paths import system_mode
 from radrm.host.storage.spool import Envelope
@@ -122,7 +122,7 @@ def known(job_file: JobFile, envelope: Envelope, client: Client) -> Estimate | N
     config = config_of(client)
     asked = Asked(job_file.name, job_file.options, describe(job_file))
     job = with_history(asked, fingerprint_of(job_file, envelope), client).job
-    found = Asking(config).at_once(job)
+    found = Asking(config, summaries=False).at_once(job)
     return next((each for each in found if each.quantity is Quantity.MEMORY), None)
 
 
@@ -164,7 +164,8 @@ def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
 
 def answer(asked: Asked, config: Config, name: str) -> Answer:
     """The answer of one estimator about a job."""
-    return Asking(replace(config, estimator=name)).ask(asked.job)
+    with_summary = asked.job.summary is not None
+    return Asking(replace(config, estimator=name), with_summary).ask(asked.job)
 
 
 def memory_of(found: Answer) -> Estimate | None:
@@ -180,7 +181,7 @@ def names_of(word: str, config: Config) -> tuple[str, ...]:
     if word == "all":
         every = dict.fromkeys((*ESTIMATORS, *asked_by_auto(config)))
         return tuple(name for name in every if name != "none")
-    Asking(replace(config, estimator=word))
+    Asking(replace(config, estimator=word), summaries=False)
     return (word,)
 
 
