@@ -273,7 +273,7 @@ def same_line(found: Sequence[Result]) -> str | None:
         same = [each for each in found if each is not first and each.runs == first.runs]
         if same:
             names = ", ".join(dict.fromkeys(variant_name(each, found) for each in same))
-            parts.append(f"{names} (as {variant_name(first, found)})")
+            parts.append(f"{names} as {variant_name(first, found)}")
     return f"Left out, with the same results: {'; '.join(parts)}" if parts else None
 
 

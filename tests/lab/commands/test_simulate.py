@@ -256,7 +256,7 @@ def test_all_policies_are_compared_where_none_is_named(tmp_path: Path) -> None:
     table, _, same = text.partition("Left out, with the same results: ")
     rows = [line.split()[0] for line in table.splitlines()[2:]]
     rows = rows[: rows.index("fluid") + 1]
-    left_out = {name for part in same.split(";") for name in part.split(" (")[0].split(", ")}
+    left_out = {name for part in same.split("; ") for name in part.split(" as ")[0].split(", ")}
     others = [name for name in POLICIES if name != "exclusive" and name not in left_out]
     assert rows == ["your", "exclusive", *others, "lower", "fluid"]
     assert "in percent: of your daemon" in text
@@ -296,7 +296,7 @@ def test_a_row_that_repeats_another_is_named_below() -> None:
     assert [line.plain.split()[0] for line in lines[1:]] == ["exclusive", "lug", "lower", "fluid"]
     assert "ESTIMATOR" not in lines[0].plain, "all have the same"
     said = same_line(found)
-    assert said is not None and "magm (as exclusive); mug (as lug)" in said
+    assert said is not None and "magm as exclusive; mug as lug" in said
     assert same_line(found[:2]) is None
 
 
