@@ -42,12 +42,13 @@ _OBJECTS_PER_COLLECTION = 100_000
 
 
 def simulate(
-    jobs: Sequence[TraceJob], scenario: Scenario, on_end: Callable[[], object] = lambda: None
+    jobs: Sequence[TraceJob], scenario: Scenario, on_step: Callable[[], object] = lambda: None
 ) -> Run:
     """Return the run of these jobs. The same arguments give the same run, bit for bit.
 
     `Run.jobs` have the order of `jobs`, which need not be sorted by time. A job that fits no
-    device has no attempts, but a reason. `on_end` is called when a job has ended.
+    device has no attempts, but a reason. `on_step` is called when a job is submitted, and
+    when it has ended.
 
     Raises `BadConfig` for unknown rules or settings, `UsageError` for an unknown estimator or
     fidelity.
@@ -56,12 +57,12 @@ def simulate(
         raise UsageError(f"fidelity {scenario.fidelity!r} is not one of {', '.join(FIDELITIES)}")
     order = sorted(range(len(jobs)), key=lambda at: jobs[at].submit_s)
     if order != list(range(len(jobs))):
-        return _in_order_of(order, simulate([jobs[at] for at in order], scenario, on_end))
+        return _in_order_of(order, simulate([jobs[at] for at in order], scenario, on_step))
     tasks = tasks_of(jobs, scenario)
     if any(job.elastic and not job.gpus for job in jobs):
         return simulate_parameter_servers(tasks, scenario)
     rules, settings = make_rules(scenario.config), make_settings(scenario.config)
-    history = History(jobs, on_end)
+    history = History(jobs, on_step)
     loop: OwnLoop | PublishedLoop
     if scenario.fidelity == "published":
         if any(job.after or job.after_arrays or job.at_once is not None for job in jobs):

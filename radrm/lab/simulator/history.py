@@ -13,12 +13,12 @@ from radrm.lab.simulator.world import LiveAttempt
 class History:
     """The attempts and ends of a trace's jobs. A job is known by its position in the trace.
 
-    `on_end` is called when a job has ended."""
+    `on_step` is called when a job is submitted, and when it has ended."""
 
     def __init__(
-        self, jobs: Sequence[TraceJob], on_end: Callable[[], object] = lambda: None
+        self, jobs: Sequence[TraceJob], on_step: Callable[[], object] = lambda: None
     ) -> None:
-        self._jobs, self._on_end = jobs, on_end
+        self._jobs, self._on_step = jobs, on_step
         self._attempts: list[list[AttemptRun]] = [[] for _ in jobs]
         self._ended: dict[int, float] = {}
         self._reasons: dict[int, str] = {}
@@ -27,6 +27,9 @@ class History:
         self._decisions: list[tuple[int, tuple[int, ...]]] = []
         self._ooms = 0
         self._last_s = 0.0
+
+    def job_submitted(self) -> None:
+        self._on_step()
 
     def attempt_started(self, attempt: LiveAttempt, reserved_mib: int) -> None:
         self._decisions.append((attempt.job, attempt.devices))
@@ -63,7 +66,7 @@ class History:
             self._ended[job] = ended_s
         if reason is not None:
             self._reasons[job] = reason
-        self._on_end()
+        self._on_step()
 
     @property
     def complete(self) -> bool:

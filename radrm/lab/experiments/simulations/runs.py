@@ -68,7 +68,8 @@ class _Task:
 
 
 Progress = Callable[[int, int], object]
-"""It is called with the number of jobs that have ended, and of all jobs of all runs."""
+"""It is called with the number of jobs that are done, and of all jobs of all runs. A job is half
+done when it is submitted: on a busy server most of the work is before the first ends."""
 _Done = tuple[Metrics, "Bounds | None", "Run | None"]
 Map = Callable[[object, Sequence[Lot]], Iterable[Run]]
 """How the servers of a run are run."""
@@ -82,11 +83,12 @@ Draws = Sequence[Sequence[TraceJob]]
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What all runs share. `on_end` is called when a job has ended."""
+    """What all runs share. `on_step` is called when a job is submitted, and when it has
+    ended."""
 
     draws: Draws = ((),)
     variants: Sequence[Variant] = ()
-    on_end: Callable[[], object] = lambda: None
+    on_step: Callable[[], object] = lambda: None
 
 
 _work = _Work()
@@ -104,7 +106,7 @@ def _do(task: _Task) -> tuple[_Task, _Done]:
 
 
 def _do_lot(lot: Lot) -> Run:
-    return simulate(*lot, _work.on_end)
+    return simulate(*lot, _work.on_step)
 
 
 def _once(work: _Work, task: _Task, servers: Map | None = None) -> _Done:
@@ -114,7 +116,7 @@ def _once(work: _Work, task: _Task, servers: Map | None = None) -> _Done:
     jobs = work.draws[task.seed % len(work.draws)]
 
     def in_turn(_: object, lots: Sequence[Lot]) -> Iterator[Run]:
-        return (simulate(*lot, work.on_end) for lot in lots)
+        return (simulate(*lot, work.on_step) for lot in lots)
 
     run = simulate_many(jobs, scenario, variant.servers, variant.dealer, servers or in_turn)
     # All variants run the same jobs, so the bounds of a seed hold for all of them.
@@ -167,7 +169,10 @@ def results_of_draws(
     ]
     jobs = sum(len(draws[task.seed % len(draws)]) for task in tasks)
     found: dict[tuple[int, int], _Done] = {}
-    for task, done in _all(draws, variants, tasks, lambda ended: progress(min(ended, jobs), jobs)):
+    progress(0, jobs)
+    for task, done in _all(
+        draws, variants, tasks, lambda steps: progress(min(steps // 2, jobs), jobs)
+    ):
         found[task.variant, task.seed] = done
     progress(jobs, jobs)
     limits = mean_of([b for seed in seeds if (b := found[0, seed][1]) is not None])
@@ -188,7 +193,7 @@ def _all(
     tasks: Sequence[_Task],
     told: Callable[[int], object],
 ) -> Iterator[tuple[_Task, _Done]]:
-    """Run all tasks. `told` is called again and again with the number of jobs that have ended."""
+    """Run all tasks. `told` is called again and again with the number of steps: a job has two."""
     cpus = len(os.sched_getaffinity(0))
     lots = len(tasks) * max(variant.servers for variant in variants)
     quick = len(draws[0]) * len(tasks) < _WORTH_PROCESSES and not any(map(_thinks, variants))
