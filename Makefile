@@ -41,7 +41,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test proofs lint check bench bench-deadlines bench-elastic bench-slurm crash elastic-kills \
+.PHONY: demo test proofs lint check bench reproduce bench-deadlines bench-elastic bench-slurm crash elastic-kills \
   fuzz soak nightly systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated manual package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
@@ -73,6 +73,9 @@ nightly: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.run
+
+reproduce: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks.reproduce
 
 bench-deadlines: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.deadlines

@@ -28,7 +28,7 @@ SERVER = ("--gpus", "sim:4xA100-40GB", "--seeds", "2", "--json")
 
 POLICIES = ("best-fit", "exclusive", "first-fit", "lug", "magm", "mug", "packing", "rr")
 ORDERS = ("due", "fair", "fifo", "latest-start", "shortest", "smallest-work", "weight")
-PLANNERS = ("backfill", "deadline", "default", "elastic", "flowcon", "nearchus", "specon")
+PLANNERS = ("backfill", "deadline", "strict", "elastic", "flowcon", "nearchus", "specon")
 RECOVERIES = ("doubling", "exclusive", "ladder", "none", "own-device")
 MODES = ("mps", "timeslice", "exclusive")
 

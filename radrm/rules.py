@@ -23,7 +23,7 @@ time of its next change with `changes_s(job, now)`. `rank(use)` sorts users by t
 time, and `bound(job, now)` says for users which later jobs may pass a waiting one.
 
 A planner says with `starts_jobs` whether it starts waiting jobs. Exactly one of the planners of
-`planner = ["default", "mine"]` does. It reads a `View` and answers with a `Plan`. It gets the
+`planner = ["strict", "mine"]` does. It reads a `View` and answers with a `Plan`. It gets the
 site's other rules if it has fields `policy`, `recovery_policy` or `costs`; `find_placement` takes
 the first two. One with `think` in place of `plan` is slow: it runs in a process of its own, and may
 take a minute (`CoreSettings.think_s`). The `View` that it reads does not change meanwhile.
@@ -216,7 +216,7 @@ def find_placement(
     state: Any = None,
     only: Collection[str] | None = None,
 ) -> Found:
-    """Return where a job can run now, at its smallest size, as the default planner finds it.
+    """Return where a job can run now, at its smallest size, as the planner `strict` finds it.
 
     `policy` chooses among the devices that the core and it accept for memory and SM activity. Of
     devices that are as good, near ones and those that the job prefers come first. CPUs and host

@@ -2,6 +2,7 @@
 
 A rule's name selects its class, and the settings of its table become the class's fields. Third
 parties add rules by entry points (`radrm.orders`, `radrm.policies`, ...; see `radrm.rules`).
+Estimators are made without the rest: `radrm estimate` does not import what schedules jobs.
 Names and settings are checked here. A rule raises ValueError for a value that it cannot use.
 """
 
@@ -37,32 +38,25 @@ from radrm.core.settings import settings_of as own_settings_of
 from radrm.deadlines.costs import UTC, Costs, Zone
 from radrm.deadlines.costs import make_costs as make_costs
 from radrm.errors import BadConfig, one_line
-from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Auto, Complain, ignore
 from radrm.estimators.declared import Declared
 from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
-from radrm.interference.learning import LossLearner
-from radrm.orders import ORDERS, Ageing, SmallestWork
-from radrm.planners import PLANNERS
-from radrm.planners.added import NOT_CHOSEN, added
-from radrm.planners.order_policy import OrderPolicy
-from radrm.policies import POLICIES
-from radrm.policies.exclusive import Exclusive
-from radrm.policies.sharing import Sharing
-from radrm.recovery import RECOVERIES
 
-_OWN: Mapping[str, Mapping[str, str]] = {
-    "orders": ORDERS,
-    "policies": POLICIES,
-    "planners": PLANNERS,
-    "estimators": ESTIMATORS,
-    "recovery": RECOVERIES,
+_OWN = {
+    "orders": "radrm.orders:ORDERS",
+    "policies": "radrm.policies:POLICIES",
+    "planners": "radrm.planners:PLANNERS",
+    "estimators": "radrm.estimators:ESTIMATORS",
+    "recovery": "radrm.recovery:RECOVERIES",
 }
+"""Where radrm's rules of each kind are listed."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from radrm.core.rules import Rules
 
 KINDS = tuple(_OWN)
 """The kinds of rules."""
@@ -81,6 +75,8 @@ INTERFACES: Mapping[str, type] = {
 
 AUTO_CHAIN = ("declared", "history", "trace", "summary", "gpumemnet", "horus")
 """The estimators that `auto` calls, best first. The first answer for each quantity counts."""
+OF_SUMMARIES = frozenset({"summary", "gpumemnet", "horus"})
+"""Those that answer nothing about a job without a model's summary. They are large to import."""
 QUICK = ("declared", "history")
 """Those of `AUTO_CHAIN` that answer at once, from the job file and the store. They come first."""
 
@@ -93,7 +89,7 @@ _NOT_SETTINGS = frozenset(
     }
 )
 
-_SHARED: Mapping[tuple[str, str], Callable[..., Any]] = {("policies", Sharing.table): Sharing}
+_SHARED = {("policies", "sharing"): "radrm.policies.sharing:Sharing"}
 """The tables of several rules, by kind and name."""
 
 FALLBACK = "fallback"
@@ -110,19 +106,32 @@ _OF_USERS = "running_jobs", "gpus", "reserved_gpu_hours"
 
 def registry(kind: str) -> Mapping[str, str]:
     """Return where each rule of a kind is that radrm has, with those of its wings."""
-    own = _OWN[kind]
+    own = _own(kind)
     return {**own, **wings.planners()} if kind == "planners" else own
+
+
+def _own(kind: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = _at(_OWN[kind])
+    return found
+
+
+def _at(place: str) -> Any:
+    """Return what is at a place, "module:name"."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 def find_rule(kind: str, name: str) -> Callable[..., Any]:
     """Return the class of a rule. Raises `BadConfig`, which names the nearest known rule."""
-    if kind == "planners" and name in NOT_CHOSEN:
-        raise BadConfig(f"{name} is not chosen as a planner; {NOT_CHOSEN[name]}")
+    if kind == "planners":
+        from radrm.planners.added import NOT_CHOSEN  # an estimator needs no planner
+
+        if name in NOT_CHOSEN:
+            raise BadConfig(f"{name} is not chosen as a planner; {NOT_CHOSEN[name]}")
     # Reading what wings have is slow, and most sites use a rule of the server.
-    target = _OWN[kind].get(name) or registry(kind).get(name)
+    target = _own(kind).get(name) or registry(kind).get(name)
     if target is not None:
-        module, _, attribute = target.partition(":")
-        found: Callable[..., Any] = getattr(import_module(module), attribute)
+        found: Callable[..., Any] = _at(target)
         return found
     theirs = offered(kind)
     if name in theirs:
@@ -196,7 +205,8 @@ def table_of(kind: str, name: str) -> str:
 def rule_of_table(kind: str, table: str) -> Callable[..., Any]:
     """Return the class whose settings a table holds: one that several rules share, or the rule
     itself. Raises `BadConfig` for an unknown table."""
-    return _SHARED.get((kind, table)) or find_rule(kind, table)
+    shared = _SHARED.get((kind, table))
+    return find_rule(kind, table) if shared is None else _at(shared)
 
 
 def _check_tables(config: Config) -> None:
@@ -269,8 +279,16 @@ def _nearest(word: str, names: list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(names)}"
 
 
-def make_rules(config: Config, zone: Zone = UTC) -> Rules:
-    """Return the rules that a configuration names. `zone`: that of local times."""
+def make_rules(config: Config, zone: Zone = UTC, sessions: bool = False) -> Rules:
+    """Return the rules that a configuration names. `zone`: that of local times. `sessions`: jobs
+    may be sessions of `radrm run`."""
+    from radrm.core.rules import Rules
+    from radrm.interference.learning import LossLearner
+    from radrm.orders import Ageing
+    from radrm.planners.added import added
+    from radrm.planners.order_policy import OrderPolicy
+    from radrm.policies.exclusive import Exclusive
+
     _check_tables(config)
     config = resolved(config)
     order = make_order(config)
@@ -279,7 +297,7 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     policy, costs = _make_policy(config), make_costs(config, zone)
     planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)
-    planners += tuple(added(config, policy, zone))
+    planners += tuple(added(config, policy, zone, sessions))
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     alone: Any = Exclusive()
     fallback = OrderPolicy(alone, alone, name=FALLBACK)
@@ -288,6 +306,8 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
 
 def make_order(config: Config) -> Order:
     """Return the order of a configuration. Raises `BadConfig`."""
+    from radrm.orders import SmallestWork
+
     config = resolved(config)
     order: Order = _make("orders", config.order, config.orders)
     if isinstance(order, SmallestWork):
@@ -303,6 +323,8 @@ def make_planner(config: Config, name: str, zone: Zone = UTC) -> Planner | SlowP
 
 
 def _make_planner(config: Config, name: str, policy: Policy, costs: Costs) -> Planner | SlowPlanner:
+    from radrm.policies.exclusive import Exclusive
+
     rule = find_rule("planners", name)
     parts: dict[str, Any] = {
         "policy": policy,
@@ -333,7 +355,7 @@ def _check_planners(planners: Sequence[Planner | SlowPlanner]) -> None:
     starters = [planner.name for planner in planners if planner.starts_jobs]
     if not starters:
         raise BadConfig(
-            f'{where}: no planner starts waiting jobs; add one that does, as planner = ["default", '
+            f'{where}: no planner starts waiting jobs; add one that does, as planner = ["strict", '
             f"{listed}]"
         )
     if len(starters) > 1:
@@ -419,8 +441,10 @@ def make_estimating(
     config: Config,
     timed: Callable[[Estimator], Estimator] = _unchanged,
     complain: Complain = ignore,
+    summaries: bool = True,
 ) -> Estimating:
-    """Return the estimator of a configuration. `timed` wraps each route of `auto`."""
+    """Return the estimator of a configuration. `timed` wraps each route of `auto`. `summaries`:
+    jobs may have a model's summary."""
     if config.estimator != "auto":
         chosen: Estimator = _make("estimators", config.estimator, config.estimators)
         nothing: Estimator = _make("estimators", "none", {})
@@ -430,7 +454,8 @@ def make_estimating(
         routes = [timed(_make("estimators", name, config.estimators)) for name in names]
         return make_auto(config, routes, complain)
 
-    return Estimating(estimator=auto(*asked_by_auto(config)), quick=auto(*QUICK))
+    asked = [each for each in asked_by_auto(config) if summaries or each not in OF_SUMMARIES]
+    return Estimating(estimator=auto(*asked), quick=auto(*QUICK))
 
 
 def asked_by_auto(config: Config) -> tuple[str, ...]:

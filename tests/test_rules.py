@@ -175,7 +175,8 @@ def annotated(thing: Any) -> Iterator[type]:
     elif not inspect.isfunction(thing):
         return
     for owner in owners:
-        for hint in get_type_hints(owner).values():
+        module = vars(sys.modules.get(owner.__module__, rules))
+        for hint in get_type_hints(owner, {**vars(events), **vars(rules), **module}).values():
             yield from classes_in(hint)
 
 

@@ -44,10 +44,8 @@ def config(text: str) -> Config:
 
 
 def test_a_rule_without_settings_offers_none() -> None:
-    with pytest.raises(
-        BadConfig, match=r"\[planners.default\] has no setting 'strict'; it has none"
-    ):
-        make_rules(config('planner = "default"\n[planners.default]\nstrict = false'))
+    with pytest.raises(BadConfig, match=r"\[planners.strict\] has no setting 'depth'; it has none"):
+        make_rules(config('planner = "strict"\n[planners.strict]\ndepth = 1'))
 
 
 def test_every_registered_rule_is_there_under_its_name() -> None:
@@ -202,8 +200,8 @@ def theirs(mocker: MockerFixture, **members: object) -> None:
 
 def test_planners_keep_their_order_and_one_starts_jobs(mocker: MockerFixture) -> None:
     theirs(mocker)
-    rules = make_rules(config('planner = ["theirs", "default"]'))
-    assert [planner.name for planner in rules.planners] == ["theirs", "default"]
+    rules = make_rules(config('planner = ["theirs", "strict"]'))
+    assert [planner.name for planner in rules.planners] == ["theirs", "strict"]
     assert make_planner(config("planner = 'theirs'"), "theirs").name == "theirs"
 
 
@@ -213,9 +211,9 @@ def test_planners_keep_their_order_and_one_starts_jobs(mocker: MockerFixture) ->
         (
             '"theirs"',
             {},
-            'planner = "theirs": no planner starts .* planner = .*"default", "theirs"',
+            'planner = "theirs": no planner starts .* planner = .*"strict", "theirs"',
         ),
-        ('["default", "theirs"]', {"starts_jobs": True}, "default and theirs both start"),
+        ('["strict", "theirs"]', {"starts_jobs": True}, "strict and theirs both start"),
         ('"theirs"', {"starts_jobs": 1}, "starts_jobs is neither true nor false"),
         (
             '"theirs"',
@@ -249,7 +247,7 @@ def test_a_planner_has_the_name_of_its_entry_point(mocker: MockerFixture) -> Non
         "radrm.wiring.find_rule",
         lambda kind, name: OrderPolicy if name == "mine" else known(kind, name),
     )
-    with pytest.raises(BadConfig, match="its name is 'default'; call it 'mine' too"):
+    with pytest.raises(BadConfig, match="its name is 'strict'; call it 'mine' too"):
         make_planner(Config(), "mine")
 
 
@@ -353,6 +351,6 @@ def test_a_planner_that_raises_while_it_is_made_is_named(
     point = EntryPoint("theirs", target, "radrm.planners")
     mocker.patch("importlib.metadata.entry_points", return_value=EntryPoints([point]))
     with pytest.raises(BadConfig) as caught:
-        make_rules(replace(Config(), planner=("default", "theirs")))
+        make_rules(replace(Config(), planner=("strict", "theirs")))
     assert str(caught.value).startswith("[planners.theirs] the rule cannot be used: ")
     assert words in str(caught.value)

@@ -58,7 +58,7 @@ PROGRAM = _baselines(", servers whole", whole_servers=True)
 BASELINES = _baselines("")
 """The baselines as the text has them: jobs share servers, and never change."""
 OWN = tuple(
-    Method(f"default, {order}", "default", order=order) for order in ("fifo", "due", "weight")
+    Method(f"strict, {order}", "strict", order=order) for order in ("fifo", "due", "weight")
 )
 FREE = Method("andreas, free moves", "andreas", move_s=0.0)
 CODE = Method(

@@ -32,7 +32,7 @@ The paper names no load.
 
 - *FIFO, EDF, PS*: the published baselines. A job keeps its configuration, chosen as `andreas`
   chooses it. *servers whole*: each job has a server alone, as in the authors' program.
-- *default*: radrm's own planner with orders `fifo`, `due` and `weight`, a GPU a job.
+- *strict*: radrm's own planner with orders `fifo`, `due` and `weight`, a GPU a job.
 - *free moves*: stopping and starting again cost nothing, as published. The others need
   {move:.0f} s to save and {move:.0f} s to start again. *variant code*: what the authors' program
   does differently. That and `andreas` with its moves have {few} seeds.

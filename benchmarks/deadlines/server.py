@@ -19,8 +19,8 @@ TRACE = REPOSITORY / "examples" / "traces" / "afternoon-due.csv"
 GPUS = "sim:4xA100-40GB"
 ORDERS = ("fifo", "due", "latest-start", "weight")
 RULES = (
-    ("default", "exclusive"),
-    ("default", "magm"),
+    ("strict", "exclusive"),
+    ("strict", "magm"),
     ("backfill", "magm"),
     ("backfill", "packing"),
 )

@@ -35,7 +35,7 @@ class Sizing:
     """A way to size jobs: what the trace says, a fixed size, or the rule."""
 
     name: str
-    planners: tuple[str, ...] = ("default",)
+    planners: tuple[str, ...] = ("strict",)
     size: Callable[[TraceJob], TraceJob] = lambda job: job
     restarts: bool = False
 
@@ -63,8 +63,8 @@ def at_most(job: TraceJob) -> TraceJob:
 SIZINGS = (
     Sizing("smallest size", size=at_least),
     Sizing("largest size", size=at_most),
-    Sizing("`elastic`", ("default", "elastic")),
-    Sizing("`elastic`, by restarts", ("default", "elastic"), restarts=True),
+    Sizing("`elastic`", ("strict", "elastic")),
+    Sizing("`elastic`, by restarts", ("strict", "elastic"), restarts=True),
 )
 
 

@@ -79,7 +79,7 @@ def play(jobs: Sequence[TraceJob], seed: int, settings: Mapping[str, Any] | None
     """Run jobs with FlowCon and these settings; None: equal shares."""
     planners: dict[str, Any] = {} if settings is None else {"flowcon": dict(settings)}
     config = Config(
-        planner=("default", *planners), planners=planners, core={"gpuless_at_once": len(jobs)}
+        planner=("strict", *planners), planners=planners, core={"gpuless_at_once": len(jobs)}
     )
     run = simulate(
         jobs, Scenario(parse("sim:1xA100-40GB"), config, seed=seed, life=_LIFE, cpus=1.0)

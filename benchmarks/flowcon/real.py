@@ -189,7 +189,7 @@ class _Server:
 
 def _play(scale: float, planners: dict[str, dict[str, object]]) -> list[float]:
     """Return the completion times of the three jobs, in units of the published ones."""
-    config = Config(planner=("default", *planners), planners=planners)
+    config = Config(planner=("strict", *planners), planners=planners)
     name = f"radrm-flowcon-{os.getpid()}"
     roots = [Path("/sys/fs/cgroup") / each / name for each in ("cpu", "cpuacct")]
     for root in roots:

@@ -88,7 +88,7 @@ def one(seed: int, seeds: int, mps: bool = True, count: int = 60) -> History:
     policy, jobs = ("magm", "lug")[seed % 2], drawn(seed, count)
 
     def scenario(name: str, of_seed: int) -> Scenario:
-        config = Config(policy=name, order="fifo", planner=("default",))
+        config = Config(policy=name, order="fifo", planner=("strict",))
         return Scenario(parse(SERVER), config, seed=of_seed, mps=mps, estimator=RECORDED)
 
     def mean_jct_s(run: Sequence[TraceJob], name: str, of_seed: int) -> float:

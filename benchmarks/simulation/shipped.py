@@ -56,7 +56,7 @@ class Row:
 
 
 def _exclusive(order: str) -> Config:
-    return Config(policy="exclusive", order=order, planner=("default",))
+    return Config(policy="exclusive", order=order, planner=("strict",))
 
 
 LUCID = "Lucid-like (oracle)"

@@ -159,7 +159,7 @@ def _run(
     life = Life(
         start_up_s=START_S, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0, restart_s=START_S
     )
-    config = Config(policy="rr", order="fifo", planner=("default",), core={"smact_warm_s": 0.0})
+    config = Config(policy="rr", order="fifo", planner=("strict",), core={"smact_warm_s": 0.0})
     devices = parse(f"sim:{workers}xA100-80GB")
     scenario = Scenario(devices, config, life=life, cpus_per_device=True)
     made, alone = make_rules(config), Exclusive()

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from radrm.agents.answers import Commanded, Done, Submitted
 from radrm.agents.bounded import daemon, fitting, maybe, name, text, texts
-from radrm.agents.preview import Command, File, Options, raw_of, request_of
+from radrm.agents.preview import Command, File, Options, Value, raw_of, request_of
 from radrm.client.commands import warned
 from radrm.client.connection import Client
 from radrm.client.submitting import check, put
@@ -30,10 +30,10 @@ References = Annotated[
     Field(min_length=1, max_length=MOST_JOBS, description="Jobs: 12, 12_3, a ticket, a name."),
 ]
 Changes = Annotated[
-    dict[str, str | bool | list[str]],
+    dict[str, Value],
     Field(
-        description="Options of `radrm edit` without the dashes, as text: "
-        '{"gpu-memory": "12G"}; true for an option without a value.'
+        description="Options of `radrm edit`, as radrm.Client takes them: "
+        '{"gpu_memory": "12G"}; true for an option without a value.'
     ),
 ]
 

@@ -14,9 +14,11 @@ from radrm.agents.answers import Estimated, Fit, Preview
 from radrm.agents.bounded import daemon, maybe, moment, name, text, texts
 from radrm.agents.jobs import cleaned
 from radrm.agents.machine import OUT_OF_SERVICE
+from radrm.api.options import raw_options
 from radrm.client.connection import Client
 from radrm.client.estimates import (
     answer,
+    config_of,
     estimate_document,
     known,
     one_shape,
@@ -25,25 +27,23 @@ from radrm.client.estimates import (
 )
 from radrm.client.submitting import check, count_of
 from radrm.client.text import Document
-from radrm.config import load_config
 from radrm.core.units import show_mib
 from radrm.errors import UsageError
-from radrm.host.storage.paths import system_mode
 from radrm.jobfile.command_line import STDIN, SubmitRequest
 from radrm.jobfile.confirmation import notes_on, understood
 from radrm.jobfile.options import RawOptions
-from radrm.jobfile.parsing import parse_words
 
 Command = Annotated[
     list[str] | None,
     Field(max_length=4096, description="The program and its arguments; or name a `file`."),
 ]
 File = Annotated[str | None, Field(description="A job file; or give a `command`.")]
+Value = str | bool | int | float | list[str] | dict[str, Any] | None
 Options = Annotated[
-    dict[str, str | bool | list[str]] | None,
+    dict[str, Value] | None,
     Field(
-        description="Options of `radrm submit` without the dashes, as text: "
-        '{"gpus": "2", "gpu-memory": "12G", "time": "2:00:00", "chdir": "/data/run"}; '
+        description="Options of `radrm submit`, as radrm.Client takes them: "
+        '{"gpus": 2, "gpu_memory": "12G", "time": "2:00:00", "env": {"LR": 0.1}}; '
         "true for an option without a value, a list for one that may be repeated."
     ),
 ]
@@ -73,7 +73,7 @@ def _preview(client: Client, request: SubmitRequest, found: Document) -> Preview
     job_file = found["job_file"]
     asked = job_file.options
     gpus = asked.least_gpus
-    estimate = known(job_file, found["envelope"]) if gpus else None
+    estimate = known(job_file, found["envelope"], client) if gpus else None
     upper = None if estimate is None else int(max(estimate.upper, estimate.value))
     said = understood(asked, job_file.raw)
     return Preview(
@@ -147,7 +147,7 @@ def estimate_job(
     """Estimate the GPU memory, SM activity and run time of a job file with the configured
     estimator. No code of the job runs, so a job with --model-factory is not traced here."""
     _refuse_special(file)
-    config = load_config(os.environ, system_mode(os.environ, os.getuid()))
+    config = config_of()
     with daemon():
         asked, mark, request = read(file, raw_of(options))
         one_shape(asked)
@@ -185,14 +185,7 @@ def request_of(command: Command, file: File, options: Options) -> SubmitRequest:
 
 def raw_of(options: Options) -> RawOptions:
     """Options as the command line has them. Raises `UsageError` for one that does not exist."""
-    words: list[str] = []
-    for key, value in (options or {}).items():
-        for each in value if isinstance(value, list) else [value]:
-            if each is True:
-                words.append(f"--{key}")
-            elif each is not False:
-                words.append(f"--{key}={each}")
-    raw = parse_words(words, "options")
+    raw = raw_options(options or {}, "options")
     for key in ("params", "model-summary"):
         if isinstance(named := raw.get(key), str):
             _refuse_special(named)

@@ -20,13 +20,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from queue import Full, Queue
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from radrm.api.options import raw_options
 from radrm.api.records import (
+    Estimate,
     Explanation,
     Gpu,
     Job,
+    Preview,
     Reference,
     Result,
     Submission,
@@ -39,6 +41,7 @@ from radrm.client.connection import Client as Connection
 from radrm.client.connection import every_job
 from radrm.client.exits import wait_for
 from radrm.client.follow import LogFollower, Patient, changes
+from radrm.client.preview import preview
 from radrm.client.tail import Tail, owner_of
 from radrm.errors import Refused, UsageError, plain
 from radrm.host.storage.paths import paths_for
@@ -130,10 +133,12 @@ class _Connection(Connection):
     """A connection that several threads share. Not for other processes."""
 
     def __init__(self, home: str | os.PathLike[str] | None) -> None:
-        environ = None if home is None else {"RADRM_HOME": os.fspath(home)}
-        if home is not None and "\0" in os.fspath(home):
-            raise UsageError(f"home: {shown(os.fspath(home))} holds a NUL; name a folder")
+        folder = None if home is None else os.fspath(home)
+        if folder is not None and "\0" in folder:
+            raise UsageError(f"home: {shown(folder)} holds a NUL; name a folder")
+        environ = {"RADRM_HOME": folder} if folder is not None else None
         super().__init__(None if environ is None else (paths_for(environ, os.getuid()),))
+        self.home = folder
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
@@ -183,32 +188,63 @@ class Client:
 
     # -------------------------------------------------------------- submitting
 
-    def submit(self, job: JobFileOrCommand, **options: Unpack[JobOptions]) -> Submission:
+    @overload
+    def submit(
+        self,
+        job: JobFileOrCommand,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[JobOptions],
+    ) -> Submission: ...
+
+    @overload
+    def submit(
+        self, job: JobFileOrCommand, *, dry_run: Literal[True], **options: Unpack[JobOptions]
+    ) -> Preview: ...
+
+    def submit(
+        self, job: JobFileOrCommand, *, dry_run: bool = False, **options: Unpack[JobOptions]
+    ) -> Submission | Preview:
         """Submit a job file (a path), or a command (a list of words), with the options of
         `radrm submit`: `gpus=1, gpu_memory="8G", time="2h"`.
 
         Of a job file, options override those in the file. The job gets the present environment
-        and folder. Without a daemon, it waits on disk until there is one. Raises `UsageError`,
-        `BadFile`, and `Refused` for a job that can never run here.
+        and folder. Without a daemon, it waits on disk until there is one. `dry_run`: check the
+        job, return what would be submitted, and submit nothing. Raises `UsageError`, `BadFile`,
+        and `Refused` for a job that can never run here.
         """
-        raw = raw_options(options, "submit")
-        if raw.get("params") == STDIN:
-            raise UsageError("submit: params cannot be standard input; name a file")
-        if isinstance(job, (str, os.PathLike)):
-            file = os.fspath(job)
-            _refuse_odd(file)
-            if file in (STDIN, ""):
-                raise UsageError(f"submit: {file!r} is not a job file; name a file, or a list")
-            if " " in file and not os.path.exists(file):
-                raise UsageError(
-                    f"submit: there is no job file {plain(file)!r}; write a command as a list of "
-                    'words: ["python", "train.py"]'
-                )
-            request = SubmitRequest(raw, files=(file,))
-        else:
-            words = _command(job)
-            request = SubmitRequest(raw, command=words)
-        return self.submit_request(request)
+        request = request_of(job, raw_options(options, "submit"), "submit")
+        return self._preview(request) if dry_run else self.submit_request(request)
+
+    def _preview(self, request: SubmitRequest) -> Preview:
+        with self.connection.lock:
+            (result,), _, up = submitting.check(self.connection, request)
+            _raise_error(result)
+            found = preview(result, self.connection if up else None)
+        return record(Preview, found)
+
+    def estimate(
+        self, job: JobFileOrCommand, estimator: str | None = None, **options: Unpack[JobOptions]
+    ) -> Estimate:
+        """Estimate the GPU memory, SM activity and run time of a job, as `radrm estimate` does.
+
+        `job`, `options`: as for `submit`. `estimator`: one by name, by default the configured one.
+        A model (`model_factory`) is traced, which takes seconds. A daemon adds what it has learned;
+        none is needed. Raises `UsageError`, and `BadFile`.
+        """
+        request = request_of(job, raw_options(options, "estimate"), "estimate")
+        if estimator == "all":
+            raise UsageError("estimate: name one estimator, not all")
+        from radrm.client import estimates  # few programs estimate, and it imports the estimators
+
+        config = estimates.config_of(self.connection)
+        (name,) = estimates.names_of(estimator or config.estimator, config)
+        file = request.files[0] if request.files else ""
+        asked, mark, trace = estimates.read(file, request.raw_options, request.command)
+        estimates.one_shape(asked)
+        with self.connection.lock:
+            found = estimates.answers(asked, mark, trace, (name,), config, self.connection)[1]
+        return record(Estimate, estimates.estimate_document(asked.file, name, found[name]))
 
     def submit_request(self, request: SubmitRequest) -> Submission:
         """Submit the one job of a command line that was read already. Raises as `submit`."""
@@ -216,8 +252,7 @@ class Client:
             results, paths, up = submitting.check(self.connection, request)
             submitting.put(self.connection, results, paths, up)
         (result,) = results
-        if result["error"] is not None:
-            raise result.get("cause") or Refused(result["error"])
+        _raise_error(result)
         job_file = result["job_file"]
         return Submission(
             ticket=result["ticket"],
@@ -418,26 +453,52 @@ class Client:
         return results
 
 
-def _command(job: object) -> tuple[str, ...]:
+def request_of(job: JobFileOrCommand, raw: RawOptions, where: str) -> SubmitRequest:
+    """The request for a job file (a path) or a command (a list). Raises `UsageError`."""
+    if raw.get("params") == STDIN:
+        raise UsageError(f"{where}: params cannot be standard input; name a file")
+    if not isinstance(job, (str, os.PathLike)):
+        return SubmitRequest(raw, command=_command(job, where))
+    file = os.fspath(job)
+    _refuse_odd(file, where)
+    if file in (STDIN, ""):
+        raise UsageError(f"{where}: {file!r} is not a job file; name a file, or a list")
+    if " " in file and not os.path.exists(file):
+        raise UsageError(
+            f"{where}: there is no job file {plain(file)!r}; write a command as a list of "
+            'words: ["python", "train.py"]'
+        )
+    return SubmitRequest(raw, files=(file,))
+
+
+def _raise_error(result: submitting.Submission) -> None:
+    """Raise the error of a submission, if it has one."""
+    if result["error"] is not None:
+        raise result.get("cause") or Refused(result["error"])
+
+
+def _command(job: object, where: str) -> tuple[str, ...]:
     """The words of a command. Raises `UsageError`."""
     example = 'write a path, or a command as ["python", "train.py"]'
     if not isinstance(job, (list, tuple)):
-        raise UsageError(f"submit: a {type(job).__name__} is no job; {example}")
+        raise UsageError(f"{where}: a {type(job).__name__} is no job; {example}")
     words = tuple(os.fspath(word) if isinstance(word, os.PathLike) else word for word in job)
     if not words:
-        raise UsageError(f"submit: no command; {example}")
+        raise UsageError(f"{where}: no command; {example}")
     for word in words:
         if not isinstance(word, str):
             kind = type(word).__name__
-            raise UsageError(f"submit: {shown(repr(word))} is a {kind}; words of a command are str")
-        _refuse_odd(word)
+            raise UsageError(
+                f"{where}: {shown(repr(word))} is a {kind}; words of a command are str"
+            )
+        _refuse_odd(word, where)
     return words
 
 
-def _refuse_odd(text: str) -> None:
+def _refuse_odd(text: str, where: str) -> None:
     """Raise `UsageError` for text that no file name or argument can hold."""
     if "\0" in text or text != text.encode("utf-8", "ignore").decode():
-        raise UsageError(f"submit: {shown(text)} holds a NUL, or is not UTF-8")
+        raise UsageError(f"{where}: {shown(text)} holds a NUL, or is not UTF-8")
 
 
 def _words(

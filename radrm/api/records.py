@@ -56,6 +56,14 @@ class Result(jobs.Result):
     """What a command did to one job. `error` None: it was carried out."""
 
 
+class Preview(jobs.Understood):
+    """What a submission would be (`dry_run=True`)."""
+
+
+class Estimate(server.Estimate):
+    """What an estimator says of a job."""
+
+
 class Explanation(jobs.Explanation):
     """Why a job waits, or where and how it ran."""
 

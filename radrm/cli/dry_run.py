@@ -9,10 +9,11 @@ import json
 import shlex
 import sys
 
+from radrm.client.preview import preview
 from radrm.client.submitting import remarks_on
 from radrm.errors import RadrmError, plain
 from radrm.jobfile.confirmation import understood
-from radrm.jobfile.sweeps import array_of, sweep_of, with_values
+from radrm.jobfile.sweeps import array_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from radrm.client.connection import Client
     from radrm.jobfile.radfile import JobFile
 
-_SHOWN = 3
-"""Elements of a sweep that are shown, and the last one."""
-
 
 def show_dry_run(results: Sequence[dict[str, Any]], client: Client | None, as_json: bool) -> int:
     """Print what would be submitted. Returns the exit code.
@@ -32,7 +30,7 @@ def show_dry_run(results: Sequence[dict[str, Any]], client: Client | None, as_js
     `results`: as `radrm submit` has read and checked them. `client`: of a running daemon;
     None without one.
     """
-    documents = [_document(result, client) for result in results]
+    documents = [preview(result, client) for result in results]
     if as_json:
         print(json.dumps(documents, indent=2))
     for result, document in zip(results, documents, strict=True):
@@ -44,60 +42,6 @@ def show_dry_run(results: Sequence[dict[str, Any]], client: Client | None, as_js
     if not as_json:
         print(*_server(client), sep="\n")
     return max((result["code"] for result in results), default=0)
-
-
-def _document(result: dict[str, Any], client: Client | None) -> dict[str, Any]:
-    document = {key: result[key] for key in ("name", "file", "error")}
-    if result["error"] is not None:
-        return document
-    job_file: JobFile = result["job_file"]
-    asked, array = job_file.options, array_of(job_file)
-    return document | {
-        "elements": 1 if array is None else len(array.indices),
-        "at_once": None if array is None else array.at_once,
-        "gpus": asked.least_gpus,
-        "gpu_memory_mib": asked.gpu_memory_mib,
-        "gpu_memory_max_mib": asked.gpu_memory_max_mib,
-        "memory_mib": asked.memory_mib,
-        "time_limit_s": asked.time_s,
-        **_estimate(result, client),
-        "first": _elements(job_file),
-    }
-
-
-def _estimate(result: dict[str, Any], client: Client | None) -> dict[str, Any]:
-    """What earlier runs tell of the memory at once; None for nothing, and without a daemon."""
-    nothing = {"estimate_mib": None, "estimate_upper_mib": None, "estimate_source": None}
-    job_file: JobFile = result["job_file"]
-    if client is None or job_file.options.least_gpus == 0:
-        return nothing
-    from radrm.client.estimates import known
-
-    memory = known(job_file, result["envelope"])
-    if memory is None:
-        return nothing
-    return {
-        "estimate_mib": int(memory.value),
-        "estimate_upper_mib": int(max(memory.upper, memory.value)),
-        "estimate_source": memory.source,
-    }
-
-
-def _elements(job_file: JobFile) -> list[dict[str, Any]]:
-    """The first elements of a sweep and the last one: number, name, values and command."""
-    sweep = sweep_of(job_file)
-    if sweep is None:
-        return []
-    numbers = sorted({*range(min(_SHOWN, len(sweep))), len(sweep) - 1})
-    found = []
-    for number in numbers:
-        values = sweep.values(number)
-        one = with_values(job_file, values)
-        command = list(one.argv) or None
-        found.append(
-            {"index": number, "name": one.name, "params": dict(values), "command": command}
-        )
-    return found
 
 
 def _lines(result: dict[str, Any], document: dict[str, Any]) -> Iterator[str]:

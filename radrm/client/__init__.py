@@ -13,9 +13,10 @@ The files, in the order in which they may import one another:
     last_state  what the store says while no daemon runs
     commands    commands about many jobs or devices
     awaiting    wait for what comes of a request: a size, saved work
-    jupyter     how to reach a Jupyter server that a job has started
+    jupyter     the command of a notebook, and how to reach it
     session     the user's end of `radrm run`
     snapshots   the copies of code that jobs run in
     submitting  read, check and spool jobs, and learn their ids
     estimates   ask the estimators about a job file
+    preview     what a submission would be
 """

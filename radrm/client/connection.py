@@ -35,6 +35,9 @@ class Client:
     `limit_s`: how long a request waits for its answer.
     """
 
+    home: str | None = None
+    """The daemon's home, if it is not the one that the environment names."""
+
     def __init__(
         self, candidates: tuple[Paths, ...] | None = None, limit_s: float = _LIMIT_S
     ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,18 +15,18 @@ from radrm.client.connection import Client
 from radrm.config import Config, load_config
 from radrm.core.records import Estimate, Profiled
 from radrm.core.words import Quantity
-from radrm.daemon.intake.estimation import command_of, fingerprint_of
 from radrm.errors import BadFile, RadrmError
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.host.estimation.asking import Answer, Asking, with_trace
+from radrm.host.estimation.marks import command_of, fingerprint_of
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
 from radrm.host.storage.paths import system_mode
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import envelope_of, load
 from radrm.jobfile.options import Options, RawOptions
-from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.structs import replace
 from radrm.wiring import asked_by_auto
 
@@ -53,13 +55,22 @@ class Learned(Struct, frozen=True):
     profile: tuple[Profiled, ...] = ()
 
 
-def read(file: str, options: RawOptions) -> tuple[Asked, str, TraceRequest | None]:
-    """The job, its fingerprint, and how to trace it. Raises `RadrmError`."""
+def read(
+    file: str, options: RawOptions, command: Sequence[str] = ()
+) -> tuple[Asked, str, TraceRequest | None]:
+    """The job, its fingerprint, and how to trace it. `command`: in place of a file.
+
+    Raises `RadrmError`."""
     from radrm.wiring import describe
 
-    data = load(file)
-    job_file = read_job_file(data, file, options)
-    envelope = envelope_of(job_file, file, data, options)
+    if command:
+        job_file, data = wrap_command(list(command), options), None
+        file = job_file.name
+        envelope = envelope_of(job_file, None, None, job_file.raw)
+    else:
+        data = load(file)
+        job_file = read_job_file(data, file, options)
+        envelope = envelope_of(job_file, file, data, options)
     job_file = job_file.with_summary(envelope.summary)
     request = None
     if job_file.options.model_factory is not None:
@@ -74,9 +85,9 @@ def read(file: str, options: RawOptions) -> tuple[Asked, str, TraceRequest | Non
     return asked, fingerprint_of(job_file, envelope), request
 
 
-def with_history(asked: Asked, mark: str) -> Asked:
-    """The job with what the daemon here has learned."""
-    found = learned(mark, asked.job.spec.name)
+def with_history(asked: Asked, mark: str, client: Client | None = None) -> Asked:
+    """The job with what the daemon here, or that of `client`, has learned."""
+    found = learned(mark, asked.job.spec.name, client)
     job = replace(
         asked.job,
         device_kind=found.device_kind,
@@ -91,28 +102,54 @@ def with_history(asked: Asked, mark: str) -> Asked:
     return replace(asked, job=job)
 
 
-def learned(mark: str | None, name: str | None = None) -> Learned:
+def learned(mark: str | None, name: str | None = None, client: Client | None = None) -> Learned:
     """The recorded runs with a fingerprint or of a name, and the latest of all; none without a
     daemon."""
-    with Client() as client:
+    with contextlib.nullcontext(client) if client is not None else Client() as asked:
         try:
-            return msgspec.convert(client.ask("runs", fingerprint=mark, name=name), Learned)
+            return msgspec.convert(asked.ask("runs", fingerprint=mark, name=name), Learned)
         except (RadrmError, msgspec.ValidationError):
             return Learned()
 
 
-def known(job_file: JobFile, envelope: Envelope) -> Estimate | None:
+def known(job_file: JobFile, envelope: Envelope, client: Client) -> Estimate | None:
     """The memory that a daemon knows at once of a job, as at its submission; None for nothing.
 
     No estimator runs in another process, and nothing is traced. Raises `RadrmError`.
     """
     from radrm.wiring import describe
 
-    config = load_config(os.environ, system_mode(os.environ, os.getuid()))
+    config = config_of(client)
     asked = Asked(job_file.name, job_file.options, describe(job_file))
-    job = with_history(asked, fingerprint_of(job_file, envelope)).job
-    found = Asking(config).at_once(job)
+    job = with_history(asked, fingerprint_of(job_file, envelope), client).job
+    found = Asking(config, summaries=False).at_once(job)
     return next((each for each in found if each.quantity is Quantity.MEMORY), None)
+
+
+def config_of(client: Client | None = None) -> Config:
+    """The configuration in force: of the daemon's home that a client names, else as commands find
+    it. Raises `BadConfig`."""
+    home = None if client is None else client.home
+    environ = os.environ if home is None else {**os.environ, "RADRM_HOME": home}
+    return load_config(environ, system_mode(environ, os.getuid()))
+
+
+def answers(
+    asked: Asked,
+    mark: str,
+    request: TraceRequest | None,
+    names: Sequence[str],
+    config: Config,
+    client: Client | None = None,
+) -> tuple[Asked, dict[str, Answer]]:
+    """The job with all that is known of it, and what each of these estimators says of it.
+
+    A model is traced if an estimator needs that. Raises `RadrmError`.
+    """
+    asked = with_history(asked, mark, client)
+    if request is not None and TRACED & set(names) and asked.job.trace is None:
+        asked = traced(asked, request, config)
+    return asked, {name: answer(asked, config, name) for name in names}
 
 
 def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
@@ -127,7 +164,8 @@ def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
 
 def answer(asked: Asked, config: Config, name: str) -> Answer:
     """The answer of one estimator about a job."""
-    return Asking(dataclasses.replace(config, estimator=name)).ask(asked.job)
+    with_summary = asked.job.summary is not None
+    return Asking(dataclasses.replace(config, estimator=name), with_summary).ask(asked.job)
 
 
 def memory_of(found: Answer) -> Estimate | None:
@@ -143,7 +181,7 @@ def names_of(word: str, config: Config) -> tuple[str, ...]:
     if word == "all":
         every = dict.fromkeys((*ESTIMATORS, *asked_by_auto(config)))
         return tuple(name for name in every if name != "none")
-    Asking(dataclasses.replace(config, estimator=word))
+    Asking(dataclasses.replace(config, estimator=word), summaries=False)
     return (word,)
 
 

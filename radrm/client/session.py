@@ -2,7 +2,8 @@
 
 Theory of operation. The functions that wait for the job wait by `pause` of its `Session`, which
 handles connections, keys and signals meanwhile. With a terminal, the pause in which the job
-connects lasts until the connection ends. Signals only make a note and end a pause, so nothing is
+connects lasts until the connection ends. Without one, each pause passes standard input on as the
+job takes it. Signals only make a note and end a pause, so nothing is
 torn in the middle.
 """
 
@@ -18,17 +19,19 @@ import termios
 import time
 import tty
 
-from radrm.host.sessions.frames import INPUT, INTERRUPT, frame, size_frame
+from radrm.host.sessions.frames import INPUT, INTERRUPT, MOST, TAKEN, frame, size_frame
 from radrm.host.sessions.inside import FOLDER, VARIABLE
 from radrm.host.sockets import listen, peer
 from radrm.host.storage.files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Say = Callable[[str], object]
 
+_KEYS = 0
+"""Standard input."""
 _BUFFER = 64 * 1024
 _READ = 4096
 """Bytes that were typed, or pasted, and go into one frame."""
@@ -39,7 +42,7 @@ class Session:
     """Listens for one job in a folder of its own. A context manager; then the folder is gone.
 
     `pty`: standard input and output are a terminal, and the job's command gets one. `seen` is
-    called with all that the job prints on it, and may return a line for the user. `cancel` is
+    called with all that the job prints on it, and may return lines for the user. `cancel` is
     called for the second Ctrl-C.
     """
 
@@ -48,10 +51,12 @@ class Session:
         pty: bool,
         say: Say,
         cancel: Callable[[], object],
-        seen: Callable[[bytes], str | None] = lambda _: None,
+        seen: Callable[[bytes], Sequence[str]] = lambda _: (),
     ) -> None:
         self._pty, self._say, self._cancel, self._seen = pty, say, cancel, seen
         self._link: socket.socket | None = None
+        self._input_over, self._wanted = sys.stdin is None, False
+        """Whether standard input has ended, and whether the job takes more of it."""
         self._interrupts = self._passed_on = 0
         """How often Ctrl-C was typed, and how often something was done about it."""
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -103,14 +108,18 @@ class Session:
             poll.register(sys.stdout, 0)
             if self._link is not None:
                 poll.register(self._link, select.POLLIN)
+            if self._reads:
+                poll.register(_KEYS, select.POLLIN)
             ready = dict(poll.poll(left_s * 1000))
             if self._woken in ready:
                 self._empty_woken()
             if sys.stdout.fileno() in ready:
                 raise BrokenPipeError
-            if self._link is not None and self._link.fileno() in ready:
-                self._drop()  # the attempt has ended: without a terminal nothing else comes
+            if self._link is not None and self._link.fileno() in ready and not self._hear():
+                self._drop()  # the attempt has ended
                 return False
+            if _KEYS in ready:
+                self._pass_input()
             if self._listener.fileno() in ready and self._accept() and self._pty:
                 self._be_its_terminal()
                 return True
@@ -151,6 +160,9 @@ class Session:
         self._link = link
         link.settimeout(_SEND_S)
         self._send(self._size())
+        self._wanted = not self._input_over
+        if self._input_over:
+            self._send(frame(INPUT))
         return self._link is not None
 
     def _drop(self) -> None:
@@ -171,6 +183,41 @@ class Session:
             return size_frame(0, 0)
         size = os.get_terminal_size(sys.stdout.fileno())
         return size_frame(size.lines, size.columns)
+
+    # ------------------------------------------------------------- without a terminal
+
+    @property
+    def _reads(self) -> bool:
+        """Whether the job takes standard input now. In the background, a read from the terminal
+        would stop this process."""
+        if self._pty or self._link is None or not self._wanted:
+            return False
+        try:
+            return os.tcgetpgrp(_KEYS) == os.getpgrp()
+        except OSError:
+            return True  # it is no terminal
+
+    def _hear(self) -> bool:
+        """Take the job's answers to its input. False: the connection has ended."""
+        assert self._link is not None
+        try:
+            answers = self._link.recv(_READ)
+        except OSError:
+            return False
+        if answers:
+            self._wanted = answers.endswith(TAKEN) and not self._input_over
+        return bool(answers)
+
+    def _pass_input(self) -> None:
+        """Pass on what can be read now, or the end."""
+        try:
+            data = os.read(_KEYS, MOST)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""  # a folder, or a terminal that is gone
+        self._wanted, self._input_over = False, not data
+        self._send(frame(INPUT, data))
 
     # ------------------------------------------------------------- a terminal
 
@@ -230,8 +277,9 @@ class Session:
                     return
                 write_all(screen, data)
                 last = data[-1:]
-                if (hint := self._seen(data)) is not None:
-                    write_all(sys.stderr.fileno(), f"\r\nradrm: {hint}\r\n".encode())
+                if lines := self._seen(data):
+                    text = "".join(f"\r\nradrm: {line}" for line in lines)
+                    write_all(sys.stderr.fileno(), f"{text}\r\n".encode())
 
 
 def _leave(number: int, _: object) -> None:

@@ -29,7 +29,7 @@ class Combination:
     planners: RuleTables = field(default_factory=dict)
 
 
-PUBLISHED = Combination("magm", "fifo", "default")
+PUBLISHED = Combination("magm", "fifo", "strict")
 """RAD-RM's best setting (thesis, chapter 6)."""
 SHARING = "sharing"
 """The table of its policy's settings."""

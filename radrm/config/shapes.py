@@ -332,9 +332,10 @@ class IdleConfig:
     """Running jobs that leave all their GPUs idle ([idle.md](administrators.md#idle-jobs))."""
 
     action: str = "off"
-    """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`.
+    """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`: sessions of
+    `radrm run` are warned, and no other jobs.
 
-    A site whose users forget sessions."""
+    A site whose users forget sessions or hung jobs."""
     smact_below: float = fixed(0.05)
     """SM activity below this is idle: a driver's own work shows a few percent."""
     for_s: float = 1800.0
@@ -475,7 +476,7 @@ class Config:
     A site that wants turns by submission, by users or by due times."""
     planner: tuple[str, ...] = ("auto",)
     """Decides what starts and changes; `auto`: the goal's planner with `policy = "auto"`, else
-    `default`. A list runs several in this order: `["auto", "mine"]`, or `"auto+mine"`. Exactly one
+    `strict`. A list runs several in this order: `["auto", "mine"]`, or `"auto+mine"`. Exactly one
     of them starts waiting jobs.
 
     A site with due times, elastic jobs or a planner of its own."""
@@ -533,7 +534,7 @@ class Config:
 
     @property
     def planners_joined(self) -> str:
-        """The names of the planners in one word, as `--planner` takes them: `default+mine`."""
+        """The names of the planners in one word, as `--planner` takes them: `strict+mine`."""
         return "+".join(self.planner)
 
     def to_table(self) -> dict[str, Any]:

@@ -142,10 +142,10 @@ def name(value: Any, place: Place) -> str:
 
 
 def planners(value: Any, place: Place) -> tuple[str, ...]:
-    """Return the names of planners, from a list or a word: `default+mine`."""
+    """Return the names of planners, from a list or a word: `strict+mine`."""
     named = value.split("+") if isinstance(value, str) else value
     if not isinstance(named, (list, tuple)) or not 0 < len(named) <= _MOST_PLANNERS:
-        raise wrong(place, 'a name, or a list of names, as in ["default", "mine"]', value)
+        raise wrong(place, 'a name, or a list of names, as in ["strict", "mine"]', value)
     found = tuple(name(each, place) for each in named)
     for each in found:
         if found.count(each) > 1:

@@ -15,12 +15,15 @@ from typing import Any, Protocol, TypeGuard
 
 from msgspec import Struct
 
-from radrm.core.events import Event
-from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
 from radrm.core.state.queue.order import Order as Order
 from radrm.core.state.sharing import Learner as Learner
-from radrm.core.view import Offer, View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # who only estimates needs none of the state that rules of other kinds see
+    from radrm.core.events import Event
+    from radrm.core.proposals import Proposal
+    from radrm.core.view import Offer, View
 
 
 class Ask(Struct, frozen=True):

@@ -102,7 +102,7 @@ class Site(Struct, frozen=True):
 def needs_accounting(config: Config) -> bool:
     """Return whether control groups must count what jobs use: on version 1 that costs 12 ms a
     launch, and only planners of running jobs need it."""
-    return not set(config.planner) <= {"default", "backfill", "deadline"}
+    return not set(config.planner) <= {"strict", "backfill", "deadline"}
 
 
 def plan_launch(

@@ -228,7 +228,7 @@ def read_settings(system: bool, settings: Sequence[str], zone: Zone) -> tuple[Co
     config = _configuration(system, settings)
     Asking(config)
     make_settings(config, cpus=os.cpu_count())
-    return config, make_rules(config, zone), make_costs(config, zone)
+    return config, make_rules(config, zone, sessions=True), make_costs(config, zone)
 
 
 def _configuration(system: bool, settings: Sequence[str]) -> Config:

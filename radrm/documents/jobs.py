@@ -654,6 +654,8 @@ class Understood(Document):
     """The most that it should be."""
     estimate_source: str | UnsetType | None = UNSET
     """The estimator."""
+    notes: tuple[str, ...] | UnsetType = UNSET
+    """What its submitter should know, in a line each."""
     first: tuple[DryElement, ...] | UnsetType = UNSET
     """Of a sweep, the first elements and the last one."""
 

@@ -28,6 +28,7 @@ SUBMIT_FLAGS = {
 
 
 RUN_FLAGS = {
+    "jupyter": "start JupyterLab, and show its address and the ssh line for a laptop",
     "pty": "give the command a terminal, for a shell or an editor",
     "help": "show the options that most jobs need",
     "help-all": "show all options, in groups",
@@ -114,6 +115,8 @@ class RunRequest(Record):
 
     raw_options: RawOptions
     command: tuple[str, ...] = ()
+    """Of `jupyter`: its arguments."""
+    jupyter: bool = False
     pty: bool = False
     help: bool = False
     help_all: bool = False
@@ -142,7 +145,7 @@ def parse_run(argv: Sequence[str]) -> RunRequest:
             command = (word, *rest)
     if {"help", "help_all"} & flags:
         return RunRequest({}, help=True, help_all="help_all" in flags)
-    if not command:
+    if not command and "jupyter" not in flags:
         raise UsageError(f"{where}: nothing to run; write: radrm run -- python train.py")
     if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: radrm run has one terminal for one job; submit an array")

@@ -46,7 +46,7 @@ Orders = Annotated[
 ]
 Planner = Annotated[
     str | None,
-    typer.Option("--planner", metavar="NAME", help="The planner; + joins several: default+mine."),
+    typer.Option("--planner", metavar="NAME", help="The planner; + joins several: strict+mine."),
 ]
 Planners = Annotated[
     list[str] | None,

@@ -16,7 +16,7 @@ The files, in the order in which they may import one another:
 # `slots` and `idle` are not listed: `added` adds them where their tables ask for it. The others
 # are in wings.
 PLANNERS = {
-    "default": "radrm.planners.order_policy:OrderPolicy",
+    "strict": "radrm.planners.order_policy:OrderPolicy",
     "backfill": "radrm.planners.backfill:Backfill",
     "deadline": "radrm.planners.deadline:Deadline",
 }

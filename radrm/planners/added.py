@@ -9,7 +9,7 @@ from radrm.core.rules import Planner, Policy
 from radrm.deadlines.costs import Zone
 from radrm.errors import BadConfig
 from radrm.planners import idle, slots
-from radrm.planners.idle import OFF, Idle
+from radrm.planners.idle import NOTIFY, OFF, Idle
 from radrm.planners.slots import Slots
 
 NOT_CHOSEN = {
@@ -19,15 +19,19 @@ NOT_CHOSEN = {
 """What to write in place of their names in `planner`."""
 
 
-def added(config: Config, policy: Policy, zone: Zone) -> Iterator[Planner]:
-    """Yield these planners. Raises `BadConfig` for settings that contradict one another."""
+def added(config: Config, policy: Policy, zone: Zone, sessions: bool) -> Iterator[Planner]:
+    """Yield these planners. `sessions`: jobs may be sessions of users, as in a daemon.
+
+    Raises `BadConfig` for settings that contradict one another."""
     if config.slots.length_s > 0:
         # Behind those that start jobs: a job that still waits then could not start.
         yield _slots(config, policy, zone)
-    if config.idle.action != OFF:
-        its = config.idle
+    its, off = config.idle, config.idle.action == OFF
+    if sessions or not off:
         yield Idle(
-            its.action, its.smact_below, its.for_s, its.warmup_s, its.warn_s, its.interactive_for_s
+            NOTIFY if off else its.action,
+            *(its.smact_below, its.for_s, its.warmup_s, its.warn_s, its.interactive_for_s),
+            only_sessions=off,
         )
 
 

@@ -56,7 +56,7 @@ _ROUNDING_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Backfill(OrderPolicy):
-    """Start waiting jobs as `default` does; jobs behind a head that cannot start may pass it.
+    """Start waiting jobs as `strict` does; jobs behind a head that cannot start may pass it.
 
     The work for an event is at most `depth` jobs times the devices.
     """

@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-Without a job that has a due time it is `default`, proposal by proposal. Otherwise waiting
+Without a job that has a due time it is `strict`, proposal by proposal. Otherwise waiting
 jobs are tried in the order of `Ranking`; within one queue and priority:
 
     old jobs       they have waited `max_wait_s`: since they were submitted, or since their due time
     due jobs       by what a delay of them costs
-    other jobs     in the configured order; as in `default`, none passes the first of them
+    other jobs     in the configured order; as in `strict`, none passes the first of them
 
 The policy decides which devices a job may share. A job with a profile gets the kind and the number
 of GPUs that cost least: lateness and the energy that its server uses more. GPUs beyond its least
@@ -83,7 +83,7 @@ _MOST_WAITED = 3
 
 @dataclass(frozen=True, slots=True)
 class Deadline(OrderPolicy):
-    """Start and stop jobs by what a late end costs (`--due`). Without due times: `default`."""
+    """Start and stop jobs by what a late end costs (`--due`). Without due times: `strict`."""
 
     costs: Costs = _COSTS
     depth: int = fixed(20)

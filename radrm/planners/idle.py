@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 A job is *idle* while all its GPUs show SM activity below `smact_below`. The time counts from
 `warmup_s` after its start. After `for_s` its user is warned; `warn_s` later, if it is still idle,
-the `action` follows. `notify` only warns.
+the `action` follows. `notify` only warns. With `only_sessions` it looks at nothing but sessions of
+`radrm run`: where a site sets no action, their users are warned all the same.
 
 SM activity is that of a device, which jobs may share. So a reading proves that a job is idle there
 in two cases: the whole device is below the limit; or the job's own processes are, by figures that
@@ -98,6 +99,7 @@ class Idle(Planner):
     warmup_s: float
     warn_s: float
     interactive_for_s: float = 0.0
+    only_sessions: bool = False
     name: str = NAME
     version: int = 1
     starts_jobs: bool = False
@@ -117,9 +119,12 @@ class Idle(Planner):
 
     def _proposals(self, view: View, readings: Sequence[Reading], plan: Plan) -> Iterator[Proposal]:
         tracks: dict[int, _Track] = view.memo.setdefault(NAME, {})
+        running = [e for e in view.running() if e[0].spec.interactive or not self.only_sessions]
+        if not running and not tracks and plan.state is None:
+            return
         taken = {each.device: _Shown.by(each, self.smact_below) for each in readings}
         live: set[int] = set()
-        for job, attempt in tuple(view.running()):
+        for job, attempt in running:
             live.add(job.id)
             devices = attempt.placement.devices
             if not devices or any(uuid not in taken for uuid in devices):

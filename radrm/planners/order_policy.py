@@ -1,4 +1,4 @@
-"""The default planner: an order chooses the next job, a policy chooses its devices.
+"""The planner `strict`: an order chooses the next job, a policy chooses its devices.
 
 Theory of operation
 -------------------
@@ -48,7 +48,7 @@ OCCASIONS: frozenset[type[ev.Event]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OrderPolicy(Planner):
-    """Start the first job of each line: first the recovery queue.
+    """Start the first job of each line, and no other before it: first the recovery queue.
 
     Jobs that recovery starts on idle devices go by `recovery_policy`. No job passes the head of
     its line, but by its turn on an MPS server, or on devices that are reserved for its user.
@@ -56,7 +56,7 @@ class OrderPolicy(Planner):
 
     policy: Policy
     recovery_policy: Policy
-    name: str = "default"
+    name: str = "strict"
     version: int = 1
     starts_jobs: bool = True
     listens: frozenset[type[ev.Event]] = OCCASIONS

@@ -25,7 +25,7 @@ Invariants:
   not each whose slot is over as well. A device that others stay on is left only if
   the policy would accept it then, by the SM activity that is known of those.
 
-The bound, with planner `default`: if all jobs can save within the saving time P, and stop within
+The bound, with planner `strict`: if all jobs can save within the saving time P, and stop within
 the grace time G, the job at place n of a line in the order of submission starts within
 n x (length_s - warn_s + P + G) after it came, however long the others run
 (`tests/planners/slots/test_starvation.py`).

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from radrm.core.records import Job, Refusal
@@ -57,6 +58,8 @@ _HALVINGS = 20
 _DIGITS = 1
 """Demands that differ by less than readings do are alike: then the free memory decides."""
 _ROUNDING = 1e-9
+_KEPT = 4096
+"""Kept results of the model: many waiting jobs are alike, and ask the same of one device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +252,8 @@ class Packing:
         mps, total = offer.mode is Collocation.MPS, sum(found)
         full = shown >= _SATURATED
         if None in known:
-            rest = self._demand_of(offer, shown, len(found)) - sum(
-                each for each in known if each is not None
-            )
+            demand = _demand_of(shown, len(found), mps, offer.loss)
+            rest = demand - sum(each for each in known if each is not None)
             own = rest / known.count(None)
             found = [
                 min(1.0, max(_LEAST_SHOWN * was, own)) if each is None else each
@@ -265,15 +267,16 @@ class Packing:
             return found
         return [each * shown / total for each in found]
 
-    def _demand_of(self, offer: Offer, shown: float, jobs: int) -> float:
-        """Return the least demand of so many jobs that show this SM activity together."""
-        mps = offer.mode is Collocation.MPS
-        low, high = shown, float(jobs)
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            seen = total_activity(middle, jobs, mps=mps, loss=offer.loss)
-            low, high = (middle, high) if seen < shown else (low, middle)
-        return low
+
+@lru_cache(_KEPT)
+def _demand_of(shown: float, jobs: int, mps: bool, loss: float | None) -> float:
+    """Return the least demand of so many jobs that show this SM activity together."""
+    low, high = shown, float(jobs)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        seen = total_activity(middle, jobs, mps=mps, loss=loss)
+        low, high = (middle, high) if seen < shown else (low, middle)
+    return low
 
 
 def _origin(job: Job, offer: Offer) -> str:
@@ -316,13 +319,25 @@ def _loss(offer: Offer, clients: Sequence[bool]) -> float | None:
 
 
 def _work(offer: Offer, demands: Sequence[float], widths: Sequence[int]) -> float:
-    """Return the SM activity of a device with these demands of jobs on so many devices each.
+    """Return the SM activity of a device with these demands of jobs on so many devices each."""
+    clients = _clients(offer, len(demands))
+    loss = _loss(offer, clients)
+    return _work_of(tuple(demands), tuple(widths), tuple(clients), loss)
+
+
+@lru_cache(_KEPT)
+def _work_of(
+    demands: tuple[float, ...],
+    widths: tuple[int, ...],
+    clients: tuple[bool, ...],
+    loss: float | None,
+) -> float:
+    """Return the SM activity of a device, as `_work`.
 
     Jobs on several devices may meet on all of them. There they hold each other up, so each has its
     joint speed, and the other jobs get the rest.
     """
-    found, clients = [Demand(smact) for smact in demands], _clients(offer, len(demands))
-    loss = _loss(offer, clients)
+    found = [Demand(smact) for smact in demands]
     each = mixed_speeds(found, clients, loss=loss)
     wide = {at: width for at, width in enumerate(widths) if width > 1}
     if len(wide) > 1:

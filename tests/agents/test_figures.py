@@ -13,7 +13,7 @@ pytest.importorskip("pydantic", reason="pip install 'radrm[mcp]'")
 from radrm.agents import commands
 from radrm.agents.jobs import finding
 from radrm.agents.machine import kind_of, pressure
-from radrm.agents.preview import fit, request_of
+from radrm.agents.preview import fit, raw_of, request_of
 from radrm.errors import Refused, UsageError
 from tests.cli.fakes import NOW, Script, job, page
 
@@ -90,6 +90,11 @@ def test_whether_a_job_could_start(
     assert found.says.startswith(says)
 
 
+def test_options_are_those_of_the_client() -> None:
+    given = {"gpus": 2, "gpu_memory": "2G", "env": {"LR": 0.1}, "hold": True, "requeue": False}
+    assert raw_of(given) == {"gpus": "2", "gpu-memory": "2G", "env": ["LR=0.1"], "hold": True}
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -100,7 +105,7 @@ def test_whether_a_job_could_start(
         ((["true"], None, {"params": "/dev/zero"}), "not a regular file"),
         ((["true"], None, {"gpux": "1"}), "did you mean --gpus"),
         ((["true"], None, {"gpus": "many"}), "gpus"),
-        ((["true"], None, {"hold": "x"}), "takes no value"),
+        ((["true"], None, {"hold": "x"}), "hold is True or False"),
     ],
 )
 def test_requests_that_cannot_be(words: tuple[Any, Any, Any], says: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from radrm import Client
-from radrm.errors import BadFile, Refused, Unreachable, UsageError
+from radrm.errors import BadFile, RadrmError, Refused, Unreachable, UsageError
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
@@ -57,6 +57,41 @@ def test_a_job_file_with_options_on_a_gpu(client: Client, shared_daemon: DaemonH
     client.cancel(held)
     (ended,) = client.wait(held, timeout=60)
     assert (ended.state, ended.completed) == ("CANCELLED", False) and ended.code
+
+
+def test_a_dry_run_says_what_would_be_and_submits_nothing(client: Client) -> None:
+    before = [job.id for job in client.jobs(all=True)]
+    found = client.submit(
+        ["echo", "{lr}"],
+        dry_run=True,
+        name="sweep",
+        gpu_memory="2G",
+        time="1h",
+        param={"lr": [1, 2]},
+    )
+    assert (found.name, found.elements, found.gpus) == ("sweep", 2, 1)
+    assert (found.gpu_memory_mib, found.time_limit_s) == (2048, 3600)
+    assert [each.command for each in found.first] == [("echo", "1"), ("echo", "2")]
+    assert found.document["error"] is None and isinstance(found.notes, tuple)
+    with pytest.raises(Refused, match="can never run"):
+        client.submit(["true"], dry_run=True, gpus=99)
+    assert [job.id for job in client.jobs(all=True)] == before
+
+
+def test_an_estimate_is_that_of_the_command(client: Client, shared_daemon: DaemonHome) -> None:
+    file = shared_daemon.file("sized.rad", "#RAD --gpu-memory=3G\nsleep 1\n")
+    (said,) = shared_daemon.json("estimate", str(file))
+    found = client.estimate(file)
+    assert found.document | {"seconds": None} == said | {
+        "seconds": None, "guesses": tuple(said["guesses"]), "notes": tuple(said["notes"])
+    }  # fmt: skip
+    assert found.memory_mib == 3072
+    assert client.estimate(["python3", "train.py"], "declared", gpu_memory="1G").upper_mib == 1024
+    for wrong in ("all", "nobody"):
+        with pytest.raises(UsageError if wrong == "all" else RadrmError):
+            client.estimate(file, wrong)
+    with pytest.raises(BadFile, match="no GPU"):
+        client.estimate(["true"], gpus=0)
 
 
 def test_arrays(client: Client) -> None:

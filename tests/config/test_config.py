@@ -102,9 +102,9 @@ WRONG = [
     ("policies = 1", ("policies", "a table")),
     ("[policies]\nmagm = 1", ("policies.magm", "a table", "1")),
     ("[policy.magm]\nx = 1", ("policy", "a name")),
-    ("planner = []", ("planner", 'as in ["default", "mine"]')),
+    ("planner = []", ("planner", 'as in ["strict", "mine"]')),
     ("planner = 3", ("planner", "a list of names")),
-    ("planner = ['default', 3]", ("planner", "a name", "3")),
+    ("planner = ['strict', 3]", ("planner", "a name", "3")),
     ("planner = ['a', 'a']", ("planner", "names 'a' twice")),
     ("planner = 'a+'", ("planner", "a name")),
     ("planner = 'a,b'", ("planner", "'a,b'", "+ joins planners")),
@@ -139,12 +139,12 @@ def test_a_wrong_file_is_one_clear_line(text: str, words: tuple[str, ...]) -> No
 
 
 def test_planners_are_a_name_a_list_or_a_word() -> None:
-    for value in ('["default", "mine"]', '"default+mine"'):
+    for value in ('["strict", "mine"]', '"strict+mine"'):
         config = parse_config(f"planner = {value}", "x")
-        assert config.planner == ("default", "mine") and config.planners_joined == "default+mine"
+        assert config.planner == ("strict", "mine") and config.planners_joined == "strict+mine"
         assert with_set(Config(), f"planner={value}") == config
-        assert config.to_table()["planner"] == ["default", "mine"]
-    assert with_set(Config(), "planner=default+mine").planner == ("default", "mine")
+        assert config.to_table()["planner"] == ["strict", "mine"]
+    assert with_set(Config(), "planner=strict+mine").planner == ("strict", "mine")
     assert Config().to_table()["planner"] == "auto"
 
 

@@ -13,7 +13,7 @@ from radrm.wiring import make_rules, make_settings
 
 def test_a_published_policy_comes_with_the_published_order_and_planner() -> None:
     found = resolved(Config(policy="lug"))
-    assert (found.policy, found.order, found.planner) == ("lug", "fifo", ("default",))
+    assert (found.policy, found.order, found.planner) == ("lug", "fifo", ("strict",))
 
 
 @pytest.mark.parametrize("goal", GOALS)
@@ -36,7 +36,7 @@ def test_what_a_site_sets_wins_over_the_goal(monkeypatch: pytest.MonkeyPatch) ->
     goal = replace(
         GOALS["published"],
         policies={"sharing": {"max_smact": 0.5, "margin_mib": 1}},
-        planners={"default": {"depth": 7}},
+        planners={"strict": {"depth": 7}},
     )
     monkeypatch.setitem(GOALS, "sharing", goal)  # type: ignore[misc]
     given = parse_config(
@@ -47,9 +47,9 @@ def test_what_a_site_sets_wins_over_the_goal(monkeypatch: pytest.MonkeyPatch) ->
         "sharing": {"max_smact": 0.9, "margin_mib": 1},
         "packing": {"max_demand": 3},
     }
-    assert found.planners == {"default": {"depth": 7}}
+    assert found.planners == {"strict": {"depth": 7}}
     assert resolved(replace(given, order="fifo", planner=("auto", "mine"))).planner == (
-        "default",
+        "strict",
         "mine",
     )
 

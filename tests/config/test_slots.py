@@ -21,9 +21,9 @@ def test_there_are_no_slots_by_default() -> None:
 
 
 def test_they_run_behind_the_configured_planners_with_their_policy() -> None:
-    text = 'policy = "lug"\nplanner = ["specon", "default"]\n[slots]\nlength_s = 3600'
+    text = 'policy = "lug"\nplanner = ["specon", "strict"]\n[slots]\nlength_s = 3600'
     rules = make_rules(parse_config(text, "test"))
-    assert [each.name for each in rules.planners] == ["specon", "default", "slots"]
+    assert [each.name for each in rules.planners] == ["specon", "strict", "slots"]
     (slots,) = slots_of(text)
     assert (slots.length_s, slots.warn_s, slots.policy.name) == (3600.0, 600.0, "lug")
 
@@ -37,7 +37,7 @@ def test_one_setting_at_a_time_can_change() -> None:
     ("text", "said"),
     [
         ("[slots]\nlength_s = 600", "slots.warn_s = 600 is not less than slots.length_s = 600"),
-        ('planner = ["default", "slots"]', "write [slots] length_s = 43200"),
+        ('planner = ["strict", "slots"]', "write [slots] length_s = 43200"),
         ("[planners.slots]\nlength_s = 5", "write [slots] length_s = 43200"),
         ("[slots]\nlength_s = 59", "0 (none) or seconds from 60 to a year"),
         ("[slots]\nlength_s = nan", "finite"),
@@ -74,5 +74,5 @@ def test_any_value_of_a_set_gives_one_short_line(key: str, value: str) -> None:
 
 def test_a_name_of_a_planner_is_refused_by_the_daemon_too() -> None:
     with pytest.raises(BadConfig, match="not chosen as a planner"):
-        make_rules(Config(planner=("default", "slots")))
+        make_rules(Config(planner=("strict", "slots")))
     assert not contradictions(with_set(Config(), "slots.length_s=3600"))

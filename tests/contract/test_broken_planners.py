@@ -103,7 +103,7 @@ def test_a_planner_beside_the_first_that_fails_is_left_out(what: str) -> None:
     assert broken.asked < 20, "it rests, longer each time"
     assert broken.asked > 2, "and is tried again"
     kept = [name for kind, name in world.rule_states if kind == "planner"]
-    assert kept == ["default"], "nothing of it is kept"
+    assert kept == ["strict"], "nothing of it is kept"
 
 
 @pytest.mark.parametrize("what", PLANS)

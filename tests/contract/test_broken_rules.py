@@ -131,7 +131,7 @@ POLICIES: dict[str, Any] = {
 def test_a_policy_that_fails_has_exclusive_in_its_place(what: str) -> None:
     world = world_of(policy=POLICIES[what])
     lives(world)
-    kind = "planner default" if what == "keeps what cannot be kept" else "policy choosing"
+    kind = "planner strict" if what == "keeps what cannot be kept" else "policy choosing"
     assert world.said and all(f"the {kind} failed (" in line for line in world.said)
 
 

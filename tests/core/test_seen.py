@@ -74,7 +74,7 @@ OF_VIEW: dict[str, Callable[[View], Any]] = {
     "now": lambda view: view.now,
     "isolation": lambda view: (view.isolation.errors(view.now.boot_s), view.isolation.data()),
     "settings": lambda view: view.settings,
-    "kept": lambda view: (view.kept("mover", 1), view.kept("default", 1)),
+    "kept": lambda view: (view.kept("mover", 1), view.kept("strict", 1)),
     "remarks": _each(lambda view, job: view.remarks(job.id)),
     "head": lambda view: [(h := view.head(g)) and h.id for g in (False, True)],
     "any_waiting": lambda view: view.any_waiting,

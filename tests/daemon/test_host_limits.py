@@ -129,7 +129,7 @@ def with_planner(home: DaemonHome, name: str, code: str) -> None:
     entry = f"[radrm.planners]\n{name} = {name}:{name.title()}\n"
     (about / "entry_points.txt").write_text(entry)
     home.environment["PYTHONPATH"] += f":{folder}"
-    home.settings = [f'planner=["default", "{name}"]', "progress.interval_s=1"]
+    home.settings = [f'planner=["strict", "{name}"]', "progress.interval_s=1"]
 
 
 def test_a_planner_caps_running_jobs_and_the_caps_outlive_the_daemon(home: DaemonHome) -> None:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from radrm.daemon.intake.estimation import fingerprint_of
 from radrm.estimators.learning.fingerprint import (
     NEUTRAL,
     fingerprint,
@@ -16,6 +15,7 @@ from radrm.estimators.learning.fingerprint import (
     variables_of,
     with_length,
 )
+from radrm.host.estimation.marks import fingerprint_of
 from radrm.host.storage.sources import sources_of
 from radrm.host.storage.spool import Envelope
 from radrm.jobfile.radfile import read_job_file

@@ -21,7 +21,7 @@ from tests.world import GIB, World, gpus
 
 EXACT = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stale_after_s=1e9, stretch=1.0)
 RULES: dict[str, OrderPolicy] = {
-    "default": OrderPolicy(Exclusive(), Exclusive()),
+    "strict": OrderPolicy(Exclusive(), Exclusive()),
     "backfill": Backfill(Exclusive(), Exclusive()),
     "strict backfill": Backfill(Exclusive(), Exclusive(), max_delay_s=0.0),
 }
@@ -104,7 +104,7 @@ def test_a_job_that_shares_a_gpu_is_expected_to_take_longer() -> None:
 
 
 def test_what_an_endless_job_hides_has_no_start() -> None:
-    rule = RULES["default"]
+    rule = RULES["strict"]
     world = World(gpus(1), planners=(rule,), settings=EXACT)
     endless = world.submit(GIB, duration_s=None)
     world.submit(GIB, duration_s=10.0)
@@ -115,7 +115,7 @@ def test_what_an_endless_job_hides_has_no_start() -> None:
 
 
 def test_the_longest_run_times_give_the_latest_start() -> None:
-    rule = RULES["default"]
+    rule = RULES["strict"]
     world = World(gpus(1), planners=(rule,), settings=EXACT)
     duration = Estimate(Quantity.DURATION, 100.0, 300.0, "history")
     for _ in range(3):
@@ -142,7 +142,7 @@ def test_a_long_line_is_played_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_ends_at_its_limit_counts_as_running_until_then() -> None:
-    rule = RULES["default"]
+    rule = RULES["strict"]
     world = World(gpus(1), planners=(rule,), settings=EXACT)
     world.submit(GIB, time_limit_s=600.0)
     waiting = world.submit(GIB, duration_s=10.0)

@@ -1,4 +1,4 @@
-"""`deadline` in random lives: as `default` without due times, and what holds with them."""
+"""`deadline` in random lives: as `strict` without due times, and what holds with them."""
 
 from __future__ import annotations
 

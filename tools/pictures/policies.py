@@ -45,8 +45,8 @@ class Picture:
 
 
 PICTURES = (
-    Picture("policy-exclusive", "exclusive", "fifo", "default"),
-    Picture("policy-rr", "rr", "fifo", "default"),
+    Picture("policy-exclusive", "exclusive", "fifo", "strict"),
+    Picture("policy-rr", "rr", "fifo", "strict"),
     Picture("policy-packing", "auto"),  # the default rules and their settings
 )
 

@@ -14,7 +14,7 @@ _FULL = """
 goal = "sharing"
 policy = "magm"
 order = "fair"
-planner = ["default", "elastic"]
+planner = ["strict", "elastic"]
 estimator = "auto"
 collocation = "auto"
 
@@ -73,7 +73,7 @@ TARGETS = (
     Target(
         "set",
         (
-            *("policies.sharing.max_smact=0.9", "planner=default+elastic", "mps.enabled=true"),
+            *("policies.sharing.max_smact=0.9", "planner=strict+elastic", "mps.enabled=true"),
             *('readings.dcgm_exporter="http://localhost:9400/metrics"', "energy.currency=EUR"),
             'energy.node_watts={ V100 = [530, 700], "a b" = [1] }',
         ),

@@ -12,23 +12,19 @@ import typer
 from radrm.cli.options import Json
 from radrm.cli.show.estimates import show_estimates
 from radrm.client.estimates import (
-    TRACED,
-    answer,
+    answers,
+    config_of,
     estimate_document,
     names_of,
     one_shape,
     read,
-    traced,
-    with_history,
 )
 from radrm.client.text import Document, print_json, warn
-from radrm.config import load_config
 from radrm.core.units import show_mib
 from radrm.errors import BadFile, RadrmError, UsageError, plain
 from radrm.estimators.memory import context_mib
 from radrm.estimators.traces import Traced
 from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
-from radrm.host.storage.paths import system_mode
 from radrm.jobfile.parsing import parse_words, typed
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Job files.")]
@@ -59,7 +55,7 @@ def estimate(
     paths = [word for word in files if not word.startswith("--")]
     words = [word for word in files if word.startswith("--")] + list(context.args)
     options = parse_words(words, "command line")
-    config = load_config(os.environ, system_mode(os.environ, os.getuid()))
+    config = config_of()
     names = names_of(estimator or config.estimator, config)
     documents: list[Document] = []
     failed = False
@@ -73,13 +69,10 @@ def estimate(
             failed = True
             warn(str(error))
             continue
-        asked = with_history(asked, mark)
-        if request is not None and TRACED & set(names) and asked.job.trace is None:
-            asked = traced(asked, request, config)
-        answers = {name: answer(asked, config, name) for name in names}
-        documents += [estimate_document(path, name, found) for name, found in answers.items()]
+        asked, found = answers(asked, mark, request, names, config)
+        documents += [estimate_document(path, name, each) for name, each in found.items()]
         if not as_json:
-            show_estimates(asked, config, answers, explain, len(paths) > 1)
+            show_estimates(asked, config, found, explain, len(paths) > 1)
     if as_json:
         print_json(documents)
     if failed:
@@ -137,7 +130,7 @@ def summarize(
         raise UsageError(f"--{foreign[0]} does not describe a model; leave it out")
     options = typed(raw, "command line")
     target = output or Path(f"{factory.rpartition(':')[2].rpartition('.')[2]}.model")
-    config = load_config(os.environ, system_mode(os.environ, os.getuid()))
+    config = config_of()
     request = TraceRequest(
         arguments=("--summary", *tracer_arguments(options)),
         cwd=os.path.join(os.getcwd(), options.chdir or ""),

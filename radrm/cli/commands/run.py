@@ -14,7 +14,7 @@ from radrm.cli.commands.submit import tell
 from radrm.cli.show.log import EXIT_INTERRUPTED, ended, log_writer, own_name
 from radrm.client.connection import Client
 from radrm.client.follow import ASK_S, Patient, stream
-from radrm.client.jupyter import JupyterHint
+from radrm.client.jupyter import JupyterHint, jupyter_command
 from radrm.client.session import Session
 from radrm.client.states import FINAL, WAITING
 from radrm.client.submitting import check, put
@@ -36,7 +36,7 @@ _FIRST_PAUSE_S = 0.05
 
 def run(argv: list[str]) -> int:
     """Run the command. Returns the exit code of the job. Raises `RadrmError`."""
-    request = parse_run(argv)
+    request = _as_jupyter(parse_run(argv))
     if request.help:
         from radrm.jobfile.option_help import run_help  # only the help needs it
 
@@ -46,7 +46,7 @@ def run(argv: list[str]) -> int:
         raise UsageError(
             "radrm run: --pty needs a terminal on standard input and output; leave it out"
         )
-    hint = JupyterHint(os.environ, own_name() or str(os.getuid()))
+    hint = JupyterHint(os.environ, own_name() or str(os.getuid()), request.jupyter)
     with (
         Client() as client,
         Session(request.pty, warn, lambda: _cancel(client, job), hint.see) as session,
@@ -83,10 +83,20 @@ def _seen(write: Write, hint: JupyterHint) -> Write:
 
     def seen(data: bytes) -> None:
         write(data)
-        if (line := hint.see(data)) is not None:
+        for line in hint.see(data):
             warn(line)
 
     return seen
+
+
+def _as_jupyter(request: RunRequest) -> RunRequest:
+    """The request with JupyterLab as its command if it asks for that. Raises `Refused`."""
+    if not request.jupyter or request.help:
+        return request
+    terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    raw = {"name": "jupyter", **request.raw_options}
+    command = jupyter_command(request.command, os.environ)
+    return RunRequest(raw, command, jupyter=True, pty=request.pty or terminal)
 
 
 def _submission(request: RunRequest) -> SubmitRequest:

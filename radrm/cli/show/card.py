@@ -62,7 +62,7 @@ def tasks_table(tasks: Sequence[Document], index: Mapping[str, int]) -> Rows:
 
 def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
     """A row for each attempt. A live attempt shows the usage so far."""
-    planners = any(attempt.get("planner") not in (None, "default") for attempt in attempts)
+    planners = any(attempt.get("planner") not in (None, "strict") for attempt in attempts)
     table = Rows(
         (
             Column("ATTEMPT", right=True),

@@ -13,7 +13,7 @@ each user's last cohort ended (`core/state/ledger.py`). After `CoreSettings.mps_
 user has had a *turn*. From then on, `turns` names one waiting job of another user as next
 for the device, and `refuse_for_turn` refuses every other user's job there, as a client or
 beside others. The device runs empty, and the named job starts, or earlier, time-sliced; the
-default planner may start it before the head of the line.
+planner may start it before the head of the line.
 
 Invariants:
 - No job is refused for a job that could not use the turn. A job is named only if it could

@@ -25,23 +25,19 @@ from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.fingerprint import (
-    NEUTRAL,
-    fingerprint,
     parts_of,
-    variables_of,
-    with_length,
 )
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.estimators.traces import Traced
 from radrm.host.estimation.asking import Asking
+from radrm.host.estimation.marks import command_of, fingerprint_of
 from radrm.host.estimation.service import EstimationService, Wanted
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
 from radrm.host.storage.runs import Run, program_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.store import Store
 from radrm.jobfile.radfile import JobFile
-from radrm.jobfile.relations import PARAM_VARIABLE
 from radrm.structs import replace
 from radrm.wiring import describe
 
@@ -238,41 +234,3 @@ class Estimation:
         if config.estimator not in _TRACING:
             return False
         return job.summary is None or Traced.from_text(job.summary) is None
-
-
-def command_of(job_file: JobFile) -> str:
-    """The script with its arguments, or the command of a job, as text."""
-    return "\n".join([job_file.script or "", *job_file.arguments]) or " ".join(job_file.argv)
-
-
-def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
-    """A digest that equals that of another job if both run the same thing."""
-    options = job_file.options
-    matters: dict[str, object] = {
-        "gpus": options.least_gpus,
-        "batch_size": options.batch_size,
-        "sequence_length": options.sequence_length,
-        "input_shape": options.input_shape,
-        "optimizer": options.optimizer,
-        "precision": options.precision,
-        "mig_profile": options.mig_profile,
-        **({} if options.sm_share is None else {"sm_share": options.sm_share}),
-        "env": sorted(pair for pair in options.env if not _is_neutral(pair[0])),
-    }
-    text = "\n".join([job_file.script or "", *job_file.argv, *job_file.arguments])
-    matters["cwd"] = os.path.join(envelope.cwd, options.chdir or "")
-    matters["variables"] = variables_of(text, envelope.environment)
-    command = job_file.argv or command_of(job_file)
-    mark = fingerprint(
-        command,
-        sources=envelope.sources,
-        summary=job_file.summary,
-        settings=[f"{name}={value}" for name, value in matters.items()],
-    )
-    return with_length(mark, command)
-
-
-def _is_neutral(variable: str) -> bool:
-    """Whether a variable is a sweep's parameter that cannot change what a job needs."""
-    name = variable.removeprefix(PARAM_VARIABLE)
-    return name != variable and name.replace("_", "-") in NEUTRAL

@@ -5,6 +5,7 @@ has no rights. It traces a training step in another process, as the job's user a
 user's Python.
 
 The files, in the order in which they may import one another:
+    marks         the fingerprint of a job
     asking        asks the estimators about one job, and measures their time
     confine       limits a tracer: no network, limited time, memory and processes
     worker        the process that runs the daemon's estimators (`host/workers`)

@@ -52,14 +52,16 @@ class Timed:
 
 @dataclass(slots=True)
 class Asking:
-    """The estimators of a configuration, for any number of jobs."""
+    """The estimators of a configuration, for any number of jobs. `summaries`: these may have a
+    model's summary."""
 
     config: Config
+    summaries: bool = True
     notes: list[str] = field(default_factory=list)
     _estimating: Estimating = field(init=False)
 
     def __post_init__(self) -> None:
-        self._estimating = make_estimating(self.config, Timed, self._note_failure)
+        self._estimating = make_estimating(self.config, Timed, self._note_failure, self.summaries)
 
     def _note_failure(self, name: str, error: Exception) -> None:
         self.notes.append(note_on(name, error))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-import radrm
+from radrm import errors
 from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
 from radrm.host.estimation import start_tracer
@@ -121,7 +121,7 @@ class Leftovers:
 MAX_DOCUMENT = 64 << 20
 END_LIMIT_S = 10.0
 """Seconds that a tracer's parent may need to end all processes."""
-TRACER = Path(radrm.__file__).parent / "tracer"
+TRACER = Path(errors.__file__).parent / "tracer"
 COMMAND_VARIABLE = "RADRM_TRACED_COMMAND"
 """The variable that holds the job's command. All users can read a process's arguments, so the
 command is not among them."""

@@ -6,7 +6,8 @@ when the connection ends. The kernel tells both sides who the other one is, so n
 whoever may enter the folder and has the user's id may do everything to the job anyway. The daemon
 sees an ordinary job with limits, a place in the queue and an exit code; it carries no byte of the
 session, and a session survives its restart. With a terminal (`--pty`), `inside` makes one for the
-command and passes bytes on; otherwise the command writes to the job's logs.
+command and passes bytes on; otherwise the command writes to the job's logs, and reads a pipe, which
+gets the standard input of `radrm run`.
 
 The files, in the order in which they may import one another:
     frames  what the terminal sends to the job

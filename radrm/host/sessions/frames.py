@@ -1,7 +1,9 @@
 """What the terminal sends to the job: bytes that were typed, the terminal's size, interrupts.
 
 A frame is its kind (one byte), the length of its content (two bytes, big-endian) and the content.
-The other way there are no frames, only the bytes that the command prints.
+The other way there are no frames. With a terminal there are only the bytes that the command prints.
+Without one the job answers each INPUT by a byte, and the next INPUT comes after that: so no input
+waits in the connection, and an interrupt never waits behind it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ from __future__ import annotations
 import struct
 
 INPUT, SIZE, INTERRUPT = 1, 2, 3
-"""Kinds. The first frame of a session is a SIZE: rows and columns, two bytes each."""
+"""Kinds. The first frame of a session is a SIZE: rows and columns, two bytes each. An INPUT without
+content is the end of the input."""
+TAKEN, UNREAD = b"t", b"u"
+"""Without a terminal: the command has got the input; nobody reads it any more."""
 MOST = 16 * 1024
 """Bytes of one frame's content."""
 _HEAD = struct.Struct("!BH")

@@ -27,7 +27,7 @@ if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.errors import Unreachable
-from radrm.host.sessions.frames import INPUT, INTERRUPT, SIZE, Frames, size_of
+from radrm.host.sessions.frames import INPUT, INTERRUPT, SIZE, TAKEN, UNREAD, Frames, size_of
 from radrm.host.sockets import connect, peer
 
 TYPE_CHECKING = False
@@ -124,24 +124,28 @@ class Session:
         self._link, self._frames = link, Frames()
         self._terminal: int | None = None
         """Our end of the command's terminal."""
+        self._pipe: int | None = None
+        """Without a terminal: our end of the command's standard input."""
+        self._input_over = False
         self._to_command, self._to_user = bytearray(), bytearray()
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        its: int | None = None
         self._child = 0
         if pty:
             self._terminal, its = os.openpty()
             os.set_blocking(self._terminal, False)
+        else:
+            its, self._pipe = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(self._pipe, False)
         self._sound = self._take(first)
         self._child = os.fork()
         if self._child == 0:
-            _become(command, its)
-        if its is None:
+            _become(command, its, pty)
+        if not pty:
             with contextlib.suppress(OSError):  # whichever of the two is first
                 os.setpgid(self._child, self._child)
-        else:
-            os.close(its)
+        os.close(its)
 
     def run(self) -> int | None:
         """Pass bytes on until the command ends. Returns its wait status; None: the connection has
@@ -171,12 +175,16 @@ class Session:
         if self._terminal is not None:
             events = select.POLLIN if len(self._to_user) < _BUFFER else 0
             poll.register(self._terminal, events | (select.POLLOUT if self._to_command else 0))
+        if self._pipe is not None:
+            poll.register(self._pipe, select.POLLOUT if self._to_command else 0)
         ready = dict(poll.poll(None if seconds is None else seconds * 1000))
         if self._woken in ready:
             os.read(self._woken, 4096)
         if self._terminal is not None and self._terminal in ready:
             self._read_terminal()
             self._write_terminal()
+        if self._pipe is not None and self._pipe in ready:
+            self._write_pipe(bool(ready[self._pipe] & select.POLLERR))
         try:
             self._write_user()
             found = ready.get(self._link.fileno(), 0)
@@ -198,6 +206,9 @@ class Session:
             for kind, content in self._frames.feed(data):
                 if kind == INPUT:
                     self._to_command += content
+                    self._input_over = self._input_over or not content
+                    if self._terminal is None:
+                        self._write_pipe()
                 elif kind == SIZE:
                     self._resize(*size_of(content))
                 elif kind == INTERRUPT:
@@ -228,6 +239,34 @@ class Session:
         if self._terminal is not None and self._to_command:
             with contextlib.suppress(OSError):
                 del self._to_command[: os.write(self._terminal, self._to_command)]
+
+    def _write_pipe(self, unread: bool = False) -> None:
+        """Write the input to the command. Say so once it has all, or once nobody reads it any more
+        (`unread`)."""
+        if self._pipe is None:
+            self._to_command.clear()
+            return
+        waited = bool(self._to_command)
+        try:
+            if unread:
+                raise BrokenPipeError
+            del self._to_command[: os.write(self._pipe, self._to_command)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._to_command.clear()
+            self._to_user += UNREAD
+            self._close_pipe()
+            return
+        if not self._to_command and self._input_over:
+            self._close_pipe()
+        elif not self._to_command and waited:
+            self._to_user += TAKEN
+
+    def _close_pipe(self) -> None:
+        if self._pipe is not None:
+            os.close(self._pipe)
+        self._pipe = None
 
     def _close_terminal(self) -> None:
         if self._terminal is not None:
@@ -283,19 +322,20 @@ class Session:
                 return
 
 
-def _become(command: Sequence[str], terminal: int | None) -> NoReturn:
-    """Become the command, in this fresh child: on a terminal of its own, if there is one."""
+def _become(command: Sequence[str], its: int, pty: bool) -> NoReturn:
+    """Become the command, in this fresh child. `its`: the terminal that it gets, or its standard
+    input."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
-        if terminal is None:
-            os.setpgid(0, 0)
-        else:
+        if pty:
             os.setsid()
-            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-            for target in range(3):
-                os.dup2(terminal, target)
+            fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+        else:
+            os.setpgid(0, 0)
+        for target in range(3 if pty else 1):
+            os.dup2(its, target)
         os.execvp(command[0], list(command))
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)

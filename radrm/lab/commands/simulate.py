@@ -46,6 +46,7 @@ from radrm.lab.show.simulations import (
     heading,
     one_table,
     others_line,
+    same_line,
     setting_line,
     unfinished_line,
     variant_name,
@@ -132,7 +133,8 @@ def simulate(
     variant = make_variant(base, policy or (ALONE if mix else base.policy), estimator, choices)
     check_settings(choices.settings, [variant.policy])
     source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed, users)
-    loaded = load_draws(source, variant, seeds)
+    with progress_bar("bytes") as progress:
+        loaded = load_draws(source, variant, seeds, progress)
     for note in loaded.notes:
         warn(note)
     if save is not None:
@@ -273,6 +275,8 @@ def compare(
         if others := others_line(variants):
             show(Styled(others))
         show(compared_table(found))
+        if same := same_line(found):
+            show(Styled(same))
         first = variant_name(found[0], found)
         show(Styled(f"{len(loaded.draws[0])} jobs; in percent: of {first}. {FOOT}"))
     if line := unfinished_line(found):
@@ -283,7 +287,8 @@ def compare(
 
 def _load(source: File | Mix, variant: Variant, seeds: int) -> Loaded:
     """The jobs that fit the servers; warns about the others."""
-    loaded = load_draws(source, variant, seeds)
+    with progress_bar("bytes") as progress:
+        loaded = load_draws(source, variant, seeds, progress)
     for note in loaded.notes:
         warn(note)
     return loaded

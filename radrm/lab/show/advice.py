@@ -69,7 +69,7 @@ def candidate_name(candidate: Combination) -> str:
     """A candidate in a few words: `magm max_smact=0.9, fifo`."""
     own = next(iter(candidate.policies.values()), {})  # of its policy
     words = [candidate.policy, *(f"{key}={value}" for key, value in own.items())]
-    planner = "" if candidate.planner == "default" else f", {candidate.planner}"
+    planner = "" if candidate.planner == "strict" else f", {candidate.planner}"
     return f"{' '.join(words)}, {candidate.order}{planner}"
 
 

@@ -15,6 +15,7 @@ from radrm.lab.show.simulations import (
     FIGURES,
     FOOT,
     compared_table,
+    same_line,
     unfinished_line,
     variant_name,
 )
@@ -29,6 +30,8 @@ _FAR_OFF = 0.25
 def show_replay(replay: Replay, since: str) -> None:
     found = replay.found
     show(compared_table(found))
+    if same := same_line(found):
+        show(Styled(same))
     before = variant_name(found[0], found)
     show(Styled(f"in percent: of {plain(before)}. {FOOT}\n"))
     for at, result in enumerate(found):

@@ -207,10 +207,10 @@ def one_table(result: Result) -> Rows:
 
 
 def compared_table(found: Sequence[Result]) -> Rows:
-    """A row for each variant, the best of each column in bold, and the bounds below.
+    """A row for each variant of `different`, the best of each column in bold, and the bounds below.
 
     Changes in percent are relative to the first variant."""
-    limits = found[0].limits
+    limits, found = found[0].limits, different(found)
     spreads = [over_seeds(result.runs) for result in found]
     figures = [
         f
@@ -220,8 +220,7 @@ def compared_table(found: Sequence[Result]) -> Rows:
     several = len({result.variant.estimator for result in found}) > 1
     plans = len({result.variant.planner for result in found}) > 1
     orders = len({result.variant.order for result in found}) > 1
-    columns = [Column("POLICY", least=10)]
-    columns += [Column("ESTIMATOR", rank=0 if several else 9)]
+    columns = [Column("POLICY", least=10)] + [Column("ESTIMATOR")] * several
     columns += [Column("PLANNER")] * plans + [Column("ORDER")] * orders
     for figure in figures:
         columns.append(Column(figure.title, right=True, rank=figure.rank))
@@ -231,7 +230,8 @@ def compared_table(found: Sequence[Result]) -> Rows:
     best = {f.name: _best(f, [s[f.name].mean for s in spreads]) for f in figures}
     for result, spread in zip(found, spreads, strict=True):
         name = _YOURS if result.variant.yours else result.variant.policy
-        cells = [Styled(plain(name)), Styled(plain(result.variant.estimator))]
+        cells = [Styled(plain(name))]
+        cells += [Styled(plain(result.variant.estimator))] * several
         cells += [Styled(plain(result.variant.planner))] * plans
         cells += [Styled(plain(result.variant.order))] * orders
         for figure in figures:
@@ -245,7 +245,7 @@ def compared_table(found: Sequence[Result]) -> Rows:
         ("lower bound", limits.mean_jct_s, limits.makespan_s),
         ("fluid", limits.fluid_mean_jct_s, limits.fluid_makespan_s),
     ):
-        row = [Styled(title, "dim"), *[Styled("")] * (1 + plans + orders)]
+        row = [Styled(title, "dim"), *[Styled("")] * (several + plans + orders)]
         for figure in figures:
             known = {"makespan_s": makespan_s, "mean_jct_s": jct_s}.get(figure.name)
             row.append(Styled("" if known is None else figure.show(known), "dim"))
@@ -254,6 +254,27 @@ def compared_table(found: Sequence[Result]) -> Rows:
                 row.append(Styled(change, "dim"))
         table.add(*row)
     return table
+
+
+def different(found: Sequence[Result]) -> list[Result]:
+    """The variants that have other results than each one before them."""
+    kept: list[Result] = []
+    for result in found:
+        if all(result.runs != each.runs for each in kept):
+            kept.append(result)
+    return kept
+
+
+def same_line(found: Sequence[Result]) -> str | None:
+    """The variants that the table leaves out, by the row that stands for them; None: none."""
+    kept = different(found)
+    parts = []
+    for first in kept:
+        same = [each for each in found if each is not first and each.runs == first.runs]
+        if same:
+            names = ", ".join(dict.fromkeys(variant_name(each, found) for each in same))
+            parts.append(f"{names} as {variant_name(first, found)}")
+    return f"Left out, with the same results: {'; '.join(parts)}" if parts else None
 
 
 def _best(figure: Figure, values: Sequence[float | None]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
 from random import Random
@@ -40,23 +40,28 @@ from radrm.wiring import make_rules, make_settings
 _OBJECTS_PER_COLLECTION = 100_000
 
 
-def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
+def simulate(
+    jobs: Sequence[TraceJob], scenario: Scenario, on_step: Callable[[], object] = lambda: None
+) -> Run:
     """Return the run of these jobs. The same arguments give the same run, bit for bit.
 
     `Run.jobs` have the order of `jobs`, which need not be sorted by time. A job that fits no
-    device has no attempts, but a reason. Raises `BadConfig` for unknown rules or settings,
-    `UsageError` for an unknown estimator or fidelity.
+    device has no attempts, but a reason. `on_step` is called when a job is submitted, and
+    when it has ended.
+
+    Raises `BadConfig` for unknown rules or settings, `UsageError` for an unknown estimator or
+    fidelity.
     """
     if scenario.fidelity not in FIDELITIES:
         raise UsageError(f"fidelity {scenario.fidelity!r} is not one of {', '.join(FIDELITIES)}")
     order = sorted(range(len(jobs)), key=lambda at: jobs[at].submit_s)
     if order != list(range(len(jobs))):
-        return _in_order_of(order, simulate([jobs[at] for at in order], scenario))
+        return _in_order_of(order, simulate([jobs[at] for at in order], scenario, on_step))
     tasks = tasks_of(jobs, scenario)
     if any(job.elastic and not job.gpus for job in jobs):
         return simulate_parameter_servers(tasks, scenario)
     rules, settings = make_rules(scenario.config), make_settings(scenario.config)
-    history = History(jobs)
+    history = History(jobs, on_step)
     loop: OwnLoop | PublishedLoop
     if scenario.fidelity == "published":
         if any(job.after or job.after_arrays or job.at_once is not None for job in jobs):
@@ -128,7 +133,7 @@ def _policy(rules: Rules) -> Policy:
     planner = rules.planners[0]
     if len(rules.planners) > 1 or type(planner) is not OrderPolicy:
         named = "+".join(each.name for each in rules.planners)
-        raise UsageError(f"the published loop has no planner {named!r}; leave planner at 'default'")
+        raise UsageError(f"the published loop has no planner {named!r}; leave planner at 'strict'")
     return planner.policy
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from radrm.core.words import Outcome
 from radrm.lab.simulator.run import AttemptRun, DeviceRun, JobRun, Run
@@ -11,10 +11,14 @@ from radrm.lab.simulator.world import LiveAttempt
 
 
 class History:
-    """The attempts and ends of a trace's jobs. A job is known by its position in the trace."""
+    """The attempts and ends of a trace's jobs. A job is known by its position in the trace.
 
-    def __init__(self, jobs: Sequence[TraceJob]) -> None:
-        self._jobs = jobs
+    `on_step` is called when a job is submitted, and when it has ended."""
+
+    def __init__(
+        self, jobs: Sequence[TraceJob], on_step: Callable[[], object] = lambda: None
+    ) -> None:
+        self._jobs, self._on_step = jobs, on_step
         self._attempts: list[list[AttemptRun]] = [[] for _ in jobs]
         self._ended: dict[int, float] = {}
         self._reasons: dict[int, str] = {}
@@ -23,6 +27,9 @@ class History:
         self._decisions: list[tuple[int, tuple[int, ...]]] = []
         self._ooms = 0
         self._last_s = 0.0
+
+    def job_submitted(self) -> None:
+        self._on_step()
 
     def attempt_started(self, attempt: LiveAttempt, reserved_mib: int) -> None:
         self._decisions.append((attempt.job, attempt.devices))
@@ -59,6 +66,7 @@ class History:
             self._ended[job] = ended_s
         if reason is not None:
             self._reasons[job] = reason
+        self._on_step()
 
     @property
     def complete(self) -> bool:

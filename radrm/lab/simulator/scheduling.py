@@ -407,6 +407,7 @@ class OwnLoop(CoreLoop[LiveAttempt]):
     # ------------------------------------------------------------- jobs
 
     def _job(self, position: int) -> Job:
+        self._history.job_submitted()
         task = self._tasks[position]
         job = task.job
         spec = JobSpec(

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-All jobs start as under `default` (`OrderPolicy`), but for the first layout of a job with servers
+All jobs start as under `strict` (`OrderPolicy`), but for the first layout of a job with servers
 and workers. Every `look_s` each such job that runs is looked at: a rule (`dlrover`, `nearchus`)
 says which layout it should have. If only CPUs differ, that is a change of shares (`SetShares`),
 else a resize (`ResizeTo`).

@@ -121,19 +121,19 @@ def test_where_it_ran_and_what_came_of_each_attempt() -> None:
 def test_planners_are_named_where_they_decided() -> None:
     live = {"number": 2, "devices": [0], "collocation": "mps", "planner": "andreas",
             "requested": {"kind": "a resize", "planner": "elastic"}}  # fmt: skip
-    ended = {**live, "number": 1, "planner": "default", "ended_at": NOW, "reason": "exit code 1"}
+    ended = {**live, "number": 1, "planner": "strict", "ended_at": NOW, "reason": "exit code 1"}
     it = job(5, "RUNNING", attempts=2, devices=["GPU-x"])
     lines = shown(explanation(answer(it, attempts=[ended, live])), 160)
-    assert "PLANNER" in lines[2] and "default" in lines[3] and "andreas" in lines[4]
+    assert "PLANNER" in lines[2] and "strict" in lines[3] and "andreas" in lines[4]
     assert lines[3].endswith("exit code 1")
     assert lines[4].endswith("the planner elastic asked for a resize")
     waits = answer(
         job(5),
         reasons=[reason("budget", "its budget is spent", planner="andreas")],
-        devices=[device(0, "memory", "too little", planner="default")],
+        devices=[device(0, "memory", "too little", planner="strict")],
     )
     text = "\n".join(shown(explanation(waits), 120))
-    assert "andreas: its budget is spent" in text and "default: too little" in text
+    assert "andreas: its budget is spent" in text and "strict: too little" in text
 
 
 def test_guesses_behind_the_estimate_are_named() -> None:

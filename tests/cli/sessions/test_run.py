@@ -117,6 +117,25 @@ def test_a_command_is_run_with_its_output_and_code(shared_daemon: DaemonHome) ->
     assert "err\n" in done.stderr and "FAILED: exit code 4" in done.stderr
 
 
+def test_a_command_reads_standard_input(shared_daemon: DaemonHome) -> None:
+    def ran(text: str, *words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*RADRM, "run", "--gpus=0", *words],
+            env=shared_daemon.environment,
+            cwd=shared_daemon.work,
+            input=text,
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout
+
+    program = "import sys; print(sys.argv[1:], sys.stdin.read())"
+    assert ran(program, "--", sys.executable, "-", "a") == (0, "['a'] \n")
+    text = "".join(f"{n}\n" for n in range(40_000))  # more than a pipe holds
+    assert ran(text, "--", "tail", "-1") == (0, "39999\n")
+    assert ran(text, "--", "sh", "-c", "exit 5") == (5, ""), "it need not read"
+
+
 def test_ctrl_c_interrupts_the_job_and_the_second_cancels_it(shared_daemon: DaemonHome) -> None:
     deaf = "import signal,time; signal.signal(2, lambda *_: print('INT', flush=True));"
     program = f"{deaf} print('begun', flush=True); time.sleep(9999)"

@@ -139,7 +139,7 @@ def test_the_reservations_hold_whatever_planners_want(
     for line in world.said:
         assert any(cause in line for cause in CAUSES), line
     for attempt in world.attempts.values():
-        assert attempt.planner in {"default", "first", "last", "slow"}
+        assert attempt.planner in {"strict", "first", "last", "slow"}
         if attempt.requested is not None:
             assert attempt.requested.planner in {"first", "last", "slow"}
     _thoughts_go_on(world)

@@ -121,7 +121,7 @@ def test_nobody_starts_where_it_is_reserved_for_others_and_every_job_ends(
     order: Order,
     life: list[Move],
 ) -> None:
-    planners = (planner, *(BESIDE if beside and planner.name == "default" else ()))
+    planners = (planner, *(BESIDE if beside and planner.name == "strict" else ()))
     core = replace(CORE, reservation_unused_s=120.0, stale_after_s=1e9)
     world = World(devices, planners=planners, order=order, settings=core)
     known: set[tuple[int, str]] = set()

@@ -116,7 +116,7 @@ def test_one_that_fails_harms_no_other() -> None:
     assert calls > 5 and counting.asked == 1
     (said, *_) = world.said
     assert "the planner broken failed" in said and "the others go on without it" in said
-    assert all("counting" not in line and "default" not in line for line in world.said)
+    assert all("counting" not in line and "strict" not in line for line in world.said)
 
 
 def test_the_one_that_starts_jobs_need_not_be_the_first() -> None:
@@ -142,10 +142,8 @@ def test_reasons_say_whose_they_are_where_several_planners_run() -> None:
     reasons = alone.scheduler.why_waiting(2, alone.now)
     assert reasons and all(reason.planner is None for reason in reasons)
     found = several.scheduler.why_waiting(2, several.now)
-    assert {reason.planner for reason in found} == {"default", "wordy"}
-    assert [replace(each, planner=None) for each in found if each.planner == "default"] == [
-        *reasons
-    ]
+    assert {reason.planner for reason in found} == {"strict", "wordy"}
+    assert [replace(each, planner=None) for each in found if each.planner == "strict"] == [*reasons]
 
 
 def test_records_say_who_decided() -> None:
@@ -156,7 +154,7 @@ def test_records_say_who_decided() -> None:
     world.end(blocker)
     converge(world, slow)
     first, second = (world.attempts[slow.id, number] for number in (1, 2))
-    assert first.planner == "default" and second.planner == "specon"
+    assert first.planner == "strict" and second.planner == "specon"
     assert first.reason == "preempted: the planner specon asked for a migration"
     assert first.outcome is Outcome.PREEMPTED and second.requested is None
 
@@ -179,7 +177,7 @@ def test_records_say_who_resized() -> None:
     world = World(gpus(4), planners=(default_planner(), Elastic()))
     job = world.submit(30 * GIB, smact=0.5, roles=WORKERS)
     attempt = world.live(job)
-    assert attempt is not None and attempt.planner == "default"
+    assert attempt is not None and attempt.planner == "strict"
     assert str(attempt.requested) == "the planner elastic asked for a resize"
 
 

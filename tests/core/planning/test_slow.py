@@ -156,7 +156,7 @@ def test_while_the_one_that_starts_jobs_rests_they_start_all_the_same() -> None:
     world.step(ready(world.thoughts[0], 0, Thought(error="KeyError: 'x'"), world.now))
     assert world.state(job) is JobState.RUNNING, "in the same step"
     attempt = world.live(job)
-    assert attempt is not None and attempt.planner == "default"
+    assert attempt is not None and attempt.planner == "strict"
     assert "slow-starter failed (KeyError: 'x')" in world.said[0]
     assert "in the order of the queue" in world.said[0]
 

@@ -18,7 +18,7 @@ def home(tmp_path: Path) -> Iterator[DaemonHome]:
     place = DaemonHome(tmp_path, scale=100.0)
     place.settings = [
         "progress.interval_s=1",
-        'planner=["default", "elastic"]',
+        'planner=["strict", "elastic"]',
         "planners.elastic.interval_s=20",
     ]
     yield place

@@ -41,7 +41,7 @@ def test_planners_that_fail_harm_nobody(
 ) -> None:
     classes = {name: f"hostile:{which}" for name, (which, _) in planners.items()}
     install(home, {**classes, "slow-meddles": "hostile:SlowMeddles"}, HOSTILE)
-    home.settings = [f"planner={'+'.join(['default', *planners, 'slow-meddles'])}"]
+    home.settings = [f"planner={'+'.join(['strict', *planners, 'slow-meddles'])}"]
     home.fixed = ["core.retry_s=90000", "core.retry_most_s=90000", "core.think_s=3"]
     home.start()
     jobs = [home.submit("--gpu-memory=1G", "--", "true") for _ in range(2)]

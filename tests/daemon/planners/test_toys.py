@@ -27,7 +27,7 @@ def start(home: DaemonHome, planners: str) -> None:
 @pytest.mark.parametrize(
     ("planners", "starter"),
     [
-        pytest.param("default+flowcon+slow-andreas", "default", marks=pytest.mark.nightly),
+        pytest.param("strict+flowcon+slow-andreas", "strict", marks=pytest.mark.nightly),
         pytest.param("specon+elastic+slow-starter", "slow-starter", marks=pytest.mark.nightly),
         pytest.param("andreas+slow-andreas", "andreas", marks=pytest.mark.nightly),
     ],
@@ -50,13 +50,13 @@ def test_jobs_of_everybody_run(home: DaemonHome, planners: str, starter: str) ->
             "--policy",
             "lug",
             "--planner",
-            "default,default+flowcon",
+            "strict,strict+flowcon",
             "--seeds",
             "1",
         )
         found = home.json(*words)["policies"]
         named = [(each["policy"], each["planner"]) for each in found]
-        plans = ("default", "default+flowcon")
+        plans = ("strict", "strict+flowcon")
         assert named == [(policy, plan) for plan in plans for policy in ("packing", "lug")]
     if "slow-starter" in planners:
         assert home.radrm("explain", str(jobs[0])).stdout.count("slow-starter") == 1
@@ -64,7 +64,7 @@ def test_jobs_of_everybody_run(home: DaemonHome, planners: str, starter: str) ->
 
 def test_a_slow_planner_preempts_and_the_job_says_so(home: DaemonHome) -> None:
     home.gpus = "sim:1xA100-40GB"
-    start(home, "default+slow-andreas")
+    start(home, "strict+slow-andreas")
     words = ("--gpu-memory=30G", "--requeue")
     patient = home.submit(*words, "--", *simjob(8, 0.5, 10_000))
     home.wait_state(patient, "RUNNING")
@@ -76,8 +76,8 @@ def test_a_slow_planner_preempts_and_the_job_says_so(home: DaemonHome) -> None:
     assert first["requested"] == {"kind": "a preemption", "planner": "slow-andreas"}
     reasons = home.json("explain", str(patient))
     reasons = [r for r in (*reasons["reasons"], *reasons["devices"]) if r["rule"] != "bound"]
-    assert {r["planner"] for r in reasons} == {"default"}
-    assert "default: " in home.radrm("explain", str(patient)).stdout
+    assert {r["planner"] for r in reasons} == {"strict"}
+    assert "strict: " in home.radrm("explain", str(patient)).stdout
     wait_until(lambda: home.job(patient)["state"] == "PENDING", "the patient job to wait")
 
 
@@ -88,15 +88,15 @@ def test_simulations_compare_planners(home: DaemonHome) -> None:
         "trace.csv", "submit_s,name,gpus,duration_s,memory_mib,smact\n0,a,1,900,8000,0.5\n"
     )
     words = ["compare", str(trace), "--policy", "exclusive,magm"]
-    found = home.json(*words, "--planner", "default,default+slow-andreas+flowcon")
+    found = home.json(*words, "--planner", "strict,strict+slow-andreas+flowcon")
     named = [(each["policy"], each["planner"]) for each in found]
     assert named == [
         ("packing", "backfill"),
-        ("exclusive", "default"),
-        ("magm", "default"),
-        ("magm", "default+slow-andreas+flowcon"),
+        ("exclusive", "strict"),
+        ("magm", "strict"),
+        ("magm", "strict+slow-andreas+flowcon"),
     ]
-    table = home.radrm(*words, "--planner", "default,slow-starter").stdout
+    table = home.radrm(*words, "--planner", "strict,slow-starter").stdout
     assert "PLANNER" in table and "slow-starter" in table
     whole = home.json("simulate", str(trace), "--planner", "slow-starter")
     assert whole["planner"] == "slow-starter" and whole["unfinished"] == 0

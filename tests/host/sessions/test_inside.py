@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from radrm.host.sessions import inside
-from radrm.host.sessions.frames import INPUT, INTERRUPT, frame, size_frame
+from radrm.host.sessions.frames import INPUT, INTERRUPT, MOST, TAKEN, UNREAD, frame, size_frame
 from radrm.host.sockets import listen
 from tests.elastic.radrun.runs.place import lives
 from tests.waiting import PATIENCE_S, wait_until
@@ -249,3 +249,39 @@ def test_another_users_end_is_not_believed(tmp_path: Path) -> None:
             path.unlink(missing_ok=True)
     assert done.returncode == inside.EXIT_HUNG_UP and "user 65534 listens there" in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+# ------------------------------------------------------------------ standard input
+
+
+def heard(terminal: Terminal) -> bytes:
+    assert terminal.link is not None
+    return terminal.link.recv(1)
+
+
+def test_a_command_without_a_terminal_reads_what_is_sent(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    terminal.start("--", "sh", "-c", f"cat > {tmp_path}/read; exit 7")
+    for piece in (b"one\n", b"x" * MOST):
+        terminal.send(frame(INPUT, piece))
+        assert heard(terminal) == TAKEN, "the next piece may come"
+    terminal.send(frame(INPUT))
+    assert terminal.code() == 7
+    assert (tmp_path / "read").read_bytes() == b"one\n" + b"x" * MOST
+
+
+def test_an_interrupt_does_not_wait_for_a_command_that_does_not_read(terminal: Terminal) -> None:
+    terminal.start("--", "sleep", str(PATIENCE_S))
+    for _ in range(4):  # a pipe holds 64 KiB
+        terminal.send(frame(INPUT, b"x" * MOST))
+        assert heard(terminal) == TAKEN
+    terminal.send(frame(INPUT, b"x") + frame(INTERRUPT))
+    assert terminal.code() == -signal.SIGINT
+
+
+def test_a_command_that_closes_its_input_says_so_and_goes_on(terminal: Terminal) -> None:
+    terminal.start("--", "sh", "-c", "exec <&-; sleep 0.1; exit 4")
+    assert heard(terminal) == UNREAD
+    terminal.send(frame(INPUT, b"late"))
+    assert terminal.code() == 4

@@ -23,7 +23,7 @@ from radrm.lab.experiments.simulations.sources import load_trace
 from radrm.lab.experiments.simulations.variants import Choices, check_settings, make_variant
 from radrm.lab.show.plots import check_plot
 from radrm.lab.show.replay import caveats, sentence
-from radrm.lab.show.simulations import compared_table, one_table
+from radrm.lab.show.simulations import compared_table, one_table, same_line
 from radrm.lab.simulator.bounds import Bounds
 from radrm.lab.simulator.metrics import Change, Metrics
 from radrm.lab.simulator.traces.past import Range, Replayed
@@ -114,7 +114,7 @@ def test_the_first_line_says_what_is_not_as_configured(
     words = ("--policy", "lug", "--collocation", "mps", "--estimator", "oracle")
     known = ("--known", "smact,duration=0.3")
     assert run("simulate", AFTERNOON, *words, *known).splitlines()[0] == (
-        "Not as configured here: lug, fifo, default; MPS; estimator oracle; memory declared, "
+        "Not as configured here: lug, fifo, strict; MPS; estimator oracle; memory declared, "
         "SM activity known, duration known within 30%"
     )
     file = tmp_path / "config.toml"
@@ -253,8 +253,11 @@ def test_policies_and_estimators_beside_exclusive() -> None:
 def test_all_policies_are_compared_where_none_is_named(tmp_path: Path) -> None:
     text = run("compare", short(tmp_path), "--gpus", "sim:2xA100-40GB")
     assert text.startswith("As configured here: packing")
-    rows = [line.split()[0] for line in text.splitlines()[2:-1]]
-    others = [name for name in POLICIES if name != "exclusive"]
+    table, _, same = text.partition("Left out, with the same results: ")
+    rows = [line.split()[0] for line in table.splitlines()[2:]]
+    rows = rows[: rows.index("fluid") + 1]
+    left_out = {name for part in same.split("; ") for name in part.split(" as ")[0].split(", ")}
+    others = [name for name in POLICIES if name != "exclusive" and name not in left_out]
     assert rows == ["your", "exclusive", *others, "lower", "fluid"]
     assert "in percent: of your daemon" in text
     assert "RESIZES" not in text, "no job has several sizes"
@@ -278,6 +281,35 @@ def test_the_best_is_bold_and_the_unknown_is_a_dash() -> None:
     console = Console(width=80, record=True, file=open(os.devnull, "w"))
     console.print(one_table(found[1]))
     assert "+100%" in console.export_text()
+
+
+def test_a_row_that_repeats_another_is_named_below() -> None:
+    limits = Bounds(50, 20, 60, 25)
+    names = ("exclusive", "lug", "magm", "mug")
+    variants = [make_variant(Config(), name, "oracle", Choices()) for name in names]
+    times = (200, 100, 200, 100)
+    found = [
+        Result(variant, (figures(at, 40),), limits)
+        for variant, at in zip(variants, times, strict=True)
+    ]
+    lines = compared_table(found).lines(None)
+    assert [line.plain.split()[0] for line in lines[1:]] == ["exclusive", "lug", "lower", "fluid"]
+    assert "ESTIMATOR" not in lines[0].plain, "all have the same"
+    said = same_line(found)
+    assert said is not None and "magm as exclusive; mug as lug" in said
+    assert same_line(found[:2]) is None
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_progress_counts_the_jobs_of_all_runs(seeds: int) -> None:
+    jobs = load_trace(AFTERNOON).jobs
+    variants = [make_variant(Config(), name, "oracle", Choices()) for name in ("exclusive", "lug")]
+    told: list[tuple[int, int]] = []
+    results(jobs, variants, seeds, progress=lambda done, of: told.append((done, of)))
+    all_jobs = len(jobs) * len(variants) * seeds
+    assert told[-1] == (all_jobs, all_jobs) and {of for _, of in told} == {all_jobs}
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert len(told) > len(jobs) or seeds > 1, "each job that ends is told"
 
 
 # ------------------------------------------------------------------ replay

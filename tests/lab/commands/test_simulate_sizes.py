@@ -26,14 +26,14 @@ def document(*words: str) -> dict[str, Any]:
     return found
 
 
-def test_the_planner_elastic_runs_beside_default_and_cpus_limit_how_far_jobs_grow(
+def test_the_planner_elastic_runs_beside_strict_and_cpus_limit_how_far_jobs_grow(
     tmp_path: Path,
 ) -> None:
     trace = short(tmp_path, ELASTIC)
     free, scarce = (
         document(trace, "--planner", "elastic", *more) for more in ([], ["--cpus", "8"])
     )
-    assert (free["planner"], free["unfinished"]) == ("default+elastic", 0) and free["resizes"] > 0
+    assert (free["planner"], free["unfinished"]) == ("strict+elastic", 0) and free["resizes"] > 0
     assert scarce["mean_gpus"] < free["mean_gpus"]
 
 
@@ -47,5 +47,5 @@ def test_parameter_servers_under_a_published_rule(tmp_path: Path) -> None:
 
 
 def test_a_comparison_shows_sizes_where_jobs_have_several(tmp_path: Path) -> None:
-    words = ("compare", "--policy", "exclusive", "--planner", "default,elastic")
+    words = ("compare", "--policy", "exclusive", "--planner", "strict,elastic")
     assert "RESIZES" in run(*words, short(tmp_path, ELASTIC, 4))

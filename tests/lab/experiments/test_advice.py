@@ -35,7 +35,7 @@ PRESENT = make_variant(Config(), "magm", "oracle", Choices())
 def test_every_rule_is_tried_and_its_lines_are_a_configuration() -> None:
     assert {each.policy for each in CANDIDATES} == set(POLICIES)
     assert {each.order for each in CANDIDATES} == TRIED_ORDERS
-    assert {each.planner for each in CANDIDATES} == {"default", "backfill"}, "they start jobs"
+    assert {each.planner for each in CANDIDATES} == {"strict", "backfill"}, "they start jobs"
     for each in CANDIDATES:
         table = parse_config(toml_text(settings_text(each)), "advice")
         expected = with_candidate(Config(), each)
@@ -91,7 +91,7 @@ def advised(monkeypatch: pytest.MonkeyPatch, noise: float = 1.0, **oom: int) -> 
     times = dict(zip(("magm", *names), (100.0, 90.0, 80.0, 99.0, 200.0), strict=True))
     runs = Runs(times, noise, oom)
     monkeypatch.setattr(advice, "results_of_draws", runs)
-    candidates = [Combination(name, "fifo", "default") for name in names]
+    candidates = [Combination(name, "fifo", "strict") for name in names]
     variants = [make_variant(Config(), name, "oracle", Choices()) for name in names]
     return advise([()], PRESENT, candidates, variants, "mean_jct_s", 4, print), runs
 

@@ -103,7 +103,7 @@ def test_a_death_is_found_by_the_scan_and_blocks_collocation() -> None:
 def test_it_knows_one_planner(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Rules(order=Fifo(), planners=(Idle(),), recovery=OwnDevice())
     monkeypatch.setattr(engine, "make_rules", lambda config: other)
-    with pytest.raises(UsageError, match="no planner 'idle'; leave planner at 'default'"):
+    with pytest.raises(UsageError, match="no planner 'idle'; leave planner at 'strict'"):
         published(job(0))
 
 

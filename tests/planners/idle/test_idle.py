@@ -26,7 +26,8 @@ class Site(World):
     def __init__(self, action: str = CANCEL, count: int = 1, **changes: Any) -> None:
         self.changed: dict[str, dict[str, Any]] = {}
         """What is different in the readings of a device."""
-        rule = Idle(action, 0.05, FOR_S, WARMUP_S, WARN_S, FOR_S / 2)
+        only_sessions = changes.pop("only_sessions", False)
+        rule = Idle(action, 0.05, FOR_S, WARMUP_S, WARN_S, FOR_S / 2, only_sessions)
         super().__init__(gpus(count), planners=(default_planner(), rule), **changes)
 
     def _reading(self, uuid: str) -> Reading:
@@ -271,6 +272,15 @@ def test_a_job_that_is_being_stopped_is_not_stopped_again() -> None:
     site.step(ev.Tick(at=site.now))
     stops = [a for a in site.actions if isinstance(a, act.Terminate)]
     assert len(stops) <= 1 and site.state(job) is not JobState.COMPLETED
+
+
+def test_where_no_action_is_set_sessions_alone_are_warned() -> None:
+    site = Site(NOTIFY, only_sessions=True)
+    session, job = site.submit(GIB, smact=0.1, interactive=True), site.submit(GIB, smact=0.1)
+    site.live_on(WARMUP_S + 2 * FOR_S, 0.0)
+    assert warnings(site, session) and not warnings(site, job)
+    site.live_on(STEP_S, 0.9)
+    assert not warnings(site, session)
 
 
 def test_a_session_can_have_a_shorter_time() -> None:

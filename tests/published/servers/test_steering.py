@@ -47,7 +47,7 @@ def test_a_setting_outside_its_range_is_refused_with_it(table: str, why: str) ->
 @pytest.mark.parametrize("name", ["dlrover", "nearchus"])
 def test_each_starts_jobs_in_place_of_default(name: str) -> None:
     with pytest.raises(BadConfig, match="both start waiting jobs"):
-        make_rules(dataclasses.replace(Config(), planner=("default", name)))
+        make_rules(dataclasses.replace(Config(), planner=("strict", name)))
     assert make_rules(dataclasses.replace(Config(), planner=(name,))).planners[0].starts_jobs
 
 

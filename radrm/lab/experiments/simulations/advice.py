@@ -39,7 +39,7 @@ _ORDERED = ("magm", "packing")
 _UNTRIED_ORDERS = frozenset({"due", "latest-start", "weight"})
 _UNTRIED_PLANNERS = frozenset({"andreas", "deadline", "dlrover", "nearchus"})
 """The first two serve due times and weights, which no objective measures; the others are about jobs
-with parameter servers, and start all others as `default` does."""
+with parameter servers, and start all others as `strict` does."""
 
 
 def _combinations() -> Iterator[Combination]:

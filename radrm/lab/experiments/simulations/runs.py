@@ -8,10 +8,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -21,14 +22,20 @@ from radrm.deadlines.costs import Costs
 from radrm.errors import Refused
 from radrm.lab.experiments.simulations.variants import Variant
 from radrm.lab.simulator.bounds import Bounds, bounds, drawn, mean_of
+from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.metrics import ELASTIC, MEASURED, Metrics, metrics, over_seeds
 from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Scenario
-from radrm.lab.simulator.servers import simulate_many
+from radrm.lab.simulator.servers import Lot, simulate_many
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import SimulatedDevice
 from radrm.structs import replace
 from radrm.wiring import find_rule, make_costs
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
+T = TypeVar("T")
 
 _WORTH_PROCESSES = 2_000
 """Jobs times runs below which starting processes takes longer than it saves."""
@@ -61,39 +68,56 @@ class _Task(Struct, frozen=True):
 
 
 Progress = Callable[[int, int], object]
+"""It is called with the number of jobs that are done, and of all jobs of all runs. A job is half
+done when it is submitted: on a busy server most of the work is before the first ends."""
 _Done = tuple[Metrics, "Bounds | None", "Run | None"]
+Map = Callable[[object, Sequence[Lot]], Iterable[Run]]
+"""How the servers of a run are run."""
 
+_LOOK_S = 0.5
+"""How often the ends of jobs in other processes are counted."""
 
 Draws = Sequence[Sequence[TraceJob]]
 """The jobs of a run, by seed. With fewer draws than seeds they begin again."""
 
-_draws: Draws = ((),)
-_variants: Sequence[Variant] = ()
+
+class _Work(Struct, frozen=True):
+    """What all runs share. `on_step` is called when a job is submitted, and when it has
+    ended."""
+
+    draws: Draws = ((),)
+    variants: Sequence[Variant] = ()
+    on_step: Callable[[], object] = lambda: None
 
 
-def _begin(draws: Draws, variants: Sequence[Variant]) -> None:
-    """Set up a worker process with the jobs and variants that its runs share."""
-    global _draws, _variants
-    _draws, _variants = draws, variants
+_work = _Work()
+
+
+def _begin(work: _Work) -> None:
+    """Set up a worker process."""
+    global _work
+    _work = work
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
 
 
 def _do(task: _Task) -> tuple[_Task, _Done]:
-    return task, _once(_draws, _variants[task.variant], task)
+    return task, _once(_work, task)
 
 
-def _once(
-    draws: Draws,
-    variant: Variant,
-    task: _Task,
-    pool: Executor | None = None,
-) -> _Done:
+def _do_lot(lot: Lot) -> Run:
+    return simulate(*lot, _work.on_step)
+
+
+def _once(work: _Work, task: _Task, servers: Map | None = None) -> _Done:
+    """Run a task. `servers` runs its servers elsewhere; None: here, in turn."""
+    variant = work.variants[task.variant]
     scenario = replace(variant.scenario, seed=task.seed)
-    jobs = draws[task.seed % len(draws)]
-    if pool is None:
-        run = simulate_many(jobs, scenario, variant.servers, variant.dealer)
-    else:
-        run = simulate_many(jobs, scenario, variant.servers, variant.dealer, pool.map)
+    jobs = work.draws[task.seed % len(work.draws)]
+
+    def in_turn(_: object, lots: Sequence[Lot]) -> Iterator[Run]:
+        return (simulate(*lot, work.on_step) for lot in lots)
+
+    run = simulate_many(jobs, scenario, variant.servers, variant.dealer, servers or in_turn)
     # All variants run the same jobs, so the bounds of a seed hold for all of them.
     limits = _limits(run, variant) if task.variant == 0 else None
     return metrics(run, _costs(scenario, jobs)), limits, run if task.whole else None
@@ -115,7 +139,7 @@ def _limits(run: Run, variant: Variant) -> Bounds:
     return bounds(*drawn(run, life.start_up_s * (1 - life.spread), life.start_up_s), parts)
 
 
-def _silent(done: int, runs: int) -> None:
+def silent(done: int, of: int) -> None:
     """Show no progress."""
 
 
@@ -124,10 +148,10 @@ def results(
     variants: Sequence[Variant],
     seeds: int,
     whole: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> list[Result]:
-    """Run every variant with every seed. `whole` keeps each variant's run of seed 0. `progress` is
-    called with the number of runs that are done, and of all runs. Raises errors of the runs."""
+    """Run every variant with every seed. `whole` keeps each variant's run of seed 0. Raises errors
+    of the runs."""
     return results_of_draws([jobs], variants, range(seeds), whole, progress)
 
 
@@ -136,17 +160,20 @@ def results_of_draws(
     variants: Sequence[Variant],
     seeds: Sequence[int],
     whole: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> list[Result]:
     """Run every variant with every seed, as `results`; each seed has its own draw of the jobs."""
     tasks = [
         _Task(at, seed, whole and seed == seeds[0]) for seed in seeds for at in range(len(variants))
     ]
+    jobs = sum(len(draws[task.seed % len(draws)]) for task in tasks)
     found: dict[tuple[int, int], _Done] = {}
-    progress(0, len(tasks))
-    for task, done in _all(draws, variants, tasks):
+    progress(0, jobs)
+    for task, done in _all(
+        draws, variants, tasks, lambda steps: progress(min(steps // 2, jobs), jobs)
+    ):
         found[task.variant, task.seed] = done
-        progress(len(found), len(tasks))
+    progress(jobs, jobs)
     limits = mean_of([b for seed in seeds if (b := found[0, seed][1]) is not None])
     return [
         Result(
@@ -160,26 +187,41 @@ def results_of_draws(
 
 
 def _all(
-    draws: Draws, variants: Sequence[Variant], tasks: Sequence[_Task]
+    draws: Draws,
+    variants: Sequence[Variant],
+    tasks: Sequence[_Task],
+    told: Callable[[int], object],
 ) -> Iterator[tuple[_Task, _Done]]:
+    """Run all tasks. `told` is called again and again with the number of steps: a job has two."""
     cpus = len(os.sched_getaffinity(0))
     lots = len(tasks) * max(variant.servers for variant in variants)
     quick = len(draws[0]) * len(tasks) < _WORTH_PROCESSES and not any(map(_thinks, variants))
     if cpus < 2 or lots < 2 or quick:
+        ended = count(1)
+        here = _Work(draws, variants, lambda: told(next(ended)))
         for task in tasks:
-            yield task, _once(draws, variants[task.variant], task)
+            yield task, _once(here, task)
         return
-    # Forked, so that all processes share the memory of a long trace.
+    # Forked, so that all processes share the memory of a long trace, and the count.
     forked = multiprocessing.get_context("fork")
-    workers = min(cpus, lots)
-    alone = len(tasks) == 1
-    first = (((),), ()) if alone else (draws, variants)
-    with ProcessPoolExecutor(workers, forked, _begin, first) as pool:
+    number = forked.Value("Q", 0)
+    work = _Work(draws, variants, lambda: _add_one(number))
+
+    def look() -> None:
+        told(number.value)
+
+    with ProcessPoolExecutor(min(cpus, lots), forked, _begin, (work,)) as pool:
+
+        def servers(_: object, lots: Sequence[Lot]) -> Iterator[Run]:
+            futures = [pool.submit(_do_lot, lot) for lot in lots]
+            list(_as_done(futures, look))
+            return (future.result() for future in futures)
+
         try:
-            if alone:
-                yield tasks[0], _once(draws, variants[0], tasks[0], pool)
+            if len(tasks) == 1:
+                yield tasks[0], _once(work, tasks[0], servers)
             else:
-                yield from _as_done([pool.submit(_do, task) for task in tasks])
+                yield from _as_done([pool.submit(_do, task) for task in tasks], look)
         except BrokenProcessPool:
             raise Refused(
                 "a process of the simulation was killed, usually because memory ran out; "
@@ -189,16 +231,24 @@ def _all(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _add_one(number: Synchronized[int]) -> None:
+    with number.get_lock():
+        number.value += 1
+
+
+def _as_done(futures: Iterable[Future[T]], look: Callable[[], object]) -> Iterator[T]:
+    """Yield the results as they come; meanwhile call `look`. Raises errors of the runs."""
+    left = set(futures)
+    while left:
+        done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+        look()
+        for future in done:
+            yield future.result()
+
+
 def _thinks(variant: Variant) -> bool:
     """Return whether a slow planner runs: it may take seconds for a few jobs."""
     return any(is_slow(find_rule("planners", name)) for name in variant.scenario.config.planner)
-
-
-def _as_done(
-    futures: Sequence[Future[tuple[_Task, _Done]]],
-) -> Iterator[tuple[_Task, _Done]]:
-    for future in as_completed(futures):
-        yield future.result()
 
 
 def document(result: Result, left_out: int = 0) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from radrm.config.shapes import EnergyConfig
 from radrm.errors import BadFile, UsageError, plain
 from radrm.host.storage.submission import load
 from radrm.jobfile.radfile import JobFile, read_job_file
-from radrm.lab.experiments.simulations.runs import Draws, capacities_mib
+from radrm.lab.experiments.simulations.runs import Draws, Progress, capacities_mib, silent
 from radrm.lab.experiments.simulations.variants import Choices, Variant
 from radrm.lab.simulator.scenario import Life
 from radrm.lab.simulator.traces.draw import Fill, Kind, dealt, read_fill, read_kinds
@@ -43,6 +43,7 @@ from radrm.lab.simulator.traces.trace import Trace, fitting, trace_lines
 from radrm.structs import replace
 
 _LONGEST_JSON = 64 << 20
+_LINES_TOLD = 1000
 _PIECE = 1 << 17
 """A longer line is read in pieces, each of which is too long for a trace and is refused."""
 
@@ -53,15 +54,19 @@ def load_trace(
     profiles: tuple[str, ...] = (),
     fill: str | None = None,
     fill_seed: int = 0,
+    progress: Progress = silent,
 ) -> Trace:
-    """The trace in a file, `-` for standard input. Raises `RadrmError`."""
+    """The trace in a file, `-` for standard input. Raises `RadrmError`.
+
+    `progress` is called with the length that is read, and that of the file; not for standard
+    input, whose length is unknown."""
     aids = Aids(
         profile=joined(_profile(each) for each in profiles),
         fill=_fill(fill, fill_seed),
         job_file=_job_files(os.path.dirname(path)),
         beside=_beside(path),
     )
-    with _lines(path) as lines:
+    with _lines(path, progress) as lines:
         return read_any(lines, _called(path), form, aids)
 
 
@@ -136,15 +141,24 @@ def _called(path: str) -> str:
 
 
 @contextmanager
-def _lines(path: str) -> Iterator[Iterator[str]]:
+def _lines(path: str, progress: Progress = silent) -> Iterator[Iterator[str]]:
     try:
         if path == "-":
             yield _pieces(sys.stdin)
             return
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
-            yield _pieces(file)
+            yield _counted(_pieces(file), os.fstat(file.fileno()).st_size, progress)
     except OSError as error:
         raise BadFile(f"cannot read {path}: {error.strerror}") from None
+
+
+def _counted(lines: Iterator[str], size: int, progress: Progress) -> Iterator[str]:
+    length = 0
+    for number, line in enumerate(lines):
+        length += len(line)
+        if not number % _LINES_TOLD:
+            progress(min(length, size), size)
+        yield line
 
 
 def _pieces(file: TextIO) -> Iterator[str]:
@@ -265,12 +279,18 @@ def with_mix_settings(mix: Mix, base: Config, choices: Choices) -> tuple[Config,
     return with_mix(base), replace(choices, gpus=mix.spec, known=known, life=LIFE)
 
 
-def load_draws(source: File | Mix, variant: Variant, seeds: int) -> Loaded:
-    """The jobs for these many seeds, as far as they fit the servers. Raises `RadrmError`."""
+def load_draws(
+    source: File | Mix, variant: Variant, seeds: int, progress: Progress = silent
+) -> Loaded:
+    """The jobs for these many seeds, as far as they fit the servers; `progress` as in `load_trace`.
+
+    Raises `RadrmError`."""
     if isinstance(source, Mix):
         traces = mix_draws(source, variant.scenario.config, seeds)
         return Loaded([trace.jobs for trace in traces], traces[0].jobs, (source.note(seeds),))
-    trace = load_trace(source.path, source.form, source.profiles, source.fill, source.fill_seed)
+    trace = load_trace(
+        source.path, source.form, source.profiles, source.fill, source.fill_seed, progress
+    )
     devices = variant.scenario.devices
     several = len({each.device.node for each in devices}) > 1
     jobs = trace.jobs if source.users is None else dealt(trace.jobs, source.users)

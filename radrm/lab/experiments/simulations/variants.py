@@ -172,13 +172,13 @@ def _known(words: Iterable[str]) -> Known:
 
 
 def _planners(word: str | None) -> tuple[str, ...]:
-    """The planners of an option's value, as `default+mine`; none without the option.
+    """The planners of an option's value, as `strict+mine`; none without the option.
 
-    Planners of radrm that start no jobs stand beside `default`.
+    Planners of radrm that start no jobs stand beside `strict`.
     """
     found = planners(word, Place("--planner", [], "planner")) if word else ()
     if found and all(each in registry("planners") and not starts_jobs(each) for each in found):
-        return ("default", *found)
+        return ("strict", *found)
     return found
 
 

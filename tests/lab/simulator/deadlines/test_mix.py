@@ -127,11 +127,11 @@ def test_the_published_power_is_that_of_the_mix() -> None:
     _, choices = with_mix_settings(Mix(nodes=2), Config(), Choices())
     variants = compared_variants(
         *(with_mix(Config()), ["exclusive"], [], choices),
-        *(["default", "deadline"], ["fifo", "due"], SORTING),
+        *(["strict", "deadline"], ["fifo", "due"], SORTING),
         yours=False,
     )
     assert [(v.policy, v.planner, v.order) for v in variants] == [
-        *(("exclusive", "default", "fifo"), ("exclusive", "default", "due")),
+        *(("exclusive", "strict", "fifo"), ("exclusive", "strict", "due")),
         ("exclusive", "deadline", "fifo"),
     ]
     loaded = load_draws(Mix(nodes=2, load=0.1), variants[0], 2)

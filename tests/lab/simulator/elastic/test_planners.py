@@ -28,7 +28,7 @@ def example(planner: str, restarts: bool = False) -> Run:
 
 @pytest.mark.parametrize("restarts", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_idle_gpus_shorten_the_run_times_by_a_fifth(restarts: bool) -> None:
-    before, after = metrics(example("default")), metrics(example("default+elastic", restarts))
+    before, after = metrics(example("strict")), metrics(example("strict+elastic", restarts))
     assert before.unfinished == after.unfinished == after.oom_count == 0
     assert before.mean_jct_s is not None and after.mean_jct_s is not None
     assert after.mean_jct_s < 0.8 * before.mean_jct_s
@@ -41,15 +41,15 @@ def waits(run: Run) -> list[float]:
 
 @pytest.mark.nightly
 def test_growth_is_given_back_before_a_job_waits_longer_than_a_resize() -> None:
-    grown = example("default+elastic")
+    grown = example("strict+elastic")
     life = Life()
     resizes = 2 * (life.standby_s + life.resize_s)
-    for at, (own, usual) in enumerate(zip(waits(grown), waits(example("default")), strict=True)):
+    for at, (own, usual) in enumerate(zip(waits(grown), waits(example("strict")), strict=True)):
         assert own <= usual + resizes, grown.jobs[at].job.name
 
 
 def test_jobs_of_one_size_keep_it() -> None:
-    run = example("default+elastic")
+    run = example("strict+elastic")
     fixed = [each for each in run.jobs if not each.job.elastic]
     assert fixed and all(not a.sizes for each in fixed for a in each.attempts)
     grown = [each for each in run.jobs if any(a.sizes for a in each.attempts)]
@@ -63,6 +63,6 @@ def test_without_idle_gpus_nothing_grows() -> None:
         replace(job, submit_s=0.0)
         for job in read_trace(path.read_text().splitlines(), path.name).jobs[:12]
     ]
-    config = Config(policy="exclusive", planner=("default", "elastic"))
+    config = Config(policy="exclusive", planner=("strict", "elastic"))
     run = simulate(jobs, Scenario(parse("sim:1xA100-40GB"), config))
     assert metrics(run).resizes == 0

@@ -137,7 +137,7 @@ def test_the_figures_are_there_for_elastic_traces_only() -> None:
 
 
 def test_a_planner_that_starts_no_jobs_stands_beside_default() -> None:
-    assert variant(planner="flowcon").planner == "default+flowcon"
+    assert variant(planner="flowcon").planner == "strict+flowcon"
     assert variant(planner="backfill").planner == "backfill"
     assert variant(planner="backfill+specon").planner == "backfill+specon"
 

@@ -30,7 +30,7 @@ def servers(submit_s: float = 0.0, duration_s: float = 1000.0, **more: Any) -> T
     return job(submit_s, duration_s, smact=0.0, **{**sizes, **more})
 
 
-def two_servers(planner: str = "default", **changes: Any) -> Scenario:
+def two_servers(planner: str = "strict", **changes: Any) -> Scenario:
     found = scenario("exclusive", life=FREE, **{"cpus": 32.0, **changes})
     config = dataclasses.replace(found.config, planner=(planner,))
     return replace(found, config=config, devices=parse_servers("sim:2*1xA100-40GB"))
