@@ -69,7 +69,7 @@ _LONG = 12
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "completion", "config show", "config check", "config reload"),
-        *("daemon", "doctor", "drain", "explain", "gpus", "history"),
+        *("daemon", "doctor", "drain", "estimate", "explain", "gpus", "history", "summarize"),
         *("hold", "limits", "logs", "migrate", "progress", "release", "report", "requeue"),
         *("reserve", "resize", "resume", "status", "wait"),
     }
@@ -115,7 +115,7 @@ def is_everyday(command: str) -> bool:
 def takes_own_words(command: str) -> bool:
     """Whether a command reads options of jobs beside its own."""
     if command in COMMANDS:
-        return command in ("estimate", "summarize")
+        return False
     from radrm import wings
 
     return wings.commands()[command].own_words

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from radrm.cli.options import Json
+from radrm.cli.parameters import FLAG, JSON, OF_JOBS, TEXT, WORD, WORDS, Parameter
 from radrm.cli.show.estimates import show_estimates
 from radrm.client.estimates import (
     answers,
@@ -27,21 +24,23 @@ from radrm.estimators.traces import Traced
 from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
 from radrm.jobfile.parsing import parse_words, typed
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Job files.")]
-Estimator = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="An estimator, or `all`; by default the configured one."),
-]
-Explain = Annotated[bool, typer.Option("--explain", help="Explain each estimate.")]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.jobfile.options import RawOptions
+
+_ESTIMATOR = "An estimator, or `all`; by default the configured one."
+ESTIMATE_PARAMETERS = (
+    Parameter("files", WORDS, "Job files.", "FILE...", least=1),
+    Parameter("estimator", TEXT, _ESTIMATOR, "NAME", ("--estimator",)),
+    Parameter("explain", FLAG, "Explain each estimate.", flags=("--explain",)),
+    Parameter("options", OF_JOBS, "Options as of radrm submit; they override the file's."),
+    JSON,
+)
 
 
 def estimate(
-    context: typer.Context,
-    files: Files,
-    estimator: Estimator = None,
-    explain: Explain = False,
-    as_json: Json = False,
-) -> None:
+    files: list[str], estimator: str, explain: bool, options: RawOptions, as_json: bool
+) -> int:
     """Estimate the GPU memory of a job before it runs.
 
     This submits nothing. Options of `radrm submit` override those in the file. A running
@@ -52,14 +51,11 @@ def estimate(
       radrm estimate train.rad
       radrm estimate train.rad --estimator all --batch-size=128
     """
-    paths = [word for word in files if not word.startswith("--")]
-    words = [word for word in files if word.startswith("--")] + list(context.args)
-    options = parse_words(words, "command line")
     config = config_of()
     names = names_of(estimator or config.estimator, config)
     documents: list[Document] = []
     failed = False
-    for path in paths:
+    for path in files:
         try:
             asked, mark, request = read(path, options)
             one_shape(asked)
@@ -72,11 +68,10 @@ def estimate(
         asked, found = answers(asked, mark, request, names, config)
         documents += [estimate_document(path, name, each) for name, each in found.items()]
         if not as_json:
-            show_estimates(asked, config, found, explain, len(paths) > 1)
+            show_estimates(asked, config, found, explain, len(files) > 1)
     if as_json:
         print_json(documents)
-    if failed:
-        raise typer.Exit(1)
+    return 1 if failed else 0
 
 
 MAX_SUMMARY = 1 << 19
@@ -85,28 +80,21 @@ _SETTINGS = (
     "chdir",
 )
 
-Factory = Annotated[
-    str, typer.Argument(metavar="MODULE:FUNCTION", help="The function that builds the model.")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", help="Write to this file; FUNCTION.model by default."
-    ),
-]
-TracingPython = Annotated[
-    str, typer.Option("--python", metavar="PATH", help="A Python that has PyTorch.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+_BUILDS = "The function that builds the model."
+_OUTPUT = "Write to this file; FUNCTION.model by default."
+_PYTHON = "A Python that has PyTorch; python3 by default."
+SUMMARIZE_PARAMETERS = (
+    Parameter("factory", WORD, _BUILDS, "MODULE:FUNCTION", least=1),
+    Parameter("output", TEXT, _OUTPUT, "FILE", ("--output", "-o")),
+    Parameter("python", TEXT, _PYTHON, "PATH", ("--python",)),
+    Parameter("force", FLAG, "Overwrite an existing file.", flags=("--force",)),
+    Parameter("options", OF_JOBS, "Options of radrm submit that describe the model."),
+    JSON,
+)
 
 
 def summarize(
-    context: typer.Context,
-    factory: Factory,
-    output: Output = None,
-    python: TracingPython = "python3",
-    force: Force = False,
-    as_json: Json = False,
+    factory: str, output: str, python: str, force: bool, options: RawOptions, as_json: bool
 ) -> None:
     """Write the summary of a model for estimators, without a GPU.
 
@@ -124,18 +112,18 @@ def summarize(
             f"{factory!r} is not MODULE:FUNCTION; name a function that returns the model, as in "
             "nets:make or train.py:build_model"
         )
-    raw = parse_words([*context.args, f"--model-factory={factory}"], "command line")
-    foreign = sorted(raw.keys() - {*_SETTINGS, "model-factory"})
+    foreign = sorted(options.keys() - set(_SETTINGS))
     if foreign:
         raise UsageError(f"--{foreign[0]} does not describe a model; leave it out")
-    options = typed(raw, "command line")
-    target = output or Path(f"{factory.rpartition(':')[2].rpartition('.')[2]}.model")
+    built = parse_words([f"--model-factory={factory}"], "command line")
+    asked = typed({**options, **built}, "command line")
+    target = Path(output or f"{factory.rpartition(':')[2].rpartition('.')[2]}.model")
     config = config_of()
     request = TraceRequest(
-        arguments=("--summary", *tracer_arguments(options)),
-        cwd=os.path.join(os.getcwd(), options.chdir or ""),
+        arguments=("--summary", *tracer_arguments(asked)),
+        cwd=os.path.join(os.getcwd(), asked.chdir or ""),
         environment=dict(os.environ),
-        python=python,
+        python=python or "python3",
     )
     document = _read(trace(request, config.estimation, loud=True))
     traced = Traced.from_events(document)

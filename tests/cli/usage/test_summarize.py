@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -20,5 +19,5 @@ def test_a_module_that_does_not_exist_is_named_before_an_old_file(
     answer = json.dumps({"error": "there is no module 'nope' here"}).encode()
     monkeypatch.setattr(command, "trace", lambda *_, **__: answer)
     with pytest.raises(BadFile, match="there is no module 'nope'"):
-        command.summarize(SimpleNamespace(args=[]), "nope:make")  # type: ignore[arg-type]
+        command.summarize("nope:make", "", "", force=False, options={}, as_json=False)
     assert Path("make.model").read_text() == "an earlier one"
