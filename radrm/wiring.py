@@ -124,7 +124,7 @@ def _at(place: str) -> Any:
 def find_rule(kind: str, name: str) -> Callable[..., Any]:
     """Return the class of a rule. Raises `BadConfig`, which names the nearest known rule."""
     if kind == "planners":
-        from radrm.planners.added import NOT_CHOSEN  # an estimator needs no planner
+        from radrm.planners import NOT_CHOSEN  # an estimator needs no planner
 
         if name in NOT_CHOSEN:
             raise BadConfig(f"{name} is not chosen as a planner; {NOT_CHOSEN[name]}")

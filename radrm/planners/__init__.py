@@ -13,10 +13,14 @@ The files, in the order in which they may import one another:
     deadline       starts and stops jobs by what a late end costs
 """
 
-# `slots` and `idle` are not listed: `added` adds them where their tables ask for it. The others
-# are in wings.
+# Wings have more of them.
 PLANNERS = {
     "strict": "radrm.planners.order_policy:OrderPolicy",
     "backfill": "radrm.planners.backfill:Backfill",
     "deadline": "radrm.planners.deadline:Deadline",
 }
+NOT_CHOSEN = {
+    "slots": "write [slots] length_s = 43200",
+    "idle": 'write [idle] action = "notify"',
+}
+"""What to write in place of the names of those that `added` adds where their tables ask for it."""

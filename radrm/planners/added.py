@@ -8,15 +8,8 @@ from radrm.config import Config
 from radrm.core.rules import Planner, Policy
 from radrm.deadlines.costs import Zone
 from radrm.errors import BadConfig
-from radrm.planners import idle, slots
 from radrm.planners.idle import NOTIFY, OFF, Idle
 from radrm.planners.slots import Slots
-
-NOT_CHOSEN = {
-    slots.NAME: "write [slots] length_s = 43200",
-    idle.NAME: 'write [idle] action = "notify"',
-}
-"""What to write in place of their names in `planner`."""
 
 
 def added(config: Config, policy: Policy, zone: Zone, sessions: bool) -> Iterator[Planner]:
