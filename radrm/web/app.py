@@ -44,7 +44,7 @@ class Settings(Struct, frozen=True):
     token: bool = True
 
 
-class Page(Struct):
+class Page(Struct, dict=True):
     """The web page: its parts, and `app` for an ASGI server."""
 
     settings: Settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from statistics import fmean
 
@@ -40,7 +41,7 @@ def run(family: str, devices: str, start_s: float, work_s: float = 3000) -> Obse
 def as_modelled(jobs: list[Observed]) -> list[Observed]:
     """The same jobs, with the ends that the model gives them with other constants."""
     ends = replay(jobs, OTHER)
-    return [replace(each, end_s=end) for each, end in zip(jobs, ends, strict=True)]
+    return [dataclasses.replace(each, end_s=end) for each, end in zip(jobs, ends, strict=True)]
 
 
 JOBS = [
@@ -107,7 +108,7 @@ def test_two_lines_are_found_again() -> None:
 
 
 def test_a_placement_beside_a_busy_job_is_counted() -> None:
-    heavy = replace(run("vgg", "0", 0), job=replace(JOBS[0].job, smact=0.9))
+    heavy = dataclasses.replace(run("vgg", "0", 0), job=replace(JOBS[0].job, smact=0.9))
     found = placed([heavy, run("cnn", "0", 20), run("cnn", "0", 200), run("cnn", "1", 300)])
     # The second and third join the first; only the third after 90 busy seconds.
     assert (found.joins, found.above) == (2, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ from radrm.core import events as ev
 from radrm.core.proposals import Migrate
 from radrm.core.records import Checkpoint, Job
 from radrm.core.words import Collocation, ReservationKind
-from radrm.structs import replace
 from tests.planners.farm import CC, PC, POLICY, WC, Farm, specon
 from tests.world import GIB
 
@@ -69,7 +69,7 @@ def test_a_device_that_the_core_refuses_is_no_target() -> None:
 
 
 def test_a_device_that_the_policy_refuses_is_no_target() -> None:
-    strict = replace(POLICY, max_smact=0.3, timeslice_max_smact=0.3)
+    strict = dataclasses.replace(POLICY, max_smact=0.3, timeslice_max_smact=0.3)
     farm = Farm(specon(policy=strict), (CC, PC, PC), (PC,), (PC,))
     slow = farm.on[0][0]
     farm.smact = {"GPU-1": 0.5, "GPU-2": 0.6}

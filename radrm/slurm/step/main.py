@@ -22,7 +22,6 @@ A job that waits longer than `slurm.local_wait_s` goes back to Slurm, at most th
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import sys
@@ -51,6 +50,7 @@ from radrm.slurm.step import attempt
 from radrm.slurm.step.attempt import Fence, Gone
 from radrm.slurm.step.returning import give_back, patiently
 from radrm.slurm.submitting import is_gpumem_asked, unwrap
+from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # The job of a step: from the Slurm job and its script to an envelope.
@@ -116,7 +116,7 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     for fd in (1, 2):
         _append(fd)
     found = patiently(lambda: shown(job.named), config.local_wait_s, say)
-    job = dataclasses.replace(
+    job = replace(
         job,
         name=job.name or found.get("JobName", ""),
         end_s=moment(found.get("EndTime", "")),
