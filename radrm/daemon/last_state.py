@@ -55,7 +55,7 @@ _QUESTIONS = {
     "logs": logs,
     "history": history,
 }
-_WAITS = Refusal(rule="daemon", message="radrm is not running")
+_WAITS = Refusal(rule="daemon", message="no decision is made while radrm is not running")
 _SCALED = re.compile(r".{8}x([0-9.]+)@([0-9.]+)")
 """The boot of an instant of a clock that is faster than real time (`host/clock.py`)."""
 

@@ -14,7 +14,7 @@ from proofs.fuzz.mutations import as_bytes
 from radrm.config import NodeConfig
 from radrm.elastic.radrun.workers import proc as workers
 from radrm.host.attempts import containers
-from radrm.host.gpus import exporter, unmanaged
+from radrm.host.gpus import exporter, processes
 from radrm.host.node import NodeWatch
 from radrm.host.processes import cgroups, counted, procfs, tree
 from radrm.host.processes.limits import Limits
@@ -66,10 +66,10 @@ def _status(data: bytes) -> None:
     with (
         scratch.proc_shows(procfs, data),
         scratch.proc_shows(containers, data),
-        scratch.proc_shows(unmanaged, data[:4096]),
+        scratch.proc_shows(processes, data[:4096]),
     ):
         uid = procfs.uid_of(1)
-        assert unmanaged._status(1)[0] == uid or len(data) > 4096
+        assert processes._status(1)[0] == uid or len(data) > 4096
         tree.has_signal(1, 10, b"SigCgt")
         containers.Containers()._begins(1)
     file = scratch.file("proc/4711/status", data)
@@ -125,9 +125,9 @@ def _environ(data: bytes) -> None:
 
 
 def _cmdline(data: bytes) -> None:
-    with scratch.proc_shows(unmanaged, data):
-        words = unmanaged._command(1)
-    assert words is None or (words.isprintable() and len(words) <= unmanaged.LONGEST), words
+    with scratch.proc_shows(processes, data):
+        words = processes._command(1)
+    assert words is None or (words.isprintable() and len(words) <= processes.LONGEST), words
 
 
 def _listeners(data: bytes) -> None:

@@ -35,7 +35,11 @@ def own(**changed: Any) -> Document:
             "radrm explain 9",
         ),
         ({"waiting": job(9, held=True)}, "radrm release 9", "radrm explain 9"),
-        ({"failed": job(7, "FAILED", outcome="oom")}, "radrm logs 7", "radrm gpus"),
+        (
+            {"failed": job(7, "FAILED", outcome="oom")},
+            "radrm logs 7",
+            "radrm requeue 7 --gpu-memory",
+        ),
     ],
 )
 def test_two_commands_for_a_situation(has: Document, first: str, second: str) -> None:

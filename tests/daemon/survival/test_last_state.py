@@ -59,7 +59,7 @@ def test_the_last_state_tells_what_has_ended_since(home: DaemonHome) -> None:
     assert rows[str(fails)] == "FAILED 3" and rows[str(again)].startswith("PENDING")
     assert rows[str(runs)].startswith("RUNNING") and rows[str(waits)].startswith("PENDING")
     (document,) = home.json("status", str(waits))
-    assert document["reason"] == "radrm is not running"
+    assert "radrm is not running" in document["reason"]
     (document,) = home.json("status", str(fails))
     assert document["ran_s"] is not None, "its clock was faster than ours"
     assert home.radrm("logs", str(fails)).stdout == "done\n"

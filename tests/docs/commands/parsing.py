@@ -10,12 +10,12 @@ from typing import Any
 from typer.main import get_command
 
 from radrm.cli.app import make_app
-from radrm.cli.listing import ALIASES
+from radrm.cli.listing import ALIASES, parameters_of
+from radrm.cli.parameters import parse
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.config import Config, with_set
 from radrm.errors import RadrmError
 from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_run, parse_submit
-from radrm.jobfile.parsing import parse_words
 from radrm.jobfile.radfile import wrap_command
 from radrm.jobfile.slurm import read as read_slurm
 from radrm.jobfile.slurm import translate
@@ -23,7 +23,7 @@ from radrm.wiring import registry
 
 _LACKS = ("MissingParameter", "NoArgsIsHelpError", "BadOptionUsage")
 """Errors of click for a command line that lacks something."""
-_OWN_OPTIONS = ("estimate",)
+_OF_JOBS = ("estimate", "requeue", "summarize")
 """Commands that take the options of a job besides their own."""
 
 
@@ -61,17 +61,15 @@ def _parse(words: list[str], spoken: bool) -> None:
     if name in ("submit", "run", "edit"):
         _of_the_option_table(name, rest, spoken)
         return
+    if name in _OF_JOBS and parse(parameters_of(name), rest) is not None:
+        return
     command = application()
     words = [name, *rest]
     while hasattr(command, "commands") and words:
         _, command, words = command.resolve_command(command.context_class(command), words)
     if hasattr(command, "commands"):
         return  # a group, spoken of
-    context = command.make_context(name, words)
-    if name in _OWN_OPTIONS:
-        given = [*(context.params["files"] or ()), *context.args]
-        parse_words([word for word in given if word.startswith("--")], "command line")
-    _check_values(context.params)
+    _check_values(command.make_context(name, words).params)
 
 
 def _of_the_option_table(name: str, words: list[str], spoken: bool) -> None:

@@ -29,7 +29,7 @@ USERS = report("user", *({"user": name, **sums()} for name in ("bob", "ada", "<b
 
 
 def test_a_report_by_user_has_ones_own_row_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radrm.cli.commands.report, "_my_name", lambda: "ada")
+    monkeypatch.setattr(radrm.cli.commands.report, "my_name", lambda: "ada")
     done, client = run(monkeypatch, "report", report=USERS | {})
     assert [line.split()[0] for line in done.output.splitlines()[1:4]] == ["ada", "bob", "<b>eve"]
     assert client.asked[1] == ("report", {"by": "user", "since": NOW - 7 * DAY, "until": NOW})
