@@ -166,7 +166,7 @@ _SHOWN: dict[str | None, Callable[[float], str]] = {
 
 
 def whose(reason: Document) -> str:
-    """The planner that gives a reason, where several planners run."""
+    """The planner that gives a reason, unless it is the one that starts jobs."""
     planner = reason.get("planner")
     return f"{plain(planner)}: " if planner else ""
 

@@ -262,8 +262,9 @@ class Planners:
             reasons, error = explanation(self._view, planner, job, question)
             if isinstance(error, TooSlow):
                 self._rest(planner, error)  # else each `radrm status` would wait for it
-            several = len(self._all) > 1
-            found += [replace(r, planner=planner.name) for r in reasons] if several else reasons
+            # That of the planner which starts jobs needs no name.
+            named = planner is not self._starter
+            found += [replace(r, planner=planner.name) for r in reasons] if named else reasons
         return found
 
     def keeps_order(self) -> bool:

@@ -110,7 +110,8 @@ class Refusal(Struct, frozen=True):
     needed: float | None = None
     available: float | None = None
     planner: str | None = None
-    """The planner that gives this reason, where several planners run; whose proposal it refuses."""
+    """The planner that gives this reason, unless it is the one that starts jobs; whose proposal it
+    refuses."""
     unit: Unit | None = None
     """That of both numbers, if it is not the usual one of the rule."""
     within_s: float | None = None
