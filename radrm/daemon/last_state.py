@@ -88,6 +88,7 @@ class LastState:
                 launcher=SimpleNamespace(controllers=Controllers()),
                 parts=SimpleNamespace(
                     foresight=foresight,
+                    hints=config.hints,
                     attempts=SimpleNamespace(unmanaged=SimpleNamespace(notes=lambda _: [])),
                 ),
             ),

@@ -11,7 +11,7 @@ import pytest
 
 from radrm.client import last_state
 from radrm.client.last_state import ReadingClient
-from radrm.daemon.last_state import found_of
+from radrm.daemon.last_state import LastState, found_of
 from radrm.errors import StoreError, Unreachable
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts.evidence import Evidence, Lost, Running, Void
@@ -66,6 +66,9 @@ def test_the_last_state_tells_what_has_ended_since(home: DaemonHome) -> None:
     assert [job["id"] for job in home.json("history")["jobs"]] == [fails]
     card = home.radrm("status", str(fails)).stdout
     assert "FAILED" in card and card.rstrip().endswith("last lines  done")
+    last = LastState(paths_for(home.environment, os.getuid()), os.getuid())
+    assert last.answer("page", {"own": True})["own"]["hints"] is True  # as on a terminal
+    last.close()
     assert written(home) == before, "it was only read"
 
     home.start()  # and the next daemon decides the same
