@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from radrm.cli.show.styled import Part
     from radrm.client.text import Document
 
-SINCE = Parameter("since", TEXT, "Start: 7d (ago; the default), or a date.", "WHEN", ("--since",))
+SINCE = Parameter(
+    "since", TEXT, "Start: 7d (ago; the default), yesterday, or a date.", "WHEN", ("--since",)
+)
 UNTIL = Parameter("until", TEXT, "End: 1d (ago), or a date; by default now.", "WHEN", ("--until",))
 
-_EXAMPLE = "write 7d, 12h, 2030-01-31 or 2030-01-31T18:00"
+_EXAMPLE = "write 7d, 12h, yesterday, 2030-01-31 or 2030-01-31T18:00"
+_DAYS_AGO = {"today": 0, "yesterday": 1}
 _LAST_YEAR = 9998
 
 
@@ -46,7 +49,7 @@ def period(since: str, until: str) -> Callable[[float], tuple[float, float]]:
 
 
 def _moment(option: str, text: str) -> Callable[[float], float]:
-    """Return the epoch second of a time span before now, or of a local date and time."""
+    """Return the epoch second of a time span before now, or of a local day or date and time."""
     if text == "0":
         return lambda now_s: now_s
     try:
@@ -54,8 +57,16 @@ def _moment(option: str, text: str) -> Callable[[float], float]:
         return lambda now_s: max(0.0, now_s - span_s)
     except ValueError:
         pass
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
+    if text in _DAYS_AGO:
+        ago = timedelta(days=_DAYS_AGO[text])
+
+        def midnight(now_s: float) -> float:
+            day = datetime.fromtimestamp(now_s).replace(hour=0, minute=0, second=0, microsecond=0)
+            return (day - ago).timestamp()
+
+        return midnight
     try:
         found = datetime.fromisoformat(text)
         if 1970 < found.year <= _LAST_YEAR:

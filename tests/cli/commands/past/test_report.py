@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -69,12 +69,18 @@ def test_simulated_gpus_are_named_as_such(monkeypatch: pytest.MonkeyPatch) -> No
     assert " (simulated GPUs)</h1>" in page
 
 
+def midnight(now_s: float, days_ago: int = 0) -> float:
+    day = date.fromtimestamp(now_s) - timedelta(days=days_ago)
+    return datetime(day.year, day.month, day.day).timestamp()
+
+
 TIMES = [
     (["--since", "12h"], NOW - DAY / 2, NOW),
     (["--since", "3d", "--until", "1d"], NOW - 3 * DAY, NOW - DAY),
     (["--since", "2026-01-31"], datetime(2026, 1, 31).timestamp(), NOW),
     (["--since=2026-01-31T18:00+02:00"], 1769875200.0, NOW),
     (["--since", "999999d"], 0.0, NOW),
+    (["--since=yesterday", "--until=today"], midnight(NOW, 1), midnight(NOW)),
 ]
 
 
@@ -92,7 +98,7 @@ MISTAKES = [
     (["--overview", "--energy"], "--overview and --energy exclude each other"),
     (["--energy", "--by", "colour"], "--by: 'colour' is none of user, job, gpu, day, group"),
     (["--energy", "--since", "1d", "--until", "2d"], "--since 1d is not before --until 2d"),
-    (["--energy", "--since", "soon"], "neither a time span nor a date; write 7d, 12h, 2030-01"),
+    (["--energy", "--since", "soon"], "neither a time span nor a date; write 7d, 12h"),
     (["--energy", "--until", "2030-13-01"], "--until: '2030-13-01' is neither"),
 ]
 
