@@ -18,7 +18,13 @@ from benchmarks.table import Row, median_ms
 from tests.daemon.harness import DaemonHome
 
 LIMIT = 4.0
-VERSION_LIMIT = 2.0
+LIMITS = {
+    "--version": 2.0,
+    **dict.fromkeys(("status", "logs", "gpus"), 2.5),
+    "explain": 3.0,
+    **dict.fromkeys(("doctor", "config", "estimate"), 12.0),
+}
+"""Multiples of `python -c pass` by the first word of a command; `LIMIT` for others."""
 PAGE = 50
 
 _JOB = """#!/usr/bin/env bash
@@ -47,6 +53,10 @@ def measure(runs: int = 40) -> list[Row]:
             "status JOB": ["status", "1"],
             "gpus": ["gpus"],
             "logs": ["logs", "1"],
+            "explain": ["explain", str(PAGE)],
+            "doctor": ["doctor"],
+            "config show": ["config", "show"],
+            "estimate": ["estimate", job],
             "submit, daemon up": ["submit", job],
         }
         rows += _rows(served, home, runs)
@@ -70,7 +80,7 @@ def _rows(commands: dict[str, list[str]], home: DaemonHome, runs: int) -> list[R
     return [
         Row(
             *(what, median(seconds) / median(python)),
-            *(VERSION_LIMIT if what == "--version" else LIMIT, "x python"),
+            *(LIMITS.get(what.split()[0].rstrip(","), LIMIT), "x python"),
             f"{median_ms(seconds):.0f} ms beside {median_ms(python):.0f} ms",
         )
         for what, seconds in took.items()

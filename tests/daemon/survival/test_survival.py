@@ -35,7 +35,7 @@ def test_jobs_run_on_without_their_daemon_and_keep_their_exits(daemon: DaemonHom
     daemon.start()
     daemon.kill()
     assert (daemon.folder / "home" / "run" / "radrm.sock").exists(), "which is replaced"
-    assert daemon.radrm("status").returncode == 3
+    assert daemon.radrm("gpus").returncode == 3
     (daemon.work / "go14").touch()
     folder = daemon.folder / "home" / "attempts"
     wait_until(lambda: list(folder.glob("*/exit.json")), "the exit record")
