@@ -150,7 +150,7 @@ class Views:
                 continue  # it has been removed meanwhile
             for each in answer["devices"] if shows_devices(answer) else ():
                 if each["rule"] and each["rule"] not in _NOT_FOR_IT:
-                    why = {"link": name, "name": job["name"], "why": each["message"] or ""}
+                    why = {"link": name, "name": job["name"], "why": _on_card(each)}
                     found.setdefault(each["uuid"], []).append(why)
         return found
 
@@ -311,6 +311,14 @@ def _joined(lines: list[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     for name, text in lines:
         found.setdefault(name, []).append(text)
     return [*found.items()]
+
+
+def _on_card(refusal: Document) -> str:
+    """Why a GPU does not take a job. Its card shows who has its memory."""
+    needed, available = refusal.get("needed"), refusal.get("available")
+    if refusal["rule"] == "memory" and needed is not None and available is not None:
+        return f"needs {show_mib(needed)}, {show_mib(available)} free"
+    return refusal["message"] or ""
 
 
 def _refusals(answer: Document) -> list[Document]:
