@@ -34,7 +34,7 @@ def test_a_days_work_goes_as_the_tutorial_says(home: DaemonHome) -> None:
     )
     assert said["cat report.txt"] == "18"
     assert "ValueError" in said["radrm logs 1_13"]
-    assert "memory" in said["radrm explain large"] and "38.0G" in said["radrm explain large"]
+    assert "38.0G" in said["radrm explain large"]
     talk = said["radrm explain talk | head -n 2"].splitlines()
     expected = re.fullmatch(r"  expected .* to .* \(declared\); due .*: in time", talk[1])
     assert expected or "RUNNING" not in talk[0], "it starts later on a slow machine"

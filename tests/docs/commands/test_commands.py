@@ -15,11 +15,14 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
 from radrm.cli.commands.submit import run as submit
 from radrm.cli.listing import commands as listed
+from radrm.cli.listing import function_of, is_everyday, parameters_of
+from radrm.cli.parameters import parse
 from radrm.config import parse_config
 from radrm.errors import RadrmError, UsageError
 from radrm.jobfile.radfile import read_job_file
@@ -179,6 +182,11 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonHome]:
     place.close()
 
 
+def everyday(words: list[str]) -> dict[str, Any] | None:
+    """The parameters of a command that starts without typer; None for another, or wrong words."""
+    return parse(parameters_of(words[0]), words[1:]) if is_everyday(words[0]) else None
+
+
 def ask(words: list[str]) -> tuple[int, str]:
     """Run a command in this process. Returns its exit code and what it printed.
 
@@ -189,6 +197,8 @@ def ask(words: list[str]) -> tuple[int, str]:
         try:
             if words[0] == "submit":
                 code = submit(words[1:])
+            elif (given := everyday(words)) is not None:
+                code = function_of(words[0])(**given) or 0
             else:
                 code = application()(words, prog_name="radrm", standalone_mode=False) or 0
         except UsageError:

@@ -65,5 +65,5 @@ def test_a_report_sums_what_sacct_has(cluster: RecordingCluster) -> None:
 
 @pytest.mark.nightly
 def test_doctor_finds_no_fault_with_it(cluster: RecordingCluster) -> None:
-    said = radrm(cluster, "doctor", "--slurm")
+    said = radrm(cluster, "doctor", "--slurm", "--all")
     assert "ok    accounting: sacct has the GPU memory of jobs" in said
