@@ -139,9 +139,12 @@ class Session:
             its, self._pipe = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(self._pipe, False)
         self._sound = self._take(first)
+        # An interrupt that comes before the command itself must not meet Python's handler.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._child = os.fork()
         if self._child == 0:
-            _become(command, its, pty)
+            _become(command, its, pty, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if not pty:
             with contextlib.suppress(OSError):  # whichever of the two is first
                 os.setpgid(self._child, self._child)
@@ -322,13 +325,18 @@ class Session:
                 return
 
 
-def _become(command: Sequence[str], its: int, pty: bool) -> NoReturn:
+def _become(
+    command: Sequence[str], its: int, pty: bool, mask: set[signal.Signals | int]
+) -> NoReturn:
     """Become the command, in this fresh child. `its`: the terminal that it gets, or its standard
-    input."""
+    input. `mask`: the signals that it blocks."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pty:
             os.setsid()
             fcntl.ioctl(its, termios.TIOCSCTTY, 0)
