@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 
 def log_writer(user: str | None, stream: TextIO | None = None, marks: bool = False) -> Write:
-    """A function that writes a log of `user` to `stream` (None: standard output). On a terminal,
-    it makes control characters in another user's log visible, and with `marks` it writes in red:
-    that is how standard error is told from standard output. `user` None: a job of one's own."""
+    """Return a function that writes a log of `user` to `stream` (None: standard output).
+
+    On a terminal it makes control characters in another user's log visible. With `marks` it writes
+    in red, for standard error. `user` None: the reader's own job.
+    """
     target = sys.stdout if stream is None else stream
 
     def write(data: bytes) -> Any:
@@ -73,7 +75,7 @@ def until_left(show: Callable[[], int], reference: str) -> int:
 
 def outputs(user: str | None, stderr_only: bool = False) -> dict[str, Write]:
     """Where the two logs of a job of `user` go: both to standard output, in the order in which
-    they grow. `user` None: a job of one's own."""
+    they grow. `user` None: the reader's own job."""
     both = {"stdout": log_writer(user), "stderr": log_writer(user, marks=True)}
     return {"stderr": both["stdout"]} if stderr_only else both
 

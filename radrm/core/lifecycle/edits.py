@@ -244,13 +244,8 @@ def edit(state: State, event: EditRequested) -> None:
 def _edit_waiting(state: State, job: Job, event: EditRequested) -> None:
     job = with_begin(state, replace(job, after=event.after))
     if event.estimates is not None:
-        job = replace(
-            job,
-            estimates=event.estimates,
-            estimating=event.estimating,
-            estimate_notes=(),
-            fingerprint=event.fingerprint,
-            profile=event.profile,
+        job = job.estimated_anew(
+            event.estimates, event.estimating, event.fingerprint, event.profile
         )
     state.put_job(job)
     if event.estimating:

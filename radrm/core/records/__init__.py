@@ -1,8 +1,7 @@
 """The records of jobs, attempts, devices and placements.
 
 Every record is a frozen struct; a change makes a new record (`radrm.structs.replace`). Nothing here
-decides anything. Names end with their units: `_mib _s
-_w _j`. `None` means unknown, never zero.
+decides anything. Names end with their units: `_mib _s _w _j`. `None` means unknown, never zero.
 
 `radrm/jobfile/record.py` is the other mechanism, only for the classes that `radrm submit` imports:
 importing `msgspec` takes as long as the rest of `submit`.

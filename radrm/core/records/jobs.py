@@ -19,6 +19,7 @@ from radrm.core.records.needs import (
 from radrm.core.records.placement import Placement
 from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, Condition, JobState, Outcome, Quantity, Queue
+from radrm.structs import replace
 
 
 class OuterJob(Struct, frozen=True):
@@ -222,6 +223,23 @@ class Job(Struct, frozen=True):
         if self.requeued is None:
             return self.id, 0.0
         return self.requeued.behind, self.requeued.at.wall_s
+
+    def estimated_anew(
+        self,
+        estimates: tuple[Estimate, ...],
+        estimating: bool,
+        fingerprint: str | None,
+        profile: tuple[Profiled, ...],
+    ) -> Job:
+        """Return the job with what is known of its needs now. Notes on earlier estimates go."""
+        return replace(
+            self,
+            estimates=estimates,
+            estimating=estimating,
+            estimate_notes=(),
+            fingerprint=fingerprint,
+            profile=profile,
+        )
 
     def estimate(self, quantity: Quantity) -> Estimate | None:
         """Return the first estimate of a quantity, which is the best one; None without any."""

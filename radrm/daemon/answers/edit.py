@@ -116,18 +116,12 @@ class Changes:
     def again(self, job: Job) -> Job:
         """Return the record of an ended job with the changes. Raises `Refused`."""
         edited = self._edited(job)
-        knowledge = edited.knowledge
         again = replace(job, spec=edited.spec)
         if edited.after is not None:
             again = replace(again, after=edited.after)
-        if knowledge is not None:
-            again = replace(
-                again,
-                estimates=knowledge.estimates,
-                estimating=knowledge.estimating,
-                estimate_notes=(),
-                fingerprint=knowledge.fingerprint,
-                profile=knowledge.profile,
+        if (known := edited.knowledge) is not None:
+            again = again.estimated_anew(
+                known.estimates, known.estimating, known.fingerprint, known.profile
             )
         refusal = self._loop.scheduler.refuse_again(again)
         if refusal is not None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from math import floor
 from time import thread_time
+from typing import Any
 
 from radrm.core.constraints.nodes import CPUS, MEMORY
 from radrm.core.records import DECLARED, Estimate, Instant, Job, JobSpec, Refusal
@@ -120,9 +121,9 @@ class _Ways:
             return False
         return self._scheduler.would_start(job, self._now, alone or self._first is None)
 
-    def _changed(self, option: str, **changes: object) -> Iterator[str]:
+    def _changed(self, option: str, **changes: Any) -> Iterator[str]:
         """Try another value of the spec."""
-        spec = replace(self._job.spec, **changes)  # type: ignore[arg-type]
+        spec = replace(self._job.spec, **changes)
         if spec != self._job.spec and self._starts(replace(self._job, spec=spec)):
             yield option
 
@@ -138,10 +139,10 @@ class _Ways:
                 most = middle - 1
         return least
 
-    def _needing(self, **needs: object) -> JobSpec:
+    def _needing(self, **needs: Any) -> JobSpec:
         """The spec with other needs of its only kind of task."""
         role = self._job.spec.roles[0]
-        role = replace(role, needs=replace(role.needs, **needs))  # type: ignore[arg-type]
+        role = replace(role, needs=replace(role.needs, **needs))
         return replace(self._job.spec, roles=(role,))
 
     def _declaring(self, quantity: Quantity, value: float, spec: JobSpec) -> Job:
@@ -221,7 +222,10 @@ class _Ways:
         gpus = self._job.spec.gpus
         if not self._one or self._job.spec.roles[0].count_min != 1 or "limits.gpus" in self._rules:
             return
-        make = lambda n: replace(self._job, spec=self._needing(gpus=n))  # noqa: E731
+
+        def make(fewer: int) -> Job:
+            return replace(self._job, spec=self._needing(gpus=fewer))
+
         found = self._most(1, gpus - 1, make)
         if found is not None:
             yield f"--gpus={found}"

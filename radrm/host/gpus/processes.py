@@ -42,13 +42,14 @@ class Processes:
     def describe(
         self,
         held: Mapping[int, int | None],
-        owners: Owners = {},  # noqa: B006 - it is only read
-        activities: Mapping[int, float] = {},
+        owners: Owners | None = None,
+        activities: Mapping[int, float] | None = None,
     ) -> tuple[DeviceProcess, ...]:
         """Describe the largest processes first. `held`: MiB by process id, None if unknown.
 
         `activities`: the SM activity of each process of which it is known.
         """
+        owners, activities = owners or {}, activities or {}
         order = sorted(held, key=lambda pid: (-(held[pid] or 0), pid))
         jobs = [pid for pid in order if owners.get(pid) is not None][:MOST]
         others = [pid for pid in order if owners.get(pid) is None][:MOST]

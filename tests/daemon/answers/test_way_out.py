@@ -1,4 +1,4 @@
-"""The commands that a waiting job is told let it start, each of them."""
+"""Each command that `explain` suggests for a waiting job lets it start."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ PAIR = divided((ONE, TWO))
 def in_use(device: Device, used: int | None, own: int | None = None, others: int = 0) -> Reading:
     """A reading of the GPU instance's memory, by one of its compute instances."""
     attempts = () if own is None else (AttemptMemory(7, 1, own),)
-    strangers = (DeviceProcess(99, others),) if others else ()
+    unmanaged = (DeviceProcess(99, others),) if others else ()
     uuid = device.uuid
-    return Reading(uuid, AT, used, attempts=attempts, processes=strangers, smact=0.5)
+    return Reading(uuid, AT, used, attempts=attempts, processes=unmanaged, smact=0.5)
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def test_progress_counts_the_jobs_of_all_runs(seeds: int) -> None:
     all_jobs = len(jobs) * len(variants) * seeds
     assert told[-1] == (all_jobs, all_jobs) and {of for _, of in told} == {all_jobs}
     assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert len(told) > len(jobs) or seeds > 1, "each job that ends is told"
+    assert len(told) > len(jobs) or seeds > 1, "the end of each job is counted"
 
 
 # ------------------------------------------------------------------ replay
