@@ -112,7 +112,7 @@ def own(loop: Loop, uid: int) -> Work[Document]:
 
 
 def _first_waiting(snapshot: Snapshot, uid: int) -> Work[list[Row]]:
-    """The first job of a user in a line, else one that stands aside."""
+    """The first job of a user in a line, else one that is skipped."""
     pace = Pace()
     for line in snapshot.lines:
         for at in range(0, len(line), _PLACES):
