@@ -116,8 +116,8 @@ def requeue(
     at once. A job that has ended runs again: from what it has saved, or from its start if it is
     COMPLETED and no steps are known to be left.
 
-    All options of radrm edit change the named jobs first. A job that cannot be changed so stays as
-    it was.
+    All options of radrm edit change the named jobs first. A job that refuses the change
+    stays as it was.
 
     \b
     Examples:

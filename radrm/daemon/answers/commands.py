@@ -236,7 +236,7 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
 
     With `from_start` they begin anew, in place of going on from what they have saved.
     With `followers`, those that follow them and have ended without completing run again after them.
-    With `options`, the named jobs are changed as by `edit`; a job that cannot be changed so stays
+    With `options`, the named jobs are changed as by `edit`; a job that refuses the change stays
     as it was.
     """
     changes = None
