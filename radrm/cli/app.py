@@ -17,7 +17,7 @@ from radrm.cli.listing import (
     parameters_of,
     takes_own_words,
 )
-from radrm.cli.parameters import FLAG, NUMBER, OF_JOBS, TEXT, TEXTS, WORD, WORDS, Parameter
+from radrm.cli.parameters import FLAG, NUMBER, TEXT, TEXTS, UNDESCRIBED, WORD, WORDS, Parameter
 from radrm.spellings import command_hint, option_hint
 
 WrongUsage: Any = typer.BadParameter.__mro__[1]
@@ -67,7 +67,7 @@ def typed(
         if code := function(**{**values, **missing}):
             raise typer.Exit(code)
 
-    described = [_described(each) for each in parameters if each.kind != OF_JOBS]
+    described = [_described(each) for each in parameters if each.kind not in UNDESCRIBED]
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__annotations__ = {each.name: each.annotation for each in described}
     command.__dict__["__signature__"] = inspect.Signature(described)

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 FLAG, TEXT, TEXTS, NUMBER, WORD, WORDS = "flag", "text", "texts", "number", "word", "words"
-OF_JOBS = "options of jobs"
+OF_JOBS, COMMAND = "options of jobs", "command"
 """Kinds of parameters. Options: without a value, with a text, with a text and repeatable, with a
-whole number. Arguments: one, or any number; `least` says how many there must be. And all options of
-the table of jobs, as written, by name."""
+whole number. Arguments: one, or any number; `least` says how many there must be. All options of
+the table of jobs, as written, by name. And the words behind `--`, which are then no arguments."""
+
+UNDESCRIBED = frozenset({OF_JOBS, COMMAND})
+"""The kinds that only a usual spelling has."""
 
 
 class Parameter(Record):
@@ -40,11 +43,11 @@ class Parameter(Record):
     @property
     def default(self) -> Any:
         empty = {FLAG: False, TEXT: "", TEXTS: [], NUMBER: None, WORD: "", WORDS: [], OF_JOBS: {}}
-        return empty[self.kind]
+        return [] if self.kind == COMMAND else empty[self.kind]
 
     @property
     def is_argument(self) -> bool:
-        return not self.flags and self.kind != OF_JOBS
+        return not self.flags and self.kind not in UNDESCRIBED
 
 
 # ------------------------------------------------------------------ shared parameters
@@ -92,10 +95,13 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
     options = {flag: each for each in parameters for flag in each.flags}
     found = {each.name: each.default for each in parameters}
     of_jobs = next((found[each.name] for each in parameters if each.kind == OF_JOBS), None)
+    command = next((each.name for each in parameters if each.kind == COMMAND), None)
     arguments: list[str] = []
     left = iter(words)
     for word in left:
-        if word == "--":
+        if word == "--" and command is not None:
+            found[command] = list(left)
+        elif word == "--":
             arguments += left
         elif not word.startswith("-") or word == "-":
             arguments.append(word)
