@@ -32,8 +32,8 @@ if not __package__:
     # With `-I` Python adds no folder of ours to `sys.path`; the package is three folders up.
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
-from radrm.host.attempts.job_process import CannotStart, drop_rights, enter, execute, reset_signals
-from radrm.host.estimation import confine
+from radrm.host.attempts.job_process import CannotStart, drop_rights, reset_signals
+from radrm.host.estimation import collecting, confine
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import identify
 from radrm.host.processes.tree import kill_tree
@@ -172,11 +172,11 @@ def _become_tracer(launch: Fields, output: int, flags: int) -> None:
         drop_rights(launch)
         os.umask(launch["umask"])
         die_with(parent)
-        enter(launch["cwd"])
-        os.set_inheritable(output, True)
-        execute(launch, None)
+        until = time.monotonic() + launch["limit_s"] - SPARE_S
+        folder = launch["environment"]["RADRM_TRACE_FOLDER"]
+        os._exit(collecting.run(launch, folder, output, until))
     except (CannotStart, OSError, ValueError) as error:
-        os.write(output, json.dumps({"error": str(error)}).encode())
+        collecting.write_document(output, collecting.failure(str(error)))
 
 
 # ------------------------------------------------------------------ what is possible here

@@ -8,8 +8,10 @@ import os
 import re
 import secrets
 import select
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,12 +22,14 @@ from radrm import errors
 from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
 from radrm.host.estimation import start_tracer
+from radrm.host.estimation.collecting import MAX_DOCUMENT
 from radrm.host.estimation.confine import MOST_PROCESSES
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import boot_id
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.processes.tree import kill_tree
 from radrm.jobfile.options import Options
+from radrm.jobfile.radfile import Program
 
 # ------------------------------------------------------------------
 # Records running traces, so that the next daemon can end the processes of a killed one.
@@ -118,7 +122,6 @@ class Leftovers:
 # GPU. It sends its document through a pipe; its other output is dropped.
 
 
-MAX_DOCUMENT = 64 << 20
 END_LIMIT_S = 10.0
 """Seconds that a tracer's parent may need to end all processes."""
 TRACER = Path(errors.__file__).parent / "tracer"
@@ -127,6 +130,15 @@ COMMAND_VARIABLE = "RADRM_TRACED_COMMAND"
 command is not among them."""
 MOST_COMMAND = 1 << 16
 """Bytes of the command. The kernel allows twice as many in one variable."""
+FOLDER_VARIABLE = "RADRM_TRACE_FOLDER"
+"""Where a traced program writes its document, as `PID.json`."""
+LIMIT_VARIABLE = "RADRM_TRACE_LIMIT_S"
+"""Seconds from its start until a traced program must have written its document."""
+GPUS_VARIABLE = "RADRM_TRACE_GPUS"
+WRITING_S = 8.0
+"""Of a trace's limit, what is left for the end: writing, reading and sending the document."""
+SITE = TRACER / "site"
+"""The folder of the `sitecustomize` that traces the Python programs of a command."""
 _HIDDEN = {
     "CUDA_VISIBLE_DEVICES": "",
     "NVIDIA_VISIBLE_DEVICES": "void",
@@ -141,15 +153,21 @@ class NotTraced(RadrmError):
 
 class TraceRequest(Struct, frozen=True, kw_only=True):
     """What to trace, and as which user. With `uid` and `gid` None it is this process's user.
-    `command` is the text of the job's command, empty if there is none."""
 
-    arguments: tuple[str, ...]
+    With `program` the job's own command runs, unchanged, on `gpus` GPUs that do not exist. Else
+    `python` runs the tracer of factories with `arguments`; `command` is then the text of the
+    job's command, empty if there is none.
+    """
+
     cwd: str
     environment: Mapping[str, str]
     umask: int = 0o022
     user: str = ""
     uid: int | None = None
     gid: int | None = None
+    program: Program | None = None
+    gpus: int = 1
+    arguments: tuple[str, ...] = ()
     python: str = "python3"
     command: str = ""
 
@@ -186,9 +204,13 @@ def trace(
     source, output = os.pipe()
     token = secrets.token_hex(16)
     group = cgroups.place(group_name(token))
+    folder = tempfile.mkdtemp(prefix="radrm-trace-")
+    if request.uid is not None and request.gid is not None:
+        os.chown(folder, request.uid, request.gid)
 
     def forget() -> None:
         os.close(source)
+        shutil.rmtree(folder, ignore_errors=True)
         if group is not None:
             cgroups.remove(group)
         if leftovers is not None:
@@ -202,7 +224,7 @@ def trace(
         if group is not None:
             cgroups.limit(group, "pids.max", MOST_PROCESSES)
             cgroups.limit(group, "memory.max", limits.trace_memory_mib << 20)
-        tracer = _start(request, limits, output, token, group, loud)
+        tracer = _start(request, limits, output, token, group, loud, folder)
     except OSError as error:
         forget()
         raise NotTraced(f"the tracer cannot be started: {error.strerror}") from None
@@ -225,18 +247,25 @@ def _start(
     token: str,
     group: str | None,
     loud: bool,
+    folder: str,
 ) -> subprocess.Popen[bytes]:
+    program, environment = _program(request, folder), dict(request.environment)
+    if request.program is None:
+        environment[COMMAND_VARIABLE] = _shortened(request.command)
+    else:
+        own = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{SITE}:{own}" if own else str(SITE)
+        environment[LIMIT_VARIABLE] = f"{max(limits.trace_limit_s - WRITING_S, 1.0):g}"
+        environment[GPUS_VARIABLE] = str(request.gpus)
+    environment |= {**_HIDDEN, TOKEN_VARIABLE: token, FOLDER_VARIABLE: folder}
     record = {
-        "argv": [request.python, str(TRACER), f"--output={output}", *request.arguments],
-        "script": None,
-        "interpreter": None,
+        "argv": program.words,
+        "script": program.script,
+        "interpreter": program.interpreter,
+        "factory": request.program is None,
+        "loud": loud,
         "cwd": request.cwd,
-        "environment": {
-            **request.environment,
-            **_HIDDEN,
-            TOKEN_VARIABLE: token,
-            COMMAND_VARIABLE: _shortened(request.command),
-        },
+        "environment": environment,
         "umask": request.umask,
         "user": request.user,
         "uid": request.uid,
@@ -259,6 +288,13 @@ def _start(
         tracer.stdin.write(json.dumps(record).encode() + b"\n")
         tracer.stdin.flush()  # and stays open: closing it ends the trace
     return tracer
+
+
+def _program(request: TraceRequest, folder: str) -> Program:
+    if request.program is not None:
+        return request.program
+    output = os.path.join(folder, "factory.json")
+    return Program((request.python, str(TRACER), f"--output={output}", *request.arguments))
 
 
 def _shortened(command: str) -> str:
