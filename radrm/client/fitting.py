@@ -18,6 +18,7 @@ from radrm.errors import RadrmError
 from radrm.host.estimation.asking import SCRIPT
 from radrm.host.estimation.tracing import TraceRequest
 from radrm.host.storage.sources import text_of
+from radrm.jobfile.radfile import Program
 from radrm.structs import replace
 from radrm.tracer.command import batch_size, with_batch_size
 
@@ -155,12 +156,17 @@ def options_of(request: TraceRequest) -> list[str]:
 
 
 def _with_size(request: TraceRequest, size: int) -> TraceRequest | None:
-    if request.script is not None:
-        script = with_batch_size(request.script, size)
-        if script is not None and script != request.script:
-            return replace(request, script=script)
-    words = _sized(request.argv, size)
-    return None if words is None else replace(request, argv=words)
+    program = request.program
+    if program is None:
+        return None
+    if program.script is not None:
+        script = with_batch_size(program.script, size)
+        if script is not None and script != program.script:
+            return replace(request, program=Program(**{**program.as_dict(), "script": script}))
+    words = _sized(program.words or (), size)
+    if words is None:
+        return None
+    return replace(request, program=Program(**{**program.as_dict(), "words": words}))
 
 
 def _sized(words: Sequence[str], size: int) -> tuple[str, ...] | None:
@@ -178,4 +184,7 @@ def _sized(words: Sequence[str], size: int) -> tuple[str, ...] | None:
 
 def _with_option(request: TraceRequest, option: str) -> TraceRequest | None:
     """The command with one more option at its end; None for a script: where is not known."""
-    return None if request.script is not None else replace(request, argv=(*request.argv, option))
+    program = request.program
+    if program is None or program.script is not None:
+        return None
+    return replace(request, program=Program((*(program.words or ()), option)))

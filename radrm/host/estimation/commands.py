@@ -41,9 +41,7 @@ def command_request(job_file: JobFile, envelope: Envelope, index: int | None) ->
     """How to trace the command of a job, as this process's user. `index`: of an array's element."""
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "", options.snapshot or "")
-    has_line = (job_file.script or "").startswith("#!")
     return TraceRequest(
-        arguments=(),
         cwd=cwd,
         environment={
             **envelope.environment,
@@ -52,9 +50,7 @@ def command_request(job_file: JobFile, envelope: Envelope, index: int | None) ->
         },
         umask=envelope.umask,
         command=command_of(job_file),
-        argv=job_file.argv or job_file.arguments,
-        script=job_file.script,
-        interpreter=() if has_line else job_file.interpreter_words(),
+        program=job_file.program(),
         gpus=options.least_gpus,
     )
 
