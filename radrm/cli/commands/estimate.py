@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from radrm.cli.parameters import COMMAND, FLAG, JSON, OF_JOBS, TEXT, WORD, WORDS, Parameter
@@ -49,11 +49,11 @@ ESTIMATE_PARAMETERS = (
 
 def estimate(
     files: list[str],
+    command: list[str],
     estimator: str,
     explain: bool,
+    options: RawOptions,
     as_json: bool,
-    command: Sequence[str] = (),
-    options: RawOptions | None = None,
 ) -> int:
     """Estimate the GPU memory of a job before it runs.
 
@@ -75,7 +75,7 @@ def estimate(
     failed = False
     for path in files or [""]:
         try:
-            asked, mark, ways = read(path, options or {}, command)
+            asked, mark, ways = read(path, options, command)
             one_shape(asked)
         except UsageError:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from radrm.host.estimation import service as service_module
 from radrm.host.estimation.asking import Answer
 from radrm.host.estimation.service import Estimated, EstimationService, Wanted
 from radrm.host.estimation.worker import NoAnswer, Question, Thinker
+from radrm.structs import replace
 from tests.host.estimation.asking import HASTY, SAY, description, request
 
 
@@ -101,17 +103,16 @@ def test_a_question_without_an_answer_is_answered_by_its_reason(
     assert inbox.next().answer == Answer((), ("the estimators failed: 13",))
 
 
-def test_a_trace_is_handed_on_and_a_failed_one_is_a_note_beside_the_answer(
+def test_a_trace_and_the_reason_of_a_failed_one_are_handed_on(
     service: EstimationService, inbox: Inbox, thinker: Answers, python3: Path
 ) -> None:
     thinker.may.set()
-    service.ask("T1", 1, Wanted(description(), request(python3, SAY + "os.write(out, b'events')")))
+    service.ask("T1", 1, Wanted(description(), request(python3, SAY + "say({'said': 7})")))
     assert inbox.next().answer.notes == ("a note",)
-    assert thinker.asked[-1].events == b"events"
+    assert json.loads(thinker.asked[-1].events or b"")["said"] == 7
     service.ask("T2", 2, Wanted(description(), request(python3, "sys.exit(4)")))
-    notes = inbox.next().answer.notes
-    assert notes[0].startswith("trace: the tracer ended with exit code 4") and len(notes) == 2
-    assert thinker.asked[-1].events is None
+    inbox.next()
+    assert "exit code 4" in json.loads(thinker.asked[-1].events or b"")["error"]
 
 
 def test_a_trace_that_hangs_keeps_no_other_job_waiting(
@@ -123,7 +124,10 @@ def test_a_trace_that_hangs_keeps_no_other_job_waiting(
     assert inbox.next().job_ids == (2,)
 
 
-def test_a_long_line_of_traces_is_cut_short(inbox: Inbox, thinker: Answers, python3: Path) -> None:
+def test_a_long_line_of_traces_is_cut_short(
+    inbox: Inbox, thinker: Answers, python3: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "WAITS_TIMES", 1.0)
     hasty = Config(estimation=EstimationConfig(trace_limit_s=1.0))
     service = EstimationService(hasty, inbox.posted.put, thinker)
     thinker.may.set()
@@ -133,4 +137,69 @@ def test_a_long_line_of_traces_is_cut_short(inbox: Inbox, thinker: Answers, pyth
     notes = [note for _ in range(20) for note in inbox.next().answer.notes]
     service.close()
     late = [note for note in notes if "for other traces and the limit is" in note]
-    assert len(late) >= 14, "two at once, one second each, and no further than that"
+    assert len(late) >= 16, "one at a time, one second each, and no further than that"
+
+
+COUNTS = SAY + (
+    "open('count', 'a').write('x')\n"
+    "while not os.path.exists('go'): time.sleep(0.01)\n"
+    "say({'said': 7})"
+)
+
+
+class Traces(Answers):
+    """Has what a worker has: the text of a trace."""
+
+    def ask(self, question: Question) -> Answer:
+        text = "a trace" if question.events is not None else question.job.trace
+        return replace(super().ask(question), trace=text)
+
+
+def test_jobs_with_one_command_share_a_trace_while_it_runs_and_after_it(
+    inbox: Inbox, python3: Path
+) -> None:
+    thinker = Traces()
+    thinker.may.set()
+    service = EstimationService(HASTY, inbox.posted.put, thinker)
+    asked = request(python3, COUNTS)
+    for number in (1, 2, 3):
+        service.ask(f"T{number}", number, Wanted(description(), asked, "0 same"))
+    (python3.parent / "go").touch()
+    assert {inbox.next().job_ids for _ in range(3)} == {(1,), (2,), (3,)}
+    service.ask("T4", 4, Wanted(description(), asked, "0 same"))
+    assert inbox.next().job_ids == (4,) and thinker.asked[-1].job.trace == "a trace"
+    service.ask("T5", 5, Wanted(description(), asked, "0 another"))
+    assert inbox.next().job_ids == (5,)
+    service.ask("T6", 6, Wanted(description(), asked))
+    assert inbox.next().job_ids == (6,)
+    service.close()
+    assert (python3.parent / "count").read_text() == "xxx"
+
+
+def test_a_kept_trace_becomes_old(
+    inbox: Inbox, python3: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "KEPT_TIMES", 0.0)
+    thinker = Traces()
+    thinker.may.set()
+    service = EstimationService(HASTY, inbox.posted.put, thinker)
+    (python3.parent / "go").touch()
+    for number in (1, 2):
+        service.ask(f"T{number}", number, Wanted(description(), request(python3, COUNTS), "0 same"))
+        inbox.next()
+    service.close()
+    assert (python3.parent / "count").read_text() == "xx"
+
+
+def test_a_users_many_traces_delay_no_other_user(inbox: Inbox, python3: Path) -> None:
+    """Users are told apart by who runs the trace; only root can become another one."""
+    thinker = Traces()
+    thinker.may.set()
+    service = EstimationService(HASTY, inbox.posted.put, thinker)
+    hangs = request(python3, "time.sleep(600)")
+    for number in range(5):
+        service.ask(f"T{number}", number, Wanted(description(), hangs, f"0 {number}"))
+    other = replace(hangs, uid=61234, gid=61234, user="nobody")
+    service.ask("T9", 9, Wanted(description(), replace(other, cwd="/nowhere"), "61234 x"))
+    assert inbox.next().job_ids == (9,), "it has failed; the others still hang"
+    service.close()
