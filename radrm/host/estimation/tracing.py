@@ -8,10 +8,8 @@ import os
 import re
 import secrets
 import select
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +23,7 @@ from radrm.host.estimation import start_tracer
 from radrm.host.estimation.asking import SCRIPT, TRACE
 from radrm.host.estimation.collecting import MAX_DOCUMENT
 from radrm.host.estimation.confine import MOST_PROCESSES
+from radrm.host.estimation.sandbox import FOLDER
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import boot_id
 from radrm.host.processes.procfs import TOKEN_VARIABLE
@@ -210,13 +209,9 @@ def trace(
     source, output = os.pipe()
     token = secrets.token_hex(16)
     group = cgroups.place(group_name(token))
-    folder = tempfile.mkdtemp(prefix="radrm-trace-")
-    if request.uid is not None and request.gid is not None:
-        os.chown(folder, request.uid, request.gid)
 
     def forget() -> None:
         os.close(source)
-        shutil.rmtree(folder, ignore_errors=True)
         if group is not None:
             cgroups.remove(group)
         if leftovers is not None:
@@ -230,7 +225,7 @@ def trace(
         if group is not None:
             cgroups.limit(group, "pids.max", MOST_PROCESSES)
             cgroups.limit(group, "memory.max", limits.trace_memory_mib << 20)
-        tracer = _start(request, limits, output, token, group, loud, folder)
+        tracer = _start(request, limits, output, token, group, loud)
     except OSError as error:
         forget()
         raise NotTraced(f"the tracer cannot be started: {error.strerror}") from None
@@ -253,9 +248,8 @@ def _start(
     token: str,
     group: str | None,
     loud: bool,
-    folder: str,
 ) -> subprocess.Popen[bytes]:
-    program, environment = _program(request, folder), dict(request.environment)
+    program, environment = _program(request), dict(request.environment)
     if request.program is None:
         environment[COMMAND_VARIABLE] = _shortened(request.command)
     else:
@@ -263,13 +257,14 @@ def _start(
         environment["PYTHONPATH"] = f"{SITE}:{own}" if own else str(SITE)
         environment[LIMIT_VARIABLE] = f"{max(limits.trace_limit_s - WRITING_S, 1.0):g}"
         environment[GPUS_VARIABLE] = str(request.gpus)
-    environment |= {**_HIDDEN, TOKEN_VARIABLE: token, FOLDER_VARIABLE: folder}
+    environment |= {**_HIDDEN, TOKEN_VARIABLE: token, FOLDER_VARIABLE: FOLDER}
     record = {
         "argv": program.words,
         "script": program.script,
         "interpreter": program.interpreter,
         "factory": request.program is None,
         "loud": loud,
+        "reads": [str(TRACER)],
         "cwd": request.cwd,
         "environment": environment,
         "umask": request.umask,
@@ -296,10 +291,10 @@ def _start(
     return tracer
 
 
-def _program(request: TraceRequest, folder: str) -> Program:
+def _program(request: TraceRequest) -> Program:
     if request.program is not None:
         return request.program
-    output = os.path.join(folder, "factory.json")
+    output = os.path.join(FOLDER, "factory.json")
     return Program((request.python, str(TRACER), f"--output={output}", *request.arguments))
 
 
