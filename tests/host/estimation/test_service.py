@@ -16,7 +16,9 @@ from radrm.core.words import Quantity
 from radrm.host.estimation import service as service_module
 from radrm.host.estimation.asking import Answer
 from radrm.host.estimation.service import Estimated, EstimationService, Wanted
+from radrm.host.estimation.tracing import TraceRequest
 from radrm.host.estimation.worker import NoAnswer, Question, Thinker
+from radrm.jobfile.radfile import Program
 from radrm.structs import replace
 from tests.host.estimation.asking import HASTY, SAY, description, request
 
@@ -140,66 +142,81 @@ def test_a_long_line_of_traces_is_cut_short(
     assert len(late) >= 16, "one at a time, one second each, and no further than that"
 
 
-COUNTS = SAY + (
-    "open('count', 'a').write('x')\n"
-    "while not os.path.exists('go'): time.sleep(0.01)\n"
-    "say({'said': 7})"
-)
-
-
 class Traces(Answers):
     """Has what a worker has: the text of a trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may.set()
 
     def ask(self, question: Question) -> Answer:
         text = "a trace" if question.events is not None else question.job.trace
         return replace(super().ask(question), trace=text)
 
 
+class Tracer:
+    """Instead of traces: counts them. They end when they may; those of the user bob at once."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.traced: list[TraceRequest] = []
+
+    def __call__(self, request: TraceRequest, *_: object, **__: object) -> bytes:
+        self.traced.append(request)
+        assert request.user == "bob" or self.may.wait(60)
+        return b"{}"
+
+
+@pytest.fixture
+def tracer(monkeypatch: pytest.MonkeyPatch) -> Tracer:
+    found = Tracer()
+    monkeypatch.setattr(service_module, "trace", found)
+    return found
+
+
+ASKED = TraceRequest(cwd="/", environment={}, program=Program(("train",)))
+
+
 def test_jobs_with_one_command_share_a_trace_while_it_runs_and_after_it(
-    inbox: Inbox, python3: Path
+    inbox: Inbox, tracer: Tracer
 ) -> None:
     thinker = Traces()
-    thinker.may.set()
     service = EstimationService(HASTY, inbox.posted.put, thinker)
-    asked = request(python3, COUNTS)
     for number in (1, 2, 3):
-        service.ask(f"T{number}", number, Wanted(description(), asked, "0 same"))
-    (python3.parent / "go").touch()
+        service.ask(f"T{number}", number, Wanted(description(), ASKED, "0 same"))
+    tracer.may.set()
     assert {inbox.next().job_ids for _ in range(3)} == {(1,), (2,), (3,)}
-    service.ask("T4", 4, Wanted(description(), asked, "0 same"))
-    assert inbox.next().job_ids == (4,) and thinker.asked[-1].job.trace == "a trace"
-    service.ask("T5", 5, Wanted(description(), asked, "0 another"))
+    assert len(tracer.traced) == 1
+    service.ask("T4", 4, Wanted(description(), ASKED, "0 another"))
+    assert inbox.next().job_ids == (4,)
+    service.ask("T5", 5, Wanted(description(), ASKED))
     assert inbox.next().job_ids == (5,)
-    service.ask("T6", 6, Wanted(description(), asked))
-    assert inbox.next().job_ids == (6,)
     service.close()
-    assert (python3.parent / "count").read_text() == "xxx"
+    assert len(tracer.traced) == 3
 
 
-def test_a_kept_trace_becomes_old(
-    inbox: Inbox, python3: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("times", "traces"), [(1e9, 1), (0.0, 2)])
+def test_a_trace_is_kept_for_a_while(
+    inbox: Inbox, tracer: Tracer, monkeypatch: pytest.MonkeyPatch, times: float, traces: int
 ) -> None:
-    monkeypatch.setattr(service_module, "KEPT_TIMES", 0.0)
+    monkeypatch.setattr(service_module, "KEPT_TIMES", times)
+    tracer.may.set()
     thinker = Traces()
-    thinker.may.set()
     service = EstimationService(HASTY, inbox.posted.put, thinker)
-    (python3.parent / "go").touch()
     for number in (1, 2):
-        service.ask(f"T{number}", number, Wanted(description(), request(python3, COUNTS), "0 same"))
+        service.ask(f"T{number}", number, Wanted(description(), ASKED, "0 same"))
         inbox.next()
     service.close()
-    assert (python3.parent / "count").read_text() == "xx"
+    assert len(tracer.traced) == traces
+    assert traces == 2 or thinker.asked[-1].job.trace == "a trace"
 
 
-def test_a_users_many_traces_delay_no_other_user(inbox: Inbox, python3: Path) -> None:
-    """Users are told apart by who runs the trace; only root can become another one."""
-    thinker = Traces()
-    thinker.may.set()
-    service = EstimationService(HASTY, inbox.posted.put, thinker)
-    hangs = request(python3, "time.sleep(600)")
+def test_a_users_many_traces_delay_no_other_user(inbox: Inbox, tracer: Tracer) -> None:
+    service = EstimationService(HASTY, inbox.posted.put, Traces())
     for number in range(5):
-        service.ask(f"T{number}", number, Wanted(description(), hangs, f"0 {number}"))
-    other = replace(hangs, uid=61234, gid=61234, user="nobody")
-    service.ask("T9", 9, Wanted(description(), replace(other, cwd="/nowhere"), "61234 x"))
-    assert inbox.next().job_ids == (9,), "it has failed; the others still hang"
+        service.ask(f"T{number}", number, Wanted(description(), ASKED, f"0 {number}"))
+    bobs = replace(description(), spec=replace(description().spec, user="bob"))
+    service.ask("T9", 9, Wanted(bobs, replace(ASKED, user="bob"), "1 x"))
+    assert inbox.next().job_ids == (9,), "the others still hang"
+    tracer.may.set()
     service.close()
