@@ -61,9 +61,9 @@ class Mixed(TorchDispatchMode):
             kwargs = {**kwargs, "device": device}
         on_gpu = device is not None and torch.device(device).type == "cuda"
         tensors = _tensors(args, kwargs)
-        if not (on_gpu or any(isinstance(t, FakeTensor) for t in tensors)):
-            if not (self._large_is_fake and _is_large(func, args)):
-                return func(*args, **kwargs)
+        touches = on_gpu or any(isinstance(t, FakeTensor) for t in tensors)
+        if not touches and not (self._large_is_fake and _is_large(func, args)):
+            return func(*args, **kwargs)
         kwargs = {
             name: value
             for name, value in kwargs.items()

@@ -21,10 +21,15 @@ import threading
 import time
 from typing import Any, NoReturn
 
+import groups
 import lines
+import omissions
 import pretend
+import refusals
 import torch
+import weights
 from data import Data
+from evaluation import Evaluation
 from mixed import Mixed
 from problem import in_one_line
 from steps import Steps
@@ -49,11 +54,11 @@ def begin(imports: Any, program: Any) -> None:
     limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
     folder = os.environ["RADRM_TRACE_FOLDER"]
     if any((os.environ.get(name) or "0").strip() not in ("0", "") for name in _RANKS):
-        wait(folder, limit_s)
+        wait_for_rank_0(folder, limit_s)
     Script(imports, program.name, folder, limit_s, gpus).begin()
 
 
-def wait(folder: str, limit_s: float) -> NoReturn:
+def wait_for_rank_0(folder: str, limit_s: float) -> NoReturn:
     """Wait for the document of rank 0, as the other ranks of a job do, and end."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
@@ -84,14 +89,20 @@ class Script:
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.steps = Steps(self.watch, self.enough, self._slow, lambda: bool(self._after))
         self.data = Data(self)
+        self.evaluation = Evaluation(self)
         self._after = ""
 
     def begin(self) -> None:
         torch.set_num_threads(1)
         gc.freeze()
         pretend.begin(self.gpus)
+        weights.begin(self.fake)
         self.steps.begin()
         self.data.begin()
+        self.evaluation.begin()
+        groups.begin(self)
+        omissions.begin(self)
+        refusals.begin(self)
         self._enter()
         _in_threads(self._enter)
         self._watch_the_clock()
@@ -101,6 +112,10 @@ class Script:
     def _enter(self) -> None:
         torch.autograd.set_multithreading_enabled(False)
         Mixed(self.fake, self.watch, keeps_values=True).__enter__()
+
+    def wait(self) -> NoReturn:
+        """Wait for rank 0: this process has turned out to be another."""
+        wait_for_rank_0(self._folder, max(self._deadline - time.monotonic(), 0))
 
     def skip(self, noun: str) -> None:
         """Note that the trace leaves this out."""

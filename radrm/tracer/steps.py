@@ -157,6 +157,11 @@ class Steps:
         elif self._since_step >= PASSES or (self._since_step >= WITHOUT_OPTIMIZER and self._slow()):
             self._step_all(waiting)
 
+    def replayed(self) -> None:
+        """Count the replay of a CUDA graph as a backward pass; the first run was real."""
+        if self.backward:
+            self._passed()
+
     def _step_all(self, optimizers: list[Any]) -> None:
         """Make the step that the script would make after many more passes."""
         self.shortened = True
