@@ -1,10 +1,11 @@
 """Jobs that declare nothing: a real daemon traces their own command, on simulated GPUs.
 
-The programs here write the tracer's document themselves, so no PyTorch is needed.
+Most programs here write the tracer's document themselves, so no PyTorch is needed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,45 @@ def test_an_array_has_one_trace(daemon: DaemonHome) -> None:
         return jobs if all(job.get("estimate_basis") for job in jobs) else None
 
     assert len({job["estimate_mib"] for job in wait_until(told, "the estimates")}) == 1
+
+
+PLAIN = """
+import os, sys
+if "RADRM_SIMULATED_GPUS" in os.environ:  # there is no GPU that PyTorch could use
+    words = ["--gpu-memory", "8500M", "--seconds", "500", "--ramp", "5"]
+    os.execvp("radrm-simjob", ["radrm-simjob", *words])
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+layers = [m for _ in range(24) for m in (nn.Linear(4096, 4096), nn.GELU())]
+model = nn.Sequential(*layers, nn.Linear(4096, 10)).to(device)
+optimizer = torch.optim.AdamW(model.parameters())
+data = torch.randn(640, 4096), torch.randint(0, 10, (640,))
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data), batch_size=64)
+for epoch in range(1000):
+    for step, (x, y) in enumerate(loader):
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"epoch {epoch} step {step} loss {loss.item():.3f}")
+    torch.save(model.state_dict(), "model.pt")
+"""
+"""It needs 24 * 4096 * 4096 * 4 bytes for weights, for gradients, and twice for AdamW: 6 GiB."""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_a_plain_training_script_says_itself_what_it_needs(daemon: DaemonHome) -> None:
+    daemon.file("train.py", PLAIN)
+    (told,) = estimated(daemon, "--", "python3", "train.py")
+    assert told["source"] == "script" and 6144 < told["memory_mib"] < 10_000, told
+    ids = [daemon.submit("--", "python3", "train.py") for _ in range(6)]
+    first = daemon.wait_state(ids[0], "RUNNING", "COMPLETED")
+    (document,) = daemon.json("status", str(ids[0]))
+    assert document["estimate_source"] == first["estimate_source"] == "script"
+    assert "steps of train.py" in document["estimate_basis"]
+    jobs = [daemon.wait_end(job) for job in ids]
+    assert [job["state"] for job in jobs] == ["COMPLETED"] * 6
+    assert sum(job["oom_count"] for job in jobs) == 0
+    assert not (daemon.work / "model.pt").exists()
