@@ -6,7 +6,9 @@ Theory of operation:
   the loop as an event. The lock protects `_open` and `_answers`; no call holds it while it waits.
 - A submission is asked about once. `join` adds a job to an open question, or posts the answer that
   is already there, so each job gets exactly one answer.
-- A trace may take a minute, so traces and estimators have separate queues.
+- A trace may take a minute, so traces and estimators have separate queues. Each user has a line of
+  traces, and at most one of them runs. For each user whose line waits and who has no trace, a call
+  of `_trace_next` is queued; a call takes the user whose last turn is longest ago.
 - After `close` has returned, no thread posts. The next daemon asks the open questions again.
 """
 
@@ -16,7 +18,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -53,6 +55,15 @@ class Estimated(Struct, frozen=True):
     goes_on: bool = False
 
 
+class _Waiting(Struct, frozen=True):
+    """A job that waits for its trace since a moment of `time.monotonic()`."""
+
+    key: str
+    job: Description
+    request: TraceRequest
+    since: float
+
+
 class EstimationService:
     """Estimates every submission once; its jobs (the elements of an array) share the answer.
 
@@ -73,6 +84,9 @@ class EstimationService:
         self._lock = threading.Lock()
         self._open: dict[str, list[int]] = {}
         self._answers: OrderedDict[str, Answer] = OrderedDict()
+        self._lines: OrderedDict[str, deque[_Waiting]] = OrderedDict()
+        self._traced: set[str] = set()
+        """The users who have a trace now."""
         self._closed = threading.Event()
         self._thinking = ThreadPoolExecutor(1, "estimate")
         self._tracing = ThreadPoolExecutor(TRACES_AT_ONCE, "trace")
@@ -110,8 +124,10 @@ class EstimationService:
         with self._lock:
             self._open.setdefault(key, []).append(job_id)
         if wanted.trace is not None:
-            asked = time.monotonic()
-            self._tracing.submit(self._trace, key, wanted.job, wanted.trace, asked)
+            waiting = _Waiting(key, wanted.job, wanted.trace, time.monotonic())
+            with self._lock:
+                self._lines.setdefault(wanted.job.spec.user, deque()).append(waiting)
+            self._tracing.submit(self._trace_next)
         else:
             self._thinking.submit(self._think, key, wanted.job, None, ())
 
@@ -128,29 +144,52 @@ class EstimationService:
         if found:
             log.info("cleaned up after %d trace(s) of an earlier daemon", found)
 
-    def _trace(self, key: str, job: Description, request: TraceRequest, asked: float) -> None:
-        """Trace a job, then ask the estimators. `asked` is when its wait began.
+    def _trace_next(self) -> None:
+        """Trace the first job of the line of a user who has no trace, if there is one."""
+        with self._lock:
+            user = next((each for each in self._lines if each not in self._traced), None)
+            if user is None:
+                return
+            line = self._lines.pop(user)
+            waiting = line.popleft()
+            if line:
+                self._lines[user] = line  # behind all others
+            self._traced.add(user)
+        try:
+            self._trace(waiting)
+        finally:
+            with self._lock:
+                self._traced.discard(user)
+                more = user in self._lines
+            if more:
+                with contextlib.suppress(RuntimeError):  # the pool is closed
+                    self._tracing.submit(self._trace_next)
 
-        A job that has waited as long as a trace may take is not traced: any user can fill the
-        queue, and other users' jobs must not wait longer for that.
+    def _trace(self, waiting: _Waiting) -> None:
+        """Trace a job, then ask the estimators.
+
+        A job that has waited as long as a trace may take is not traced: any user can fill a line,
+        and users together the queue.
         """
         events: bytes | None = None
         notes: tuple[str, ...] = ()
-        waited_s = time.monotonic() - asked
+        waited_s = time.monotonic() - waiting.since
         try:
             if waited_s > self._limits.trace_limit_s:
                 raise NotTraced(
                     f"skipped, because it waited {waited_s:.0f} s for other traces and the limit "
                     f"is {self._limits.trace_limit_s:g} s (estimation.trace_limit_s)"
                 )
-            events = trace(request, self._limits, self._closed.is_set, leftovers=self._leftovers)
+            events = trace(
+                waiting.request, self._limits, self._closed.is_set, leftovers=self._leftovers
+            )
         except NotTraced as error:
             notes = (plain(f"trace: {error}")[:MAX_NOTE],)
         except Exception as error:  # without an answer the job would wait for ever
             log.exception("a trace failed")
             notes = (plain(f"trace: {type(error).__name__}: {error}")[:MAX_NOTE],)
         if not self._closed.is_set():
-            self._thinking.submit(self._think, key, job, events, notes)
+            self._thinking.submit(self._think, waiting.key, waiting.job, events, notes)
 
     def _think(
         self, key: str, job: Description, events: bytes | None, notes: tuple[str, ...]
