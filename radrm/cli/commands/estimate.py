@@ -175,7 +175,7 @@ def summarize(
         environment=dict(os.environ),
         python=python or "python3",
     )
-    document = _read(trace(request, config.estimation, loud=True))
+    document = _read(trace(request, config.estimation, loud=True, own=True))
     traced = Traced.from_events(document)
     if target.exists() and not force:  # only now: the model itself may not exist
         raise BadFile(f"{target} exists; name another file with --output, or add --force")

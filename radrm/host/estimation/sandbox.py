@@ -44,7 +44,7 @@ FOLDER_BYTES = 192 << 20
 _MOST_FILES = 200_000
 _MEMORY = "/run"
 """Where the memory lies while the sandbox is made. In the end the new `/run` hides it."""
-_FRESH = ("/dev/shm", "/var/tmp", "/tmp", _MEMORY)
+_FRESH = ("/dev/shm", "/var/tmp", "/tmp")
 _OF_THE_SYSTEM = frozenset((
     "bin", "boot", "dev", "efi", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "lost+found",
     "nix", "proc", "run", "sbin", "snap", "sys", "tmp", "usr", "var",
@@ -119,10 +119,12 @@ def made(launch: Fields, user_namespace: bool, most_bytes: int) -> list[str]:
         box.look()
         step = "mount file systems in memory"
         box.mount_memory()
+        step = "make /tmp and /dev anew"
+        box.cover_fresh()
         step = "cover the files with overlays"
         box.cover_places()
-        step = "make /tmp, /run and /dev anew"
-        box.cover_fresh()
+        step = "make /run anew"
+        box.cover_memory()
         step = "mount /proc"
         kernel.mount("proc", "/proc", "proc", READ_ONLY | NO_SUID | NO_DEV | NO_EXEC)
     except OSError as error:
@@ -159,11 +161,11 @@ class _Sandbox:
     def look(self) -> None:
         """Find what is to be covered, before anything is."""
         self._mounts = [(_plain(place), kind) for _, place, kind, _ in mounts_of()]
+        for path in (*self._written, *self._read):
+            self._keep(path)
         for path in self._places_of(self._tops()):
             with contextlib.suppress(OSError):
                 self._places.append((path, _folder(path)))
-        for path in (*self._written, *self._read):
-            self._keep(path)
 
     # -------------------------------------------------------------- what is covered
 
@@ -173,12 +175,16 @@ class _Sandbox:
             real = os.path.realpath(path)
             if not _is_fresh(real):
                 yield from self._own(real)
+        kept = [path for path, (kind, _) in self._kept.items() if kind == "folder"]
+        kept = [path for path in kept if not _is_in(path, _MEMORY)]
+        yield from kept
         with os.scandir("/") as entries:
             for each in entries:
                 if each.name not in _OF_THE_SYSTEM and each.is_dir(follow_symlinks=False):
                     yield f"/{each.name}"
         for place, kind in self._mounts:
-            if kind not in _NO_FILES and not _of_the_system(place):
+            inside = not _of_the_system(place) or any(_is_in(place, path) for path in kept)
+            if kind not in _NO_FILES and inside:
                 yield place
 
     def _own(self, path: str) -> Iterator[str]:
@@ -230,7 +236,7 @@ class _Sandbox:
     def _keep(self, path: str) -> None:
         """Note what of a fresh folder is needed to reach `path`."""
         for each in {os.path.normpath(path), os.path.realpath(path)}:
-            fresh = next((f for f in _FRESH if each == f or each.startswith(f"{f}/")), None)
+            fresh = next((f for f in (*_FRESH, _MEMORY) if _is_in(each, f)), None)
             if fresh is None or os.path.realpath(fresh) != fresh:
                 continue
             names = each[len(fresh) :].strip("/").split("/")
@@ -246,11 +252,9 @@ class _Sandbox:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
             return "link", os.readlink(path)
-        if stat.S_ISDIR(mode):
-            return "folder", _folder(path)
-        if stat.S_ISREG(mode):
-            return "file", kernel.copy_of(path)
-        raise OSError
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            raise OSError
+        return "folder" if stat.S_ISDIR(mode) else "file", kernel.copy_of(path, True)
 
     # -------------------------------------------------------------- mounting
 
@@ -322,54 +326,40 @@ class _Sandbox:
         return True
 
     def cover_fresh(self) -> None:
-        """Put new folders in place of `/dev`, `/run` and the folders for temporary files."""
+        """Put new folders in place of `/dev` and the folders for temporary files."""
         self._cover_dev()
         for fresh in _FRESH:
             if os.path.realpath(fresh) == fresh and os.path.isdir(fresh):
-                self._cover_one(fresh)
+                self._cover_one(fresh, 0o1777)
 
-    def _cover_one(self, fresh: str) -> None:
+    def cover_memory(self) -> None:
+        """Hide the memory behind a new `/run`, with the folder of the documents."""
+        self._cover_one(_MEMORY, 0o755)
+        os.mkdir(FOLDER, 0o700)
+        self._memory(FOLDER, FOLDER_BYTES)
+
+    def _cover_one(self, fresh: str, mode: int) -> None:
         new = f"{_MEMORY}/fresh/{fresh.strip('/').replace('/', '-')}"
         os.mkdir(new)
-        os.chmod(new, 0o755 if fresh == _MEMORY else 0o1777)
-        kept = {path: what for path, what in self._kept.items() if path.startswith(f"{fresh}/")}
-        whole = self._kept.get(fresh)
-        for path, what in kept.items() if whole is None else ():
-            at = new + path[len(fresh) :]
+        os.chmod(new, mode)
+        kept = {path: what for path, what in self._kept.items() if _is_in(path, fresh)}
+        for path, what in sorted(kept.items()):
             with contextlib.suppress(OSError):
-                self._put(at, *what)
-        if fresh == _MEMORY:
-            os.mkdir(f"{new}/{os.path.basename(FOLDER)}", 0o700)
-        if whole is not None:
-            self._put(new, *whole)
+                self._put(new + path[len(fresh) :], *what)
         kernel.mount(new, fresh, None, BIND | kernel.RECURSIVE)
-        if fresh == _MEMORY:
-            self._memory(FOLDER, FOLDER_BYTES)
 
     def _put(self, at: str, kind: str, what: int | str) -> None:
+        """Let a file, folder or link of the job be seen in a new folder, read-only."""
+        os.makedirs(os.path.dirname(at), exist_ok=True)
         if isinstance(what, str):
-            os.makedirs(os.path.dirname(at), exist_ok=True)
             os.symlink(what, at)
             return
-        try:
-            if kind == "folder":
-                os.makedirs(at, exist_ok=True)
-                self._covered(what, at)
-            else:
-                os.close(os.open(at, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-                kernel.attach(what, at)
-        except OSError as error:
-            self.failed.append(f"{at} ({error.strerror})")
-        finally:
-            os.close(what)
-
-    def _covered(self, lower: int, target: str) -> None:
-        """Cover `target` with an overlay, or else with the read-only folder itself."""
-        try:
-            self._overlay(lower, target)
-        except OSError:
-            kernel.attach(kernel.copy_of(lower, True), target)
-            raise
+        if kind == "folder":
+            os.makedirs(at, exist_ok=True)
+        else:
+            os.close(os.open(at, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        kernel.attach(what, at)
+        os.close(what)
 
     def _cover_dev(self) -> None:
         new = f"{_MEMORY}/new/dev"
@@ -430,7 +420,11 @@ def _of_the_system(path: str) -> bool:
 
 
 def _is_fresh(path: str) -> bool:
-    return any(path == fresh or path.startswith(f"{fresh}/") for fresh in _FRESH)
+    return any(_is_in(path, fresh) for fresh in (*_FRESH, _MEMORY))
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _plain(place: str) -> str:

@@ -25,10 +25,12 @@ Theory of operation:
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import resource
 import select
+import signal
 import sys
 import time
 
@@ -40,6 +42,7 @@ from radrm.host.attempts.job_process import CannotStart, drop_rights, reset_sign
 from radrm.host.estimation import call_filter, collecting, confine, kernel, sandbox
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import identify
+from radrm.host.processes.procfs import mounts_of
 from radrm.host.processes.tree import kill_tree
 from radrm.host.workers.child import die_with
 
@@ -51,10 +54,12 @@ if TYPE_CHECKING:
 
 MAX_LAUNCH = 64 << 20
 SPARE_S = 2.0
-"""Init gives up this many seconds before the trace's limit, because it can tell the user why. The
-daemon ends the trace at the limit, and the parent as long after it."""
+"""Init gives up at most this many seconds before the trace's limit, because it can tell the user
+why. The daemon ends the trace at the limit, and the parent this long after it."""
 NO_SANDBOX = 3
 """The exit code where the machine allows no sandbox."""
+AUTOMATIC_S = 10.0
+"""Seconds that file systems have to be mounted automatically."""
 _MOST_REPORT = 4096
 _PLACED, _MAP = "placed", "map"
 PROBE = (sys.executable, "-I", "-S", __file__)
@@ -72,8 +77,10 @@ def run(launch: Fields, output: int) -> int:
     confine.become_reaper()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     until = time.monotonic() + launch["limit_s"]
+    spare_s = min(SPARE_S, launch["limit_s"] / 4)
     try:
-        init, _ = _Start(launch, output, until - SPARE_S).begin()
+        _mount_automatically(launch)
+        init, _ = _Start(launch, output, until - spare_s).begin()
     except (OSError, sandbox.Refused) as error:
         collecting.write_document(output, collecting.failure(str(error)))
         return NO_SANDBOX
@@ -110,6 +117,27 @@ def _watch(init: int, until: float) -> int | None:
         if ready:
             return None  # standard input is closed: the daemon ends the trace, or is dead
     return None
+
+
+def _mount_automatically(launch: Fields) -> None:
+    """Have the job's folders mounted where that happens when they are looked at: in the trace's
+    own namespace nobody would do it."""
+    if not any(kind == "autofs" for _, _, kind, _ in mounts_of()):
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            drop_rights(launch)
+            for path in itertools.chain(*sandbox.paths_of(launch)):
+                with contextlib.suppress(OSError):
+                    os.stat(path)
+        finally:
+            os._exit(0)
+    poll = select.poll()
+    poll.register(os.pidfd_open(child), select.POLLIN)
+    if not poll.poll(AUTOMATIC_S * 1000):
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
 # ------------------------------------------------------------------ the start, in three processes
