@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from radrm.cli.parameters import COMMAND, FLAG, JSON, OF_JOBS, TEXT, WORD, WORDS, Parameter
+from radrm.cli.parameters import BEHIND, FLAG, JSON, OF_JOBS, TEXT, WORD, WORDS, Parameter
 from radrm.cli.show.estimates import show_estimates, show_fit
 from radrm.client.estimates import (
     Asked,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _ESTIMATOR = "An estimator, or `all`; by default the configured one."
 ESTIMATE_PARAMETERS = (
     Parameter("files", WORDS, "Job files; or a command after `--`.", "FILE..."),
-    Parameter("command", COMMAND, "A command in place of files."),
+    Parameter("command", BEHIND, "A command in place of files."),
     Parameter("estimator", TEXT, _ESTIMATOR, "NAME", ("--estimator",)),
     Parameter("explain", FLAG, "Explain each estimate.", flags=("--explain",)),
     Parameter("options", OF_JOBS, "Options as of radrm submit; they override the file's."),
