@@ -325,9 +325,10 @@ class Documents:
             fd = os.open(name, flags, dir_fd=self._fd)
         except OSError:
             return None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            return None
         with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return None
             data = file.read(MAX_DOCUMENT + 1)
         if len(data) > MAX_DOCUMENT:
             return failure("the trace is longer than 64 MiB; trace a smaller model")
