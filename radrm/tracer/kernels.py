@@ -36,6 +36,8 @@ SHAPED_BY_VALUES = _packets(
     "unique_dim_consecutive", "bincount", "repeat_interleave",
 )  # fmt: skip
 """Operators whose result's size depends on values."""
+COPIES = _packets("_to_copy", "copy_")
+"""Operators that bring tensors from the CPU to the GPU."""
 UNINITIALISED = _packets("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 
 

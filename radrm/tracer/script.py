@@ -28,6 +28,7 @@ import omissions
 import pretend
 import refusals
 import torch
+import values
 import weights
 from data import Data
 from evaluation import Evaluation
@@ -116,6 +117,10 @@ class Script:
     def _enter(self) -> None:
         torch.autograd.set_multithreading_enabled(False)
         Mixed(self.fake, self.watch, keeps_values=True).__enter__()
+        values.Sizes(self._sized).__enter__()
+
+    def _sized(self) -> None:
+        self.fail("makes a tensor whose size depends on a value computed on the GPU", lines.here())
 
     def _spread(self) -> None:
         self.fail("uses several GPUs in one process, which cannot be traced,", lines.here())

@@ -5,7 +5,7 @@ the CPU (labels, masks, lengths), and what is computed from them alone, have val
 process can compute, too. `Known` keeps them beside the fake tensor. So a size, a mask or a
 branch that depends on the *data* is real. What depends on weights is unknown; reading it gives
 a made-up value: 1 for a number, False for a truth. A made-up whole number is a `Guess`, so that
-a size made from it can be seen (`sizes_from_guesses`): such a trace would be wrong.
+a size made from it can be seen (`Sizes`): such a trace would be wrong.
 """
 
 from __future__ import annotations
@@ -152,6 +152,7 @@ def begin() -> None:
     fake.__format__ = _format
     fake.numpy = fake.__array__ = _numpy
     fake.tolist = _list
+    fake.item = _item
     fake.__deepcopy__ = _deep_copy
     fake.__reduce_ex__ = _reduced
     _index_with_lists()
@@ -167,6 +168,12 @@ def _numpy(self: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
     with _disable_current_modes():
         result = values.numpy()
     return result if dtype is None or isinstance(dtype, bool) else result.astype(dtype)
+
+
+def _item(self: Any) -> Any:
+    """PyTorch's own would return a plain number for a `Guess`."""
+    value = torch._C.TensorBase.item(self)  # type: ignore[attr-defined]
+    return Guess(value) if type(value) is int and known(self) is None else value
 
 
 def _list(self: Any) -> Any:
