@@ -104,6 +104,8 @@ def to_copy(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, device = args[0], kwargs.get("device")
     if device is None or torch.device(device).type != "cuda":
         return func(*args, **kwargs)
+    if not on_gpu(tensor):
+        watch.copied += size_of(tensor)
     if not isinstance(tensor, FakeTensor):
         shape, stride = tuple(tensor.shape), tuple(tensor.stride())
         dtype = kwargs.get("dtype") or tensor.dtype

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import lines
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
@@ -87,10 +88,38 @@ for _name in (
     setattr(Guess, f"__{_name}__", _closed(f"__{_name}__"))
 
 
+class Truths:
+    """The answer to `if tensor:` where the values are unknown.
+
+    It is False. In one step it can be True for the first `MOST` times, to see whether a branch
+    on it changes what the step needs. A loop that waits for False then still ends.
+    """
+
+    MOST = 8
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.line: str | None = None
+        """The user's line that read the latest True."""
+
+    def try_true(self) -> None:
+        self.left, self.line = self.MOST, None
+
+    def read(self) -> bool:
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        self.line = lines.here() or self.line
+        return True
+
+
+truths = Truths()
+
+
 def made_up(dtype: torch.dtype) -> Any:
     """Return a value of this type for one that is unknown."""
     if dtype == torch.bool:
-        return False
+        return truths.read()
     if dtype.is_complex:
         return complex(1.0)
     return 1.0 if dtype.is_floating_point else Guess(1)
