@@ -18,6 +18,7 @@ import torch
 import values
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 from watch import DEVICE, Watch
 
 SMALL = 1 << 16
@@ -92,7 +93,12 @@ class Mixed(TorchDispatchMode):
         elif func._schema.is_mutable:
             for tensor in tensors:
                 values.forget(tensor)
+        if func._schema.is_mutable and tensors and not isinstance(tensors[0], FakeTensor):
+            # Something unknown is written into a tensor on the CPU: it keeps its values.
+            return args[0] if args else None
         with self._fake, self._watch:
+            if func.overloadpacket not in kernels.COPIES:
+                args, kwargs = tree_map(_faked, (args, kwargs))
             result = func(*args, **kwargs)
         if computed is not None:
             _attach(result, computed, tensors)
@@ -119,6 +125,21 @@ def _is_large(func: Any, args: Any) -> bool:
         return False
     shape = next((value for value in args if isinstance(value, (list, tuple))), ())
     return math.prod(each for each in shape if isinstance(each, int)) > SMALL
+
+
+def _faked(value: Any) -> Any:
+    """Return a fake tensor for a real one, so that PyTorch does not make and remember its own.
+
+    It would compare the real one with that later, and does not expect changes. A number is a
+    tensor without dimensions; its type counts less than that of others, so it stays.
+    """
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return value
+    if not value.dim() and not value.requires_grad:
+        return value
+    return torch.empty_strided(
+        tuple(value.shape), tuple(value.stride()), dtype=value.dtype, device=_CPU
+    )
 
 
 # ------------------------------------------------------------------ known values

@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import sys
+import traceback
 
 import torch._subclasses.fake_tensor
 import torch.testing._internal.distributed.fake_pg  # noqa: F401
@@ -38,6 +39,7 @@ def trace(tracer: str, name: str, gpus: int) -> None:
     except SystemExit:
         pass
     except BaseException as error:
+        traceback.print_exception(error)
         sys.last_value = error
 
 
