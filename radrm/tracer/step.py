@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator  # noqa: UP035
 
 import batches
 import factory
+import kernels
 import parallel
 import pretend
 import torch
@@ -302,6 +303,8 @@ class _Trace:
             "calls": watch.calls,
             "marks": watch.marks,
             "convolutions": watch.convolutions,
+            "parts": kernels.parts_of(watch.operators),
+            "benchmark": bool(torch.backends.cudnn.benchmark),
             **self.sizes,
             "faketensor_bytes": self._faketensor_bytes(),
             "batch_size": asked.batch_size,
