@@ -20,6 +20,11 @@ class Family(str, Enum):
     RECURRENT = "recurrent"
     OTHER = "other"
 
+    @property
+    def known(self) -> str | None:
+        """Its name; None for `OTHER`, whose models need not be alike."""
+        return None if self is Family.OTHER else self.value
+
 
 ATTENTION, RECURRENCE, MATRICES = "attention", "recurrence", "matrix products"
 """The parts of a model that a tracer names."""

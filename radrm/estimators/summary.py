@@ -62,7 +62,7 @@ class Summary:
             guesses=_guesses(summary, job),
             context_mib=self._context_mib(overheads(job.device_kind)),
             kernels_mib=self._kernels_mib(summary),
-            family=_family(summary).value,
+            family=_family(summary).known,
         )
         return (estimate,)
 

@@ -59,7 +59,7 @@ def of_trace(
         context_mib=context - kernels_mib,
         kernels_mib=kernels_mib,
         cuda=None if traced.cuda == "unknown" else traced.cuda,
-        family=traced.family.value,
+        family=traced.family.known,
     )
 
 
