@@ -63,7 +63,8 @@ def traced(asked: argparse.Namespace) -> dict[str, Any]:
             f"the training step of {asked.factory} failed at batch size "
             f"{asked.batch_size}: {in_one_line(error)}"
         ) from error
-    return {**trace.document(), "guesses": _lines_for_user(guesses, watch)}
+    lines = _lines_for_user(guesses, watch)
+    return {**trace.document(), "benchmark": guesses.benchmark, "guesses": lines}
 
 
 def _lines_for_user(guesses: Guesses, watch: Watch) -> list[str]:
@@ -304,7 +305,6 @@ class _Trace:
             "marks": watch.marks,
             "convolutions": watch.convolutions,
             "parts": kernels.parts_of(watch.operators),
-            "benchmark": bool(torch.backends.cudnn.benchmark),
             **self.sizes,
             "faketensor_bytes": self._faketensor_bytes(),
             "batch_size": asked.batch_size,
