@@ -12,9 +12,9 @@ from radrm.core.records import Estimate, Instant, Job, JobSpec
 from radrm.core.words import Quantity
 from radrm.estimators.auto import Auto
 from radrm.estimators.declared import Declared
+from radrm.estimators.families import Family
 from radrm.estimators.history import History
 from radrm.estimators.interface import Description, PastRun
-from radrm.estimators.families import Family
 from radrm.estimators.learning.learned import (
     ERRORS_BY_FAMILY,
     ERRORS_SEEN,
