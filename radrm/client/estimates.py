@@ -83,7 +83,7 @@ def read(
         job_file = read_job_file(data, file, options)
         envelope = envelope_of(job_file, file, data, options)
     job_file = job_file.with_summary(envelope.summary)
-    asked = Asked(file, job_file.options, describe(job_file))
+    asked = Asked(file, job_file.options, describe(job_file, envelope.environment))
     return asked, fingerprint_of(job_file, envelope), _traceable(job_file, envelope)
 
 

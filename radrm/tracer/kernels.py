@@ -62,6 +62,22 @@ def size_of(tensor: Any) -> int:
     return int(tensor.numel()) * int(tensor.element_size())
 
 
+def parts_of(operators: set[str]) -> list[str]:
+    """Return what a model is made of, as far as these operators show it.
+
+    Attention is a fused kernel, or a softmax beside products of batches of matrices.
+    """
+    names = {name.partition("::")[2] for name in operators}
+    fused = any("attention" in name for name in names)
+    recurrent = any("_rnn" in name or "lstm" in name or "gru" in name for name in names)
+    found = {
+        "attention": fused or ("_softmax" in names and not names.isdisjoint({"bmm", "baddbmm"})),
+        "recurrence": recurrent,
+        "matrix products": not names.isdisjoint({"mm", "addmm", "bmm", "baddbmm"}),
+    }
+    return [part for part, there in found.items() if there]
+
+
 # ------------------------------------------------------------------ nothing to compute
 
 
