@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import devices
 import groups
+import kernels
 import lines
 import omissions
 import pretend
@@ -238,6 +239,7 @@ class Script:
             "summary": "",
             "guesses": [f"values: {each} was guessed" for each in sorted(watch.guesses)],
             "seconds": round(self.elapsed_s, 3),
+            "parts": kernels.parts_of(self.watch.operators),
             "benchmark": bool(torch.backends.cudnn.benchmark),
             "script": {
                 "program": self.name,
