@@ -189,7 +189,7 @@ def to_trace(
 def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
     """The job with its trace, or with a note on why there is none."""
     try:
-        events = trace(request, config.estimation)
+        events = trace(request, config.estimation, own=True)
     except NotTraced as error:
         return replace(asked, notes=(*asked.notes, failed(request.source, str(error))))
     job, cause = with_trace(asked.job, events, request.source)

@@ -22,13 +22,15 @@ from radrm.jobfile.radfile import Program
 from radrm.structs import replace
 from radrm.tracer.command import batch_size, with_batch_size
 
-MOST_TRACES = 5
+MOST_TRACES = 4
 """Traces of smaller batches. Two show a line; the others correct it."""
-MOST_CHANGES = 3
+MOST_CHANGES = 2
 _EIGHTS = 8
 """From here on, batch sizes are multiples of this."""
-_CAUTIOUS = 0.8
+_CAUTIOUS = 0.98
 """The first batch that is tried, as a part of what would fit if all memory grew with it."""
+_NEARLY = 0.97
+"""A batch that takes this part of the room is large enough: every trace takes seconds."""
 _OPTIONS = (
     "--amp", "--bf16", "--fp16", "--mixed-precision", "--grad-checkpointing",
     "--gradient-checkpointing", "--gradient_checkpointing", "--activation-checkpointing",
@@ -111,7 +113,7 @@ def fitted(
 
 
 def largest_batch(size: int, mib: float, room: float, memory: Memory) -> tuple[int, float] | None:
-    """The largest batch below `size` that fits into `room`, with its memory; None for none.
+    """About the largest batch below `size` that fits into `room`, with its memory; None for none.
 
     With `size` it takes `mib`, which does not fit. Memory grows nearly in a line with the batch, so
     each trace gives the next batch to try. At most `MOST_TRACES` are made.
@@ -131,6 +133,8 @@ def largest_batch(size: int, mib: float, room: float, memory: Memory) -> tuple[i
         known = fits or beyond
         if its <= room:
             fits = tried, its
+            if its >= _NEARLY * room:
+                break
         else:
             known, beyond = beyond, (tried, its)
         slope = (known[1] - its) / (known[0] - tried)

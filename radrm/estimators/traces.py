@@ -59,8 +59,8 @@ class Document:
         error = document.get("error")
         if error is not None:
             line = document.get("line")
-            where = f"{line[:MAX_WORD]}: " if isinstance(line, str) and line else ""
-            raise NoStep(plain(f"{where}{str(error)[:500]}"))
+            text, where = str(error)[:500], line[:MAX_WORD] if isinstance(line, str) else ""
+            raise NoStep(plain(text if where in text else f"{where}: {text}"))
         if document.get("version") != VERSION:
             raise self.bad("it has another version")
         self._document = document

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from radrm.cli.parameters import COMMAND, FLAG, JSON, OF_JOBS, TEXT, WORD, WORDS, Parameter
+from radrm.cli.parameters import BEHIND, FLAG, JSON, OF_JOBS, TEXT, WORD, WORDS, Parameter
 from radrm.cli.show.estimates import show_estimates, show_fit
 from radrm.client.estimates import (
     Asked,
@@ -26,7 +26,7 @@ from radrm.client.text import Document, print_json, warn
 from radrm.config import Config
 from radrm.core.units import show_mib
 from radrm.errors import BadFile, RadrmError, UsageError, plain
-from radrm.estimators.memory import context_mib
+from radrm.estimators.learning.contexts import assumed_mib
 from radrm.estimators.traces import Traced
 from radrm.host.estimation.asking import SCRIPT, Answer
 from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _ESTIMATOR = "An estimator, or `all`; by default the configured one."
 ESTIMATE_PARAMETERS = (
     Parameter("files", WORDS, "Job files; or a command after `--`.", "FILE..."),
-    Parameter("command", COMMAND, "A command in place of files."),
+    Parameter("command", BEHIND, "A command in place of files."),
     Parameter("estimator", TEXT, _ESTIMATOR, "NAME", ("--estimator",)),
     Parameter("explain", FLAG, "Explain each estimate.", flags=("--explain",)),
     Parameter("options", OF_JOBS, "Options as of radrm submit; they override the file's."),
@@ -49,11 +49,11 @@ ESTIMATE_PARAMETERS = (
 
 def estimate(
     files: list[str],
+    command: list[str],
     estimator: str,
     explain: bool,
+    options: RawOptions,
     as_json: bool,
-    command: Sequence[str] = (),
-    options: RawOptions | None = None,
 ) -> int:
     """Estimate the GPU memory of a job before it runs.
 
@@ -75,7 +75,7 @@ def estimate(
     failed = False
     for path in files or [""]:
         try:
-            asked, mark, ways = read(path, options or {}, command)
+            asked, mark, ways = read(path, options, command)
             one_shape(asked)
         except UsageError:
             raise
@@ -175,7 +175,7 @@ def summarize(
         environment=dict(os.environ),
         python=python or "python3",
     )
-    document = _read(trace(request, config.estimation, loud=True))
+    document = _read(trace(request, config.estimation, loud=True, own=True))
     traced = Traced.from_events(document)
     if target.exists() and not force:  # only now: the model itself may not exist
         raise BadFile(f"{target} exists; name another file with --output, or add --force")
@@ -184,12 +184,13 @@ def summarize(
         warn(f"{factory}: its layers cannot be shown; only the estimate is written")
         summary = ""
     _write(target, f"{summary}\n{traced.to_text()}".lstrip("\n"))
-    likely_mib = traced.reserved_mib + context_mib()
+    context_mib = assumed_mib(traced.cuda, os.environ.get("CUDA_MODULE_LOADING"))
+    likely_mib = traced.reserved_mib + context_mib
     if as_json:
         print_json(
             {
                 "file": str(target),
-                "need_mib": round(traced.need_mib + context_mib(), 1),
+                "need_mib": round(traced.need_mib + context_mib, 1),
                 "memory_mib": round(likely_mib, 1),
                 "batch_size": traced.batch_size,
                 "seconds": traced.seconds,
@@ -201,7 +202,7 @@ def summarize(
     at = "" if traced.batch_size is None else f" at batch size {traced.batch_size}"
     print(
         f"The training step will take about {show_mib(round(likely_mib))} per GPU{at}; "
-        f"{show_mib(round(traced.need_mib + context_mib()))} is the least it "
+        f"{show_mib(round(traced.need_mib + context_mib))} is the least it "
         f"can run in (traced in {traced.seconds:.1f} s)"
     )
     for guess in traced.guesses:

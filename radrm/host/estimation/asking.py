@@ -127,11 +127,13 @@ def with_trace(
 
 def failed(source: str, cause: str) -> str:
     """One line about a trace that gave no estimate: the cause, and what its user can do."""
-    line = f"{source}: {cause}"
     if source != SCRIPT:
-        return plain(line)[:MAX_NOTE]
+        return plain(f"{source}: {cause}")[:MAX_NOTE]
+    before, _, last = cause.rpartition("; ")
+    if "--gpu-memory" in last:
+        cause = before  # the step of every cause: there may be a better one for this one
     step = f"; {step_after(cause)}"
-    return plain(line)[: MAX_NOTE - len(step)] + step
+    return plain(f"{source}: {cause}")[: MAX_NOTE - len(step)] + step
 
 
 def note_on(name: str, error: Exception) -> str:

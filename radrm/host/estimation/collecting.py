@@ -22,11 +22,11 @@ import json
 import os
 import re
 import select
-import signal
 import stat
 import time
 
 from radrm.host.attempts.job_process import CannotStart, enter, execute
+from radrm.host.estimation.sandbox import FOLDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of a document (`estimators/traces.py`)."""
 MAX_DOCUMENT = 64 << 20
+LOADED_S = 20.0
+"""Seconds until a program of the command must have loaded PyTorch or JAX. Else it is most likely no
+training: a server, a data set, another language. It would take a core for the whole limit."""
 MORE_S = 10.0
 """Seconds that a command may go on after its first training step is traced."""
 SCRIPT = "script"
@@ -50,21 +53,26 @@ _MOST_DOCUMENTS = 64
 _NAME = re.compile(r"[0-9a-z]{1,20}\.json")
 _TAIL = 4096
 _MOST_LINE = 200
+_MOST_FAILED = 4
+_MOST_REAPED = 1000
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _MOST_EVENTS = 4_000_000
+_MOST_MAPS = 4 << 20
+_FRAMEWORK = re.compile(rb"/libtorch|/torch/_C|/jaxlib/")
 
 
-def run(launch: Fields, folder: str, output: int, until: float) -> int:
-    """Run the command of `launch`, write one document to `output`, and return its exit code.
+def run(launch: Fields, output: int, alive: int, until: float) -> None:
+    """Run the command of `launch`, and write one document to `output`.
 
-    `until` is the moment of `time.monotonic()` at which the command is given up. The exit code
-    is that of a shell: 128 and the number for a signal.
+    `alive` is a pipe whose end is the end of those who wait for the document. `until` is the moment
+    of `time.monotonic()` at which the command is given up.
     """
     try:
-        document, code = _Running(launch, folder, until).outcome()
+        document = _Running(launch, alive, until).outcome()
     except CannotStart as error:
-        document, code = failure(str(error)), error.code
-    write_document(output, document)
-    return code
+        document = failure(str(error))
+    if document is not None:
+        write_document(output, document)
 
 
 def failure(line: str) -> Found:
@@ -83,14 +91,16 @@ def write_document(output: int, document: Found) -> None:
 class _Running:
     """A command under way."""
 
-    def __init__(self, launch: Fields, folder: str, until: float) -> None:
+    def __init__(self, launch: Fields, alive: int, until: float) -> None:
         self._launch = launch
-        self._folder = Documents(folder)
+        self._alive = alive
         self._until = until
+        self._folder = Documents(FOLDER)
+        self._code: int | None = None
         self._tail = b""
         self._printed, printing = os.pipe()
         refused, refusing = os.pipe()
-        script = _write_script(launch, folder)
+        script = _write_script(launch)
         self._command = _start(launch, script, printing, refusing)
         os.close(printing)
         os.close(refusing)
@@ -99,23 +109,34 @@ class _Running:
         if line:
             raise CannotStart(line.decode("utf-8", "replace"))
 
-    def outcome(self) -> tuple[Found, int]:
-        """What is known of the command when it ends, or when it is given up."""
-        ended = os.pidfd_open(self._command)
+    def outcome(self) -> Found | None:
+        """What is known of the command when it ends, or is given up; None: nobody waits for it."""
         poll = select.poll()
-        for fd in (ended, self._printed):
-            poll.register(fd, select.POLLIN)
-        until, code = self._until, None
-        while code is None and (left := until - time.monotonic()) > 0:
+        poll.register(self._alive, select.POLLIN)
+        poll.register(self._printed, select.POLLIN)
+        poll.register(os.pidfd_open(self._command), select.POLLIN)
+        until, why = self._until, f"it took longer than {self._launch['limit_s']:g} s"
+        looked_s = time.monotonic() + LOADED_S
+        while (left := until - time.monotonic()) > 0:
             ready = [fd for fd, _ in poll.poll(min(left, _LOOK_S) * 1000)]
+            if self._alive in ready:
+                return None
             if self._printed in ready and not self._read():
                 poll.unregister(self._printed)
-            if ended in ready:
-                code = self._reaped()
-            elif self._folder.look():
+            if self._reaped():
+                break
+            if memory_bytes() > self._launch["memory_mib"] << 20:
+                why = f"it used more than {self._launch['memory_mib']} MiB of host memory"
+                break
+            if self._folder.look():
                 until = min(self._until, self._folder.first_s + MORE_S)
+            if time.monotonic() >= looked_s:
+                looked_s = until
+                if self._folder.empty and not has_framework():
+                    why = f"no program of it loaded PyTorch within {LOADED_S:g} s"
+                    break
         self._folder.look()
-        return self._document(code), 0 if code is None else code
+        return self._document(why)
 
     def _read(self) -> bool:
         """Keep the end of what the command prints. False: nothing will come any more."""
@@ -126,33 +147,78 @@ class _Running:
         self._tail = (self._tail + part)[-_TAIL:]
         return bool(part)
 
-    def _reaped(self) -> int:
-        status = os.waitid(os.P_PID, self._command, os.WEXITED)
-        assert status is not None
-        return status.si_status if status.si_code == os.CLD_EXITED else 128 + status.si_status
+    def _reaped(self) -> bool:
+        """Whether the command has ended. All orphans of the trace are this process's to reap."""
+        with contextlib.suppress(ChildProcessError):
+            for _ in range(_MOST_REAPED):
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    break
+                if pid == self._command:
+                    self._code = os.waitstatus_to_exitcode(status)
+        return self._code is not None
 
-    def _document(self, code: int | None) -> Found:
+    def _document(self, why: str) -> Found:
+        ended = self._code is not None
         best = self._folder.best
         if best is not None:
-            return best if code is not None else _cut(best)
+            return self._with_failed(best if ended else _cut(best))
         if self._folder.error is not None:
             return self._folder.error
-        if code is None:
-            return failure(f"it took longer than {self._launch['limit_s']:g} s; {_LONGER}")
+        if not ended:
+            return failure(f"{why}; {_STEP[self._launch['factory']]}")
         os.set_blocking(self._printed, False)
         with contextlib.suppress(BlockingIOError):
             while self._read():
                 pass
-        return failure(_ended(self._launch, code, self._tail))
+        line = _ended(self._launch["factory"], self._code or 0, self._tail)
+        return failure("; ".join([line, *_of_failed(self._launch)]))
+
+    def _with_failed(self, document: Found) -> Found:
+        """The document, with the places that could not be covered among its guesses."""
+        guesses = document.get("guesses")
+        guesses = guesses if isinstance(guesses, list) else []
+        return {**document, "guesses": [*guesses, *_of_failed(self._launch)]}
 
 
-_LONGER = "raise estimation.trace_limit_s, or declare --gpu-memory"
+def _of_failed(launch: Fields) -> list[str]:
+    failed = ", ".join(launch["failed"][:_MOST_FAILED])
+    return [f"files: nothing can be written in a trace to {failed}"] if failed else []
 
 
-def _ended(launch: Fields, code: int, tail: bytes) -> str:
+def has_framework() -> bool:
+    """Whether a process of the trace has loaded what trains on GPUs. A user can feign that."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/maps", "rb") as file:
+                if _FRAMEWORK.search(file.read(_MOST_MAPS)):
+                    return True
+    return False
+
+
+def memory_bytes() -> int:
+    """The memory that all processes of the trace use, without what lies in files."""
+    pages = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"/proc/{name}/statm", "rb") as file:
+                    numbers = file.read(_TAIL).split()
+                pages += int(numbers[1]) - int(numbers[2])
+    files = os.statvfs("/tmp")
+    return pages * _PAGE + (files.f_blocks - files.f_bfree) * files.f_frsize
+
+
+_STEP = {
+    True: "a factory should build the model and return",
+    False: "declare --gpu-memory, or raise estimation.trace_limit_s",
+}
+
+
+def _ended(factory: bool, code: int, tail: bytes) -> str:
     """Why a command that has ended left no document, as far as it is known."""
-    how = f"ended with exit code {code}" if code <= 128 else f"was ended by signal {code - 128}"
-    if launch["factory"]:
+    how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+    if factory:
         return (
             f"the tracer {how} and sent no trace; to see what it prints, run `radrm summarize` "
             "with this factory"
@@ -178,11 +244,11 @@ def _cut(document: Found) -> Found:
 # ------------------------------------------------------------------ the command
 
 
-def _write_script(launch: Fields, folder: str) -> str | None:
+def _write_script(launch: Fields) -> str | None:
     """The path of the job's script, which no file of the user has; None for a command."""
     if launch["script"] is None:
         return None
-    path = os.path.join(folder, SCRIPT)
+    path = os.path.join(FOLDER, SCRIPT)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
     try:
         data = memoryview(launch["script"].encode("utf-8", "surrogateescape"))
@@ -202,7 +268,6 @@ def _start(launch: Fields, script: str | None, printing: int, refusing: int) -> 
         os.setsid()
         for fd in (1, 2):
             os.dup2(printing, fd)
-        signal.setitimer(signal.ITIMER_REAL, launch["limit_s"] * 2)
         os.umask(launch["umask"])
         enter(launch["cwd"])
         execute(launch, script)
@@ -229,6 +294,11 @@ class Documents:
         self.best: Found | None = None
         self.error: Found | None = None
         self.first_s = 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether no program has written anything yet."""
+        return not self._seen
 
     def look(self) -> bool:
         """Read what is new. True once a program has trained."""

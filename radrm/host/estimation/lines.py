@@ -6,7 +6,6 @@ from collections import deque
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-User = int | None
 
 
 class Lines(Generic[T]):
@@ -14,16 +13,16 @@ class Lines(Generic[T]):
 
     def __init__(self, at_once: int) -> None:
         self._room = at_once
-        self._waiting: dict[User, deque[T]] = {}
+        self._waiting: dict[str, deque[T]] = {}
         """The users that have something, the next one first."""
-        self._busy: set[User] = set()
+        self._busy: set[str] = set()
 
-    def add(self, user: User, what: T) -> None:
+    def add(self, user: str, what: T) -> None:
         self._waiting.setdefault(user, deque()).append(what)
 
-    def take(self) -> list[tuple[User, T]]:
+    def take(self) -> list[tuple[str, T]]:
         """Take what may begin now, until `free` is called for each user."""
-        found: list[tuple[User, T]] = []
+        found: list[tuple[str, T]] = []
         for user in [each for each in self._waiting if each not in self._busy][: self._room]:
             line = self._waiting.pop(user)
             found.append((user, line.popleft()))
@@ -33,7 +32,7 @@ class Lines(Generic[T]):
             self._room -= 1
         return found
 
-    def free(self, user: User) -> None:
+    def free(self, user: str) -> None:
         """Note that what was taken for a user has ended."""
         self._busy.discard(user)
         self._room += 1

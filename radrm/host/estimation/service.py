@@ -147,7 +147,7 @@ class EstimationService:
             self._open.setdefault(key, []).append(job_id)
             kept = self._kept_for(wanted.mark)
             if wanted.trace is not None and kept is None and not self._follows(asked):
-                self._lines.add(wanted.trace.uid, asked)
+                self._lines.add(wanted.job.spec.user, asked)
         if wanted.trace is None or kept is not None:
             self._think_with(asked, kept)
         else:
@@ -198,7 +198,7 @@ class EstimationService:
             with contextlib.suppress(RuntimeError):  # the pool is closed
                 self._tracing.submit(self._trace, user, asked)
 
-    def _trace(self, user: int | None, asked: _Asked) -> None:
+    def _trace(self, user: str, asked: _Asked) -> None:
         """Trace a job, then ask the estimators.
 
         A job that has waited long for its user's other jobs is not traced.

@@ -10,7 +10,7 @@ import pytest
 
 from radrm.config import EstimationConfig
 from radrm.host.estimation.tracing import trace, tracer_arguments
-from radrm.host.processes.procfs import read_stat
+from radrm.host.processes.tree import attempt_processes
 from radrm.jobfile.parsing import typed
 from radrm.structs import replace
 from tests.host.estimation.asking import SAY, request, said
@@ -61,19 +61,14 @@ def test_a_tracer_that_goes_wrong_is_one_line(python3: Path, text: str, why: str
     assert why in line and "\n" not in line
 
 
-def test_nothing_that_a_tracer_started_outlives_it(python3: Path, tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
+def test_nothing_that_a_tracer_started_outlives_it(python3: Path) -> None:
     text = SAY + (
-        "pid = os.fork()\n"
-        "if pid == 0:\n"
+        "if os.fork() == 0:\n"
         "    os.setsid()\n"
-        f"    open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)\n"
-        f"while not os.path.exists({str(pid_file)!r}) or not open({str(pid_file)!r}).read(): pass\n"
-        "say({'said': 'done'})"
+        "    time.sleep(600)\n"
+        "say({'said': os.environ['RADRM_TOKEN']})"
     )
-    assert said(request(python3, text)) == "done"
-    stat = read_stat(int(pid_file.read_text()))
-    assert stat is None or stat.dead, "killed, if not yet reaped"
+    assert not attempt_processes(said(request(python3, text)), None)
 
 
 def test_a_missing_python_and_a_missing_folder_are_told(python3: Path, tmp_path: Path) -> None:
@@ -83,11 +78,15 @@ def test_a_missing_python_and_a_missing_folder_are_told(python3: Path, tmp_path:
     assert "cannot enter the folder" in json.loads(trace(gone, EstimationConfig()))["error"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_root_daemon_traces_as_the_user(python3: Path, tmp_path: Path) -> None:
-    for folder in (python3.parent, tmp_path, *tmp_path.parents):
+def open_to_all(tmp_path: Path) -> None:
+    for folder in (*tmp_path.iterdir(), tmp_path, *tmp_path.parents):
         if folder.stat().st_mode & 0o055 != 0o055:
             folder.chmod(folder.stat().st_mode | 0o055)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_root_daemon_traces_as_the_user(python3: Path, tmp_path: Path) -> None:
+    open_to_all(tmp_path)
     asked = replace(request(python3, "", Path("/")), user="nobody", uid=65534, gid=65534)
     # No Python of ours: nobody may be allowed to read it.
     python3.write_text('#!/bin/bash\necho "{"said": [$(id -u), $(id -g)]}" > ${2#--output=}\n')
