@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from radrm.core.records import Estimate
 from radrm.estimators.interface import Description, PastRun
-from radrm.estimators.memory import LAZY_CONTEXT_MIB, LAZY_KERNELS_MIB
+from radrm.estimators.memory import LAZY_CONTEXT_MIB, LAZY_KERNELS_MIB, context_mib
 
 LEAST_RUNS = 3
 """The least number of runs that show the size of a context; fewer may differ for other reasons."""
@@ -48,29 +48,29 @@ def correction(estimate: Estimate, job: Description, runs: Sequence[PastRun]) ->
 
     `runs` are past runs on its kind of GPU, the latest first.
     """
-    context_mib = estimate.context_mib
-    if estimate.source not in COUNTED_IN or context_mib is None:
+    counted_mib = estimate.context_mib
+    if estimate.source not in COUNTED_IN or counted_mib is None:
         return Correction(runs=tuple((run, 0.0) for run in runs))
     cuda = _version(estimate.cuda)
     mine: Software = (job.driver, cuda)
     shifts = _learned(runs)
     measured_mib = _measured(job.contexts, cuda)
     if measured_mib is not None:
-        shift_mib = measured_mib - context_mib
+        shift_mib = measured_mib - counted_mib
         if measured_mib <= LAZY_MOST_MIB:
             shift_mib -= _saved_mib(estimate)
         why = f"{measured_mib:.0f} MiB, measured on this machine"
     elif mine in shifts:
-        shift_mib = max(shifts[mine], SMALLEST_MIB - context_mib)
+        shift_mib = max(shifts[mine], SMALLEST_MIB - counted_mib)
         count = sum(_software(run) == mine for run in runs)
-        why = f"{context_mib + shift_mib:.0f} MiB, learned from {count} runs on this machine"
+        why = f"{counted_mib + shift_mib:.0f} MiB, learned from {count} runs on this machine"
     else:
         found = loading(job.driver, cuda, job.module_loading)
         shift_mib = 0.0
         if found.lazy:
-            shift_mib = min(LAZY_CONTEXT_MIB - context_mib, 0.0) - _saved_mib(estimate)
-        counted_mib = context_mib + estimate.kernels_mib + shift_mib
-        why = f"{counted_mib:.0f} MiB, assumed: {found.why}"
+            shift_mib = min(LAZY_CONTEXT_MIB - counted_mib, 0.0) - _saved_mib(estimate)
+        size_mib = counted_mib + estimate.kernels_mib + shift_mib
+        why = f"{size_mib:.0f} MiB, assumed: {found.why}"
     shifts[mine] = shift_mib
     known = [(run, shifts.get(_software(run))) for run in runs]
     usable = tuple((run, shift) for run, shift in known if shift is not None)
@@ -120,6 +120,12 @@ def loading(driver: str | None, cuda: str | None, asked: str | None) -> Loading:
         return Loading(False, f"driver {driver} can load all kernels at once")
     which = f"CUDA {cuda}" if built else "CUDA of version 12.2 or later"
     return Loading(True, f"{which} loads kernels when they are needed")
+
+
+def assumed_mib(cuda: str | None, asked: str | None) -> float:
+    """Return the context of a training step on an unknown GPU, with its kernels."""
+    lazy = loading(None, _version(cuda), asked).lazy
+    return LAZY_CONTEXT_MIB + LAZY_KERNELS_MIB if lazy else context_mib()
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
