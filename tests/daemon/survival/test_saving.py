@@ -31,7 +31,7 @@ def started(folder: Path, patience_s: int, scale: float) -> DaemonHome:
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
     # A migration waits for a minute of this clock until the next daemon has read its target.
-    found = started(tmp_path, patience_s=60, scale=20.0)
+    found = started(tmp_path, patience_s=1200, scale=20.0)
     yield found
     found.close()
 
