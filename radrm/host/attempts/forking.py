@@ -27,7 +27,7 @@ from radrm.host.processes.naming import ROOM
 
 log = logging.getLogger("radrm")
 
-PATIENCE_S = 1.0
+PATIENCE_S = 2.0
 """How long an answer is waited for: the daemon does nothing else meanwhile."""
 _LONGEST_TOKEN = 200
 """Characters that surely fit where a runner shows its token (`ROOM`)."""

@@ -126,8 +126,10 @@ class Launcher:
         try:
             # A user of another name has to reach the script, and nothing else, in there.
             os.chmod(folder, 0o700 if plan.uid is None else 0o711)
-            attempts.write_record(folder, attempts.LAUNCH, record)
-            fsync_folder(self._attempts)
+            # Its runner has it on disk before the job begins. A step has no rights here.
+            attempts.write_record(folder, attempts.LAUNCH, record, durably=plan.step is not None)
+            if plan.step is not None:
+                fsync_folder(self._attempts)
             crossed("attempt prepared")
         except OSError as error:
             self._remove_folder(plan.serial)
