@@ -62,6 +62,20 @@ from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Collocation, DeviceKind
 from radrm.structs import replace
 
+TRIAL = "trial"
+"""The rule that keeps two jobs of unknown need from starting together."""
+
+
+def trial_words(state: State, holding: Holding) -> str:
+    """Return why a job has a device to itself, and for how long."""
+    label, settings = state.jobs[holding.job_id].label, state.settings
+    if holding.began_s is None:
+        most = show_seconds(settings.idle_trial_s)
+        return f"job {label} has not begun to use it, and its memory is not known: at most {most}"
+    most = show_seconds(settings.settle_s)
+    why = f"job {label}'s memory is not known yet: it has the GPU to itself for its first steps"
+    return f"{why}, at most {most}"
+
 
 def refuse_itself(
     state: State, job: Job, role: Role, ledger: DeviceLedger, reading: bool = True
@@ -264,6 +278,9 @@ def refuse_company(
         if holding.recovering and not holding.settled:
             why = f"job {holding.job_id} recovers on it, and its memory has not settled yet"
             return Refusal("recovering", why, uuid)
+        # Two of them would both count on the memory that the other one is about to take.
+        if holding.on_trial and job.need_mib is None and not mode.whole_device:
+            return Refusal(TRIAL, trial_words(state, holding), uuid)
     if mode.whole_device and not idle_for(state, job, ledger):
         whom = who_reserved(state, job, ledger) or ledger.in_use() or "it is reserved or in use"
         whom = f"job {others[0].job_id} is on it" if others else whom
