@@ -14,8 +14,14 @@ What must hold, since this runs in every Python program of every job:
 `RADRM_STEPS=0` turns it off. It needs Python 3.8.
 """
 
+from __future__ import annotations
+
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _AT = (10, 30, 100)
 _MOST = 64
@@ -24,7 +30,7 @@ _RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RAN
 """The variables by which launchers number their processes."""
 
 
-def _load_hidden():
+def _load_hidden() -> None:
     """Load the `sitecustomize` that Python would have found without this one."""
     from importlib.machinery import PathFinder
 
@@ -46,7 +52,7 @@ class _Finder:
 
     asked = False
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch" or self.asked:
             return None
         self.asked = True
@@ -59,12 +65,12 @@ class _Finder:
         return None
 
 
-def _wrap(loader):
+def _wrap(loader: Any) -> None:
     """Have a loader hook the module that it executes."""
     try:
         execute = loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: Any) -> None:
             execute(module)
             _hook(module)
 
@@ -73,13 +79,13 @@ def _wrap(loader):
         pass
 
 
-def _hook(torch):
+def _hook(torch: Any) -> None:
     """Have PyTorch (2.3 or later) call a counter after each step of any optimizer."""
     try:
         is_compiling = torch.compiler.is_compiling
         count = _Counter(torch).count
 
-        def stepped(optimizer, args, kwargs):
+        def stepped(optimizer: object, args: Any, kwargs: Any) -> None:
             if not is_compiling():
                 count(optimizer)
 
@@ -92,12 +98,12 @@ def _hook(torch):
 class _Counter:
     """Counts the steps of each optimizer, and says so at some of them."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._steps = {}
+        self._steps: dict[int, int] = {}
         self._said = 0
 
-    def count(self, optimizer):
+    def count(self, optimizer: object) -> None:
         if self._said >= len(_AT):
             return
         try:
@@ -111,15 +117,15 @@ class _Counter:
         except Exception:
             self._said = len(_AT)
 
-    def _is_first(self):
+    def _is_first(self) -> bool:
         """Whether it is the first of the processes that train together."""
         group = self._torch.distributed
         if group.is_available() and group.is_initialized():
-            return group.get_rank() == 0
+            return bool(group.get_rank() == 0)
         return next((os.environ[each] for each in _RANKS if os.environ.get(each)), "0") == "0"
 
 
-def _say(steps):
+def _say(steps: int) -> None:
     """Send one datagram, if the daemon can take it now."""
     import socket
 
