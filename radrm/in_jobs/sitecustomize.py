@@ -134,6 +134,12 @@ def _say(steps: int) -> None:
         sender.sendto(b"steps=%d\n" % steps, os.environ["RADRM_PROGRESS"])
 
 
-if os.environ.get("RADRM_PROGRESS") and os.environ.get("RADRM_STEPS") != "0":
+def _is_wanted() -> bool:
+    wishes = os.environ
+    traced = wishes.get("RADRM_TRACE_FOLDER")
+    return bool(wishes.get("RADRM_PROGRESS")) and wishes.get("RADRM_STEPS") != "0" and not traced
+
+
+if _is_wanted():
     sys.meta_path.insert(0, _Finder())
 _load_hidden()

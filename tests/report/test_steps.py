@@ -118,9 +118,17 @@ def test_the_first_steps_are_told(text: str, said: list[str], program: Program) 
 
 @pytest.mark.parametrize(
     ("name", "value", "count"),
-    [("RANK", "0", 1), ("RANK", "3", 0), ("LOCAL_RANK", "1", 0), ("RADRM_STEPS", "0", 0)],
+    [
+        ("RANK", "0", 1),
+        ("RANK", "3", 0),
+        ("LOCAL_RANK", "1", 0),
+        ("RADRM_STEPS", "0", 0),
+        ("RADRM_TRACE_FOLDER", "/nowhere", 0),
+    ],
 )
-def test_one_of_several_ranks_tells_it(name: str, value: str, count: int, program: Program) -> None:
+def test_one_process_tells_it_unless_it_is_traced(
+    name: str, value: str, count: int, program: Program
+) -> None:
     program.environment[name] = value
     program.run(TRAIN + "for _ in range(10): one.step()")
     assert len(program.said) == count
