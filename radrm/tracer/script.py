@@ -240,7 +240,6 @@ class Script:
             "summary": "",
             "guesses": [f"values: {each} was guessed" for each in sorted(watch.guesses)],
             "seconds": round(self.elapsed_s, 3),
-            "parts": kernels.parts_of(self.watch.operators),
             "benchmark": bool(torch.backends.cudnn.benchmark),
             "script": {
                 "program": self.name,
