@@ -26,7 +26,7 @@ import stat
 import time
 
 from radrm.host.attempts.job_process import CannotStart, enter, execute
-from radrm.host.estimation.sandbox import FOLDER
+from radrm.host.estimation.sandbox import FOLDER, write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -228,13 +228,7 @@ def _write_script(launch: Fields) -> str | None:
     if launch["script"] is None:
         return None
     path = os.path.join(FOLDER, SCRIPT)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
-    try:
-        data = memoryview(launch["script"].encode("utf-8", "surrogateescape"))
-        while data:
-            data = data[os.write(fd, data) :]
-    finally:
-        os.close(fd)
+    write_file(path, launch["script"].encode("utf-8", "surrogateescape"), 0o700)
     return path
 
 

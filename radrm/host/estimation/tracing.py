@@ -139,6 +139,8 @@ _CPU_WEIGHT = 10
 """Of a job's 100: jobs come first."""
 WRITING_S = 8.0
 """Of a trace's limit, what is left for the end: writing, reading and sending the document."""
+SITE_VARIABLE = "RADRM_TRACE_SITE"
+"""The folder of the hook (`pythons.py`)."""
 SITE = TRACER / "site"
 """The folder of the `sitecustomize` that traces the Python programs of a command."""
 _HIDDEN = {
@@ -286,6 +288,7 @@ def launch_of(
         environment[LIMIT_VARIABLE] = f"{max(limits.trace_limit_s - WRITING_S, 1.0):g}"
         environment[GPUS_VARIABLE] = str(request.gpus)
         environment[FOLDER_VARIABLE] = FOLDER
+        environment[SITE_VARIABLE] = str(SITE)
     return {
         "argv": program.words,
         "script": program.script,
