@@ -15,11 +15,11 @@ from radrm.cli.parameters import (
     COMMAND,
     FLAG,
     NUMBER,
-    OF_JOBS,
     REAL,
     SWITCH,
     TEXT,
     TEXTS,
+    UNDESCRIBED,
     WORD,
     WORDS,
     Parameter,
@@ -76,7 +76,7 @@ def typed(
         if code := function(**{**values, **missing}):
             raise typer.Exit(code)
 
-    described = [_described(each) for each in parameters if each.kind != OF_JOBS]
+    described = [_described(each) for each in parameters if each.kind not in UNDESCRIBED]
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__annotations__ = {each.name: each.annotation for each in described}
     command.__dict__["__signature__"] = inspect.Signature(described)

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 FLAG, SWITCH = "flag", "switch"
 TEXT, TEXTS, NUMBER, REAL = "text", "texts", "number", "real number"
 WORD, WORDS, COMMAND = "word", "words", "command"
-OF_JOBS = "options of jobs"
+OF_JOBS, BEHIND = "options of jobs", "words behind --"
 """Kinds of parameters. Options without a value: a flag; a switch, whose two flags say yes and no.
 Options with a text, with a text and repeatable, with a whole number, with a finite number.
 Arguments: one; any number; all words from the first argument on. `least` says how many there must
-be. And all options of the table of jobs, as written, by name."""
+be. All options of the table of jobs, as written, by name. And the words behind `--`, which are then
+no arguments."""
+
+UNDESCRIBED = frozenset({OF_JOBS, BEHIND})
+"""The kinds that only a usual spelling has."""
 
 
 class Parameter(Record):
@@ -47,11 +51,11 @@ class Parameter(Record):
         if self.initial is not None:
             return self.initial
         empty = {FLAG: False, TEXT: "", WORD: "", OF_JOBS: {}}
-        return [] if self.kind in (TEXTS, WORDS, COMMAND) else empty.get(self.kind)
+        return [] if self.kind in (TEXTS, WORDS, COMMAND, BEHIND) else empty.get(self.kind)
 
     @property
     def is_argument(self) -> bool:
-        return not self.flags and self.kind != OF_JOBS
+        return not self.flags and self.kind not in UNDESCRIBED
 
 
 # ------------------------------------------------------------------ shared parameters
@@ -99,11 +103,14 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
     options = {flag: each for each in parameters for flag in each.flags}
     found = {each.name: each.default for each in parameters}
     of_jobs = next((found[each.name] for each in parameters if each.kind == OF_JOBS), None)
+    behind = next((each.name for each in parameters if each.kind == BEHIND), None)
     takes_rest = any(each.kind == COMMAND for each in parameters)
     arguments: list[str] = []
     left = iter(words)
     for word in left:
-        if word == "--":
+        if word == "--" and behind is not None:
+            found[behind] = list(left)
+        elif word == "--":
             arguments += left
         elif not word.startswith("-") or word == "-":
             arguments.append(word)

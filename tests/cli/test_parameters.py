@@ -159,7 +159,15 @@ def test_what_is_read_here_is_what_typer_reads(command: str, words: list[str]) -
     except UsageError:  # an option that is in no table: typer does not know those of jobs
         assert any(each.kind == OF_JOBS for each in PARAMETERS[command])
         return
+    if found is not None and found.get("command"):
+        return  # what stands behind `--`: typer does not know it
     assert found is None or found == by_typer(command, words)
+
+
+def test_a_command_behind_two_dashes_keeps_its_own_options() -> None:
+    found = parse(PARAMETERS["estimate"], ["--gpus=2", "--", "python", "a.py", "--json", "--", "b"])
+    assert found is not None and (found["files"], found["options"]) == ([], {"gpus": "2"})
+    assert found["command"] == ["python", "a.py", "--json", "--", "b"] and not found["as_json"]
 
 
 @pytest.mark.parametrize(

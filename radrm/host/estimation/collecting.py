@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of a document (`estimators/traces.py`)."""
 MAX_DOCUMENT = 64 << 20
+LOADED_S = 20.0
+"""Seconds until a program of the command must have loaded PyTorch or JAX. Else it is most likely no
+training: a server, a data set, another language. It would take a core for the whole limit."""
 MORE_S = 10.0
 """Seconds that a command may go on after its first training step is traced."""
 SCRIPT = "script"
@@ -54,6 +57,8 @@ _MOST_FAILED = 4
 _MOST_REAPED = 1000
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MOST_EVENTS = 4_000_000
+_MOST_MAPS = 4 << 20
+_FRAMEWORK = re.compile(rb"/libtorch|/torch/_C|/jaxlib/")
 
 
 def run(launch: Fields, output: int, alive: int, until: float) -> None:
@@ -111,6 +116,7 @@ class _Running:
         poll.register(self._printed, select.POLLIN)
         poll.register(os.pidfd_open(self._command), select.POLLIN)
         until, why = self._until, f"it took longer than {self._launch['limit_s']:g} s"
+        looked_s = time.monotonic() + LOADED_S
         while (left := until - time.monotonic()) > 0:
             ready = [fd for fd, _ in poll.poll(min(left, _LOOK_S) * 1000)]
             if self._alive in ready:
@@ -124,6 +130,11 @@ class _Running:
                 break
             if self._folder.look():
                 until = min(self._until, self._folder.first_s + MORE_S)
+            if time.monotonic() >= looked_s:
+                looked_s = until
+                if self._folder.empty and not has_framework():
+                    why = f"no program of it loaded PyTorch within {LOADED_S:g} s"
+                    break
         self._folder.look()
         return self._document(why)
 
@@ -173,6 +184,16 @@ class _Running:
 def _of_failed(launch: Fields) -> list[str]:
     failed = ", ".join(launch["failed"][:_MOST_FAILED])
     return [f"files: nothing can be written in a trace to {failed}"] if failed else []
+
+
+def has_framework() -> bool:
+    """Whether a process of the trace has loaded what trains on GPUs. A user can feign that."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/maps", "rb") as file:
+                if _FRAMEWORK.search(file.read(_MOST_MAPS)):
+                    return True
+    return False
 
 
 def memory_bytes() -> int:
@@ -267,6 +288,11 @@ class Documents:
         self.best: Found | None = None
         self.error: Found | None = None
         self.first_s = 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether no program has written anything yet."""
+        return not self._seen
 
     def look(self) -> bool:
         """Read what is new. True once a program has trained."""

@@ -21,6 +21,7 @@ from radrm import errors
 from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
 from radrm.host.estimation import start_tracer
+from radrm.host.estimation.asking import SCRIPT, TRACE
 from radrm.host.estimation.collecting import MAX_DOCUMENT, Documents, failure
 from radrm.host.estimation.confine import MOST_PROCESSES
 from radrm.host.estimation.sandbox import FOLDER
@@ -174,6 +175,11 @@ class TraceRequest(Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
     python: str = "python3"
     command: str = ""
+
+    @property
+    def source(self) -> str:
+        """The estimator for which this is traced."""
+        return TRACE if self.program is None else SCRIPT
 
 
 def tracer_arguments(options: Options) -> tuple[str, ...]:
