@@ -47,6 +47,8 @@ MORE_S = 10.0
 """Seconds that a command may go on after its first training step is traced."""
 SCRIPT = "script"
 """The name of the job's script in the folder."""
+SAVED = "/tmp/radrm-checkpoint"
+"""The folder in which a job finds its saved state: none, in a trace."""
 MOST_SKIPPED = 12
 _LOOK_S = 0.2
 _MOST_DOCUMENTS = 64
@@ -100,6 +102,7 @@ class _Running:
         self._tail = b""
         self._printed, printing = os.pipe()
         refused, refusing = os.pipe()
+        os.makedirs(SAVED, 0o700, exist_ok=True)
         script = _write_script(launch)
         self._command = _start(launch, script, printing, refusing)
         os.close(printing)

@@ -342,8 +342,13 @@ class _Sandbox:
         return True
 
     def cover_fresh(self) -> None:
-        """Put new folders in place of `/dev` and the folders for temporary files."""
+        """Put new folders in place of `/dev` and those for temporary files; cover `/var`."""
         self._cover_dev()
+        # Even where it may not write, a program could open a pipe that has a name. Under an overlay
+        # that is another pipe.
+        if not (self._user_namespace and self._inner("/var")):
+            with contextlib.suppress(OSError):
+                self._cover("/var", _folder("/var"))
         for fresh in _FRESH:
             if os.path.realpath(fresh) == fresh and os.path.isdir(fresh):
                 self._cover_one(fresh, 0o1777)
