@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     kernel        calls of the kernel: namespaces, mounts, rights
     call_filter   a filter of the calls that a traced program makes
     confine       limits a trace: no network, limited time, memory and processes
+    pythons       the Pythons that a job may run, and the file by which a trace takes them
     sandbox       the files that a trace sees: what it writes goes to memory
     collecting    runs the command in the sandbox; the one document that counts
     worker        the process that runs the daemon's estimators (`host/workers`)

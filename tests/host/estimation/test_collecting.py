@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from radrm.config import EstimationConfig
-from radrm.host.estimation import collecting
+from radrm.host.estimation import collecting, pythons, tracing
 from radrm.host.estimation.collecting import Documents, peak
 from radrm.host.estimation.tracing import trace
+from radrm.jobfile.radfile import Program
+from radrm.structs import replace
 from tests.host.estimation.boxes import (
     LIMITS,
+    PYTHON,
+    SAY,
     by_own_daemon,
     needs_python,
     needs_sandbox,
@@ -163,9 +167,53 @@ def test_the_command_runs_as_the_job_would(tmp_path: Path) -> None:
 say({"version": 1, "seen": [
     os.getcwd(), os.environ["PYTHONPATH"].split(":")[1], os.environ["RADRM_TRACE_GPUS"],
     0 < float(os.environ["RADRM_TRACE_LIMIT_S"]) < 40, os.environ["CUDA_VISIBLE_DEVICES"],
-    os.umask(0), sys.stdin.read(),
+    os.umask(0), sys.stdin.read(), os.listdir(os.environ["RADRM_CHECKPOINT_DIR"]),
 ]})
 """
     asked = request(text, tmp_path, PYTHONPATH="mine")
     seen = json.loads(trace(asked, LIMITS))["seen"]
-    assert seen == [str(tmp_path), "mine", "1", True, "", 0o022, ""]
+    assert seen == [str(tmp_path), "mine", "1", True, "", 0o022, "", []]
+
+
+@needs_sandbox
+@needs_python
+@pytest.mark.parametrize(
+    "command",
+    ["{python} say.py", "PYTHONPATH=/nothing {python} say.py", "{python} -I say.py"],
+)
+def test_a_python_is_taken_whatever_pythonpath_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import sys\nsys.taken = getattr(sys, 'taken', 0) + 1\n")
+    (tmp_path / "say.py").write_text(SAY + "say({'version': 1, 'seen': sys.taken})")
+    monkeypatch.setattr(tracing, "SITE", site)
+    program = Program(None, command.format(python=PYTHON), ("/bin/sh",))
+    asked = replace(request("", tmp_path), program=program)
+    assert json.loads(trace(asked, LIMITS))["seen"] == 1
+
+
+def test_the_pythons_that_a_job_may_run(tmp_path: Path) -> None:
+    def installed(prefix: Path) -> str:
+        library = prefix / "lib" / "python3.12"
+        for folder in (library, prefix / "bin"):
+            folder.mkdir(parents=True)
+        (library / "os.py").touch()
+        (prefix / "bin" / "python3").touch()
+        return str(library)
+
+    home, cwd = tmp_path / "home", tmp_path / "home" / "job"
+    conda, base = installed(home / "miniconda3" / "envs" / "ml"), installed(tmp_path / "base")
+    named = installed(home / "own")
+    for venv in (cwd / ".venv", tmp_path / "venv"):
+        (venv / "bin").mkdir(parents=True)
+        (venv / "bin" / "python").symlink_to(tmp_path / "base" / "bin" / "python3")
+    launch = {
+        "argv": None, "interpreter": ["/bin/bash"], "cwd": str(cwd),
+        "script": "source ~/own/bin/activate\n$HOME/none/bin/python x.py; ../../venv/bin/python y",
+        "environment": {"HOME": str(home), "PATH": "::/nothing"},
+    }  # fmt: skip
+    found = pythons.libraries(launch)
+    assert found[:2] == [named, base] and conda in found
+    assert len(set(found)) == len(found)
