@@ -15,8 +15,12 @@ The variables (see docs/tracing.md):
 
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
 
 _SITE = os.path.dirname(os.path.abspath(__file__))
+_LIBRARIES = {"torch": "script", "jax": "xla"}
+"""The tracer's file for each library that trains."""
 
 
 def _trace() -> None:
@@ -33,14 +37,15 @@ def _trace() -> None:
     found.begin()
     running = program.this_program()
 
-    def torch(module: object) -> None:
-        with imports.own_files(*_files(tracer)):
-            import script
+    def begin(file: str) -> Callable[[object], None]:
+        def run(module: object) -> None:
+            with imports.own_files(*_files(tracer)):
+                import_module(file).begin(found, running)
 
-            script.begin(found, running)
+        return run
 
-    # Another library that can train without PyTorch (JAX) gets its line here.
-    found.after("torch", torch)
+    for library, file in _LIBRARIES.items():
+        found.after(library, begin(file))
 
 
 def _files(tracer: str) -> "list[str]":
