@@ -19,7 +19,13 @@ from collections.abc import Callable
 from importlib import import_module
 
 _SITE = os.path.dirname(os.path.abspath(__file__))
-_LIBRARIES = {"torch": "script", "jax": "xla"}
+_LIBRARIES = {
+    "torch": "script",
+    "jax": "xla",
+    "tensorflow": "untraced",
+    "paddle": "untraced",
+    "mxnet": "untraced",
+}
 """The tracer's file for each library that trains."""
 
 
