@@ -8,6 +8,8 @@ CUDA does.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 CUDA = torch.device("cuda", 0)
 _DEVICE = torch.device
+on_other_gpu: list[Callable[[], None]] = []
+"""Called when the program names another GPU than the first."""
 
 
 def begin(gpus: int) -> None:
@@ -31,19 +35,28 @@ def settled(device: Any) -> Any:
     """Return `cuda:0` for anything that means a GPU, and everything else as it is."""
     if type(device) is bool or device is None:
         return device
-    if type(device) is int:
-        return CUDA
     if isinstance(device, str):
-        return CUDA if device.partition(":")[0] == "cuda" else device
-    if isinstance(device, _DEVICE):
-        return CUDA if device.type == "cuda" else device
-    return device
+        kind, _, number = device.partition(":")
+        if kind != "cuda":
+            return device
+        device = int(number) if number.isdigit() else 0
+    elif isinstance(device, _DEVICE):
+        if device.type != "cuda":
+            return device
+        device = device.index or 0
+    if type(device) is not int:
+        return device
+    if device > 0:
+        for call in on_other_gpu:
+            call()
+    return CUDA
 
 
 def default_is_gpu() -> bool:
     """Return whether new tensors are on the GPU if no device is given."""
-    # Not `torch.get_default_device`: it can call `torch.tensor`, whose replacement asks here.
-    return torch.empty(0).device.type == "cuda"
+    with contextlib.suppress(AttributeError):
+        return bool(torch.get_default_device().type == "cuda")
+    return False
 
 
 # ------------------------------------------------------------------ torch.device(0)
@@ -70,8 +83,27 @@ class Device(metaclass=_Kind):
 def _numbers() -> None:
     try:
         torch.device(0)
+        return
     except RuntimeError:
         torch.device = Device  # type: ignore[misc,assignment]
+    for name in _MAKERS:
+        setattr(torch, name, _with_numbers(getattr(torch, name)))
+
+
+_MAKERS = (
+    "zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "eye",
+    "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randperm",
+)  # fmt: skip
+
+
+def _with_numbers(real: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = settled(kwargs["device"])
+        return real(*args, **kwargs)
+
+    return make
 
 
 # ------------------------------------------------------------------ .to, .cuda

@@ -169,6 +169,9 @@ def nonzero(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("masked_select")
 def masked_select(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    mask = values.known(args[1])
+    if mask is not None and mask.shape == args[0].shape:
+        return args[0].new_empty((values.count(mask),))
     watch.guesses.add("how many elements a mask selects")
     shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
     return args[0].new_empty((math.prod(shape),))
@@ -176,15 +179,17 @@ def masked_select(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("index")
 def index(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Return the largest result: a mask selects every element."""
+    """Return the largest result: a mask selects every element, unless its values are known."""
     tensor, indices = args[0], args[1]
     if not isinstance(tensor, FakeTensor) or not any(_is_mask(each) for each in indices):
         return func(*args, **kwargs)
-    watch.guesses.add("how many elements a mask selects")
     places: list[Any] = []
     for each in indices:
         if _is_mask(each):
-            shape = (each.numel(),)
+            mask = values.known(each)
+            if mask is None:
+                watch.guesses.add("how many elements a mask selects")
+            shape = (each.numel() if mask is None else values.count(mask),)
             places += [each.new_empty(shape, dtype=torch.long) for _ in range(each.dim())]
         else:
             places.append(each)

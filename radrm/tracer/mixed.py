@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import devices
 import kernels
 import pretend
 import torch
@@ -60,6 +61,8 @@ class Mixed(TorchDispatchMode):
             device = pretend.CUDA
             kwargs = {**kwargs, "device": device}
         on_gpu = device is not None and torch.device(device).type == "cuda"
+        if on_gpu and device != pretend.CUDA:
+            kwargs = {**kwargs, "device": devices.settled(device)}
         tensors = _tensors(args, kwargs)
         touches = on_gpu or any(isinstance(t, FakeTensor) for t in tensors)
         if not touches and not (self._large_is_fake and _is_large(func, args)):

@@ -21,6 +21,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
+import devices
 import groups
 import lines
 import omissions
@@ -96,6 +97,9 @@ class Script:
         torch.set_num_threads(1)
         gc.freeze()
         pretend.begin(self.gpus)
+        _memory(self.watch)
+        if self.gpus > 1:
+            devices.on_other_gpu.append(self._spread)
         weights.begin(self.fake)
         self.steps.begin()
         self.data.begin()
@@ -112,6 +116,9 @@ class Script:
     def _enter(self) -> None:
         torch.autograd.set_multithreading_enabled(False)
         Mixed(self.fake, self.watch, keeps_values=True).__enter__()
+
+    def _spread(self) -> None:
+        self.fail("uses several GPUs in one process, which cannot be traced,", lines.here())
 
     def wait(self) -> NoReturn:
         """Wait for rank 0: this process has turned out to be another."""
@@ -265,3 +272,21 @@ def _in_threads(enter: Any) -> None:
         run(self)
 
     thread._bootstrap_inner = bootstrap
+
+
+def _memory(watch: Watch) -> None:
+    """Let `torch.cuda` answer with the memory that is allocated so far."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    answers: dict[str, Any] = {
+        "memory_allocated": lambda *_, **__: watch.live,
+        "max_memory_allocated": lambda *_, **__: watch.peak,
+        "memory_reserved": lambda *_, **__: watch.live,
+        "max_memory_reserved": lambda *_, **__: watch.peak,
+        "reset_peak_memory_stats": lambda *_, **__: watch.reset_peak(),
+        "reset_max_memory_allocated": lambda *_, **__: watch.reset_peak(),
+        "mem_get_info": lambda *_, **__: (max(total - watch.live, 0), total),
+    }
+    for module in (torch.cuda, torch.cuda.memory):
+        for name, answer in answers.items():
+            if hasattr(module, name):
+                setattr(module, name, answer)

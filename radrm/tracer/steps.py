@@ -137,7 +137,7 @@ class Steps:
         if max(counts) < ENOUGH or (min(counts) < EACH and sum(counts) < OTHERS):
             return False
         waiting = [o for o in (made() for made in self._made) if o is not None]
-        never = [o for o in waiting if id(o) not in self._seen and _trains_on_gpu(o)]
+        never = [o for o in waiting if id(o) not in self._seen and _has_gpu_weights(o)]
         return not never or sum(counts) >= OTHERS
 
     def _passed(self) -> None:
@@ -202,7 +202,8 @@ def follow(optimizer: Any) -> None:
     for group in optimizer.param_groups:
         group["params"][:] = [pretend.latest(weight) for weight in group["params"]]
         # PyTorch chooses `foreach` for weights on a GPU, but not for fake ones.
-        if "foreach" in group and group["foreach"] is None and not group.get("fused"):
+        unset = "foreach" in group and group["foreach"] is None and not group.get("fused")
+        if unset and any(_on_gpu(weight) for weight in group["params"]):
             group["foreach"] = True
 
 
@@ -213,6 +214,11 @@ def _on_gpu(value: Any) -> bool:
 def _trains_on_gpu(optimizer: Any) -> bool:
     weights = (pretend.latest(w) for group in optimizer.param_groups for w in group["params"])
     return any(_on_gpu(w) and w.grad is not None for w in weights)
+
+
+def _has_gpu_weights(optimizer: Any) -> bool:
+    weights = (pretend.latest(w) for group in optimizer.param_groups for w in group["params"])
+    return any(_on_gpu(w) for w in weights)
 
 
 def _size(tensor: Any) -> int:

@@ -10,7 +10,6 @@ a size made from it can be seen (`sizes_from_guesses`): such a trace would be wr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +46,12 @@ def known(tensor: Any) -> torch.Tensor | None:
 def small(tensor: torch.Tensor) -> bool:
     whole = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
     return tensor.numel() <= (MOST_WHOLE if whole else MOST_FLOATS)
+
+
+def count(mask: torch.Tensor) -> int:
+    """Return how many elements a known mask selects."""
+    with _disable_current_modes():
+        return int(mask.count_nonzero())
 
 
 def forget(tensor: Any) -> None:
@@ -242,7 +247,3 @@ def _inference_mode() -> None:
 
     torch.inference_mode = inference_mode  # type: ignore[misc,assignment]
     torch.autograd.inference_mode = inference_mode  # type: ignore[attr-defined]
-
-
-def elements(shape: Any) -> int:
-    return math.prod(int(size) for size in shape)
