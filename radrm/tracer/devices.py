@@ -8,7 +8,6 @@ CUDA does.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -54,9 +53,8 @@ def settled(device: Any) -> Any:
 
 def default_is_gpu() -> bool:
     """Return whether new tensors are on the GPU if no device is given."""
-    with contextlib.suppress(AttributeError):
-        return bool(torch.get_default_device().type == "cuda")
-    return False
+    # Not `torch.get_default_device`: it can call `torch.tensor`, whose replacement asks here.
+    return torch.empty(0).device.type == "cuda"
 
 
 # ------------------------------------------------------------------ torch.device(0)
