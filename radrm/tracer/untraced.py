@@ -29,7 +29,9 @@ def begin(imports: Any, program: Any) -> None:
     if program.launcher:
         return
     for module, functions in TRAINING.items():
-        imports.after(module, lambda found, functions=functions: _replace(found, functions, program))
+        imports.after(
+            module, lambda found, functions=functions: _replace(found, functions, program)
+        )
 
 
 def _replace(module: Any, functions: dict[str, str], program: Any) -> None:
