@@ -85,6 +85,8 @@ def _numbers() -> None:
         return
     except RuntimeError:
         torch.device = Device  # type: ignore[misc,assignment]
+    # This remembers PyTorch's own functions, which `torch.set_default_device` looks for.
+    torch.utils._device._device_constructors()
     for name in _MAKERS:
         setattr(torch, name, _with_numbers(getattr(torch, name)))
 

@@ -28,11 +28,13 @@ import omissions
 import pretend
 import refusals
 import torch
+import values
 import weights
 from data import Data
 from evaluation import Evaluation
 from mixed import Mixed
 from problem import in_one_line
+from program import wait_for_rank_0
 from steps import Steps
 from torch._subclasses.fake_tensor import FakeTensorMode
 from watch import Watch
@@ -43,7 +45,6 @@ MOST_EVENTS = 3_500_000
 NEXT = "specify --gpu-memory, or a --model-factory"
 EVALUATION_S = 2.0, 8.0
 """The evaluation after the steps may take as long as the script until then, within these."""
-_RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def begin(imports: Any, program: Any) -> None:
@@ -54,19 +55,7 @@ def begin(imports: Any, program: Any) -> None:
         return
     limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
     folder = os.environ["RADRM_TRACE_FOLDER"]
-    if any((os.environ.get(name) or "0").strip() not in ("0", "") for name in _RANKS):
-        wait_for_rank_0(folder, limit_s)
     Script(imports, program.name, folder, limit_s, gpus).begin()
-
-
-def wait_for_rank_0(folder: str, limit_s: float) -> NoReturn:
-    """Wait for the document of rank 0, as the other ranks of a job do, and end."""
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        if any(name.endswith(".json") for name in os.listdir(folder)):
-            break
-        time.sleep(0.2)
-    os._exit(0)
 
 
 class Script:
@@ -88,7 +77,9 @@ class Script:
         self.precision = "fp32"
         self.watch = Watch()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.steps = Steps(self.watch, self.enough, self._slow, lambda: bool(self._after))
+        self.steps = Steps(
+            self.watch, self.enough, self._slow, lambda: bool(self._after), self._steered
+        )
         self.data = Data(self)
         self.evaluation = Evaluation(self)
         self._after = ""
@@ -116,6 +107,13 @@ class Script:
     def _enter(self) -> None:
         torch.autograd.set_multithreading_enabled(False)
         Mixed(self.fake, self.watch, keeps_values=True).__enter__()
+        values.Sizes(self._sized).__enter__()
+
+    def _steered(self, line: str) -> None:
+        self.fail("needs more or less by a branch on a value computed on the GPU", line)
+
+    def _sized(self) -> None:
+        self.fail("makes a tensor whose size depends on a value computed on the GPU", lines.here())
 
     def _spread(self) -> None:
         self.fail("uses several GPUs in one process, which cannot be traced,", lines.here())

@@ -5,7 +5,7 @@ the second step on, when gradients and the optimizer's state are there. So three
 with two at least of each optimizer. A loop of its own without an optimizer of PyTorch is seen by
 its backward passes. Where many passes come before a step (accumulation), the tracer makes
 the step itself: the state is there, and further passes show the most. What a step allocates is
-compared with the step before: see `Steps.differ`.
+compared with the step before: see `Steps._compare`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import pretend
 import torch
+import values
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -27,6 +28,8 @@ ENOUGH, EACH, OTHERS = 3, 2, 12
 """Steps of one optimizer; of each that steps; until one that never stepped is left out."""
 PASSES, WITHOUT_OPTIMIZER, AFTER_STEP = 16, 4, 2
 """Backward passes until a step is made; if there is no optimizer; after the step."""
+TRIED, MORE = 3, 1.02
+"""The step in which a made-up truth is True, and how much more it then may need."""
 _MOST_MARKS = 200
 
 
@@ -39,10 +42,13 @@ class Steps:
         enough: Callable[[str], None],
         slow: Callable[[], bool],
         finished: Callable[[], bool],
+        steered: Callable[[str], None],
     ) -> None:
         self._watch, self._enough, self._slow, self._finished = watch, enough, slow, finished
         self._made: list[Any] = []
         self._seen: dict[int, _Optimizer] = {}
+        self._steered = steered
+        self._step_before = 0, 0
         self.backward = self._since_step = 0
         self.shortened = False
         self.scaled = False
@@ -129,8 +135,26 @@ class Steps:
         self._since_step = 0
         self.mark(f"optimizer {seen.steps}")
         gc.collect()
+        self._compare()
         if not self.shortened and self._all_seen():
             self._enough("steps")
+
+    def _compare(self) -> None:
+        """After the second step try the other answer to truths that are made up.
+
+        A step that then needs more, with no more data, has a branch on such a value: what the
+        step really needs is unknown.
+        """
+        truths, number = values.truths, sum(self.counts)
+        highest, copied = self._watch.next_step()
+        if number == TRIED and len(self._seen) == 1 and truths.line is not None:
+            before, data = self._step_before
+            if highest > MORE * before and copied <= data:
+                self._steered(truths.line)
+        truths.left = 0
+        self._step_before = highest, copied
+        if number == TRIED - 1 and len(self._seen) == 1:
+            truths.try_true()
 
     def _all_seen(self) -> bool:
         counts = self.counts

@@ -396,6 +396,13 @@ def launched() -> None:
     _rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
 
 
+def views_of_buckets() -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29555", RANK="0", WORLD_SIZE="2")
+    torch.distributed.init_process_group("nccl")
+    model = nn.parallel.DistributedDataParallel(net().cuda(), gradient_as_bucket_view=True)
+    train(model, sgd(model))
+
+
 def forked() -> None:
     import multiprocessing
 
@@ -463,6 +470,21 @@ def branch_on_a_guess() -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+def endless() -> None:
+    model = net().cuda()
+    optimizer = sgd(model)
+    model(torch.randn(8, WIDTH, device="cuda")).sum().backward()
+    optimizer.step()
+    while True:
+        pass
+
+
+def spread() -> None:
+    """Parts of one model on two GPUs: only the fullest would count, and which is unknown."""
+    first, second = nn.Linear(WIDTH, WIDTH).to("cuda:0"), nn.Linear(WIDTH, 1).to("cuda:1")
+    second(first(torch.randn(8, WIDTH).to("cuda:0")).to("cuda:1")).sum().backward()
 
 
 def sharded() -> None:

@@ -18,6 +18,12 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+_QUIET = {
+    "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+    "WANDB_MODE": "disabled", "COMET_MODE": "DISABLED", "NEPTUNE_MODE": "debug",
+    "CLEARML_OFFLINE_MODE": "1", "MPLBACKEND": "Agg",
+}  # fmt: skip
+"""There is no network: libraries and loggers must not wait for it."""
 _SITE = os.path.dirname(os.path.abspath(__file__))
 _LIBRARIES = {
     "torch": "script",
@@ -42,6 +48,18 @@ def _trace() -> None:
     found = imports.Imports()
     found.begin()
     running = program.this_program()
+    # PyTorch reads these when it is imported: a trace compiles nothing.
+    os.environ.setdefault("PYTORCH_JIT", "0")
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+
+    folder = os.environ["RADRM_TRACE_FOLDER"]
+    limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
+
+    def before() -> None:
+        if not running.launcher and not program.is_rank_0():
+            program.wait_for_rank_0(folder, limit_s)
 
     def begin(file: str) -> Callable[[object], None]:
         def run(module: object) -> None:
@@ -50,6 +68,7 @@ def _trace() -> None:
 
         return run
 
+    found.before("torch", before)
     for library, file in _LIBRARIES.items():
         found.after(library, begin(file))
 
