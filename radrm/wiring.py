@@ -73,7 +73,7 @@ INTERFACES: Mapping[str, type] = {
 }
 """The protocol that a rule of each kind must have."""
 
-AUTO_CHAIN = ("declared", "history", "trace", "summary", "gpumemnet", "horus")
+AUTO_CHAIN = ("declared", "history", "trace", "script", "summary", "gpumemnet", "horus")
 """The estimators that `auto` calls, best first. The first answer for each quantity counts."""
 OF_SUMMARIES = frozenset({"summary", "gpumemnet", "horus"})
 """Those that answer nothing about a job without a model's summary. They are large to import."""

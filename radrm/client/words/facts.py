@@ -186,6 +186,8 @@ def estimated(job: Document) -> Iterator[Fact]:
             what += f", limit {show_mib(job['gpu_memory_max_mib'])}"
         source = plain(job["estimate_source"])
         yield "estimate", f"{what} ({source if source == 'declared' else f'from {source}'})"
+    if job.get("estimate_basis"):
+        yield "basis", plain(job["estimate_basis"])
     for guess in job.get("estimate_guesses") or ():
         yield "assumed", plain(guess)
     for note in job.get("estimate_notes") or ():
