@@ -83,6 +83,7 @@ class Script:
         self.data = Data(self)
         self.evaluation = Evaluation(self)
         self._after = ""
+        self._status: object = None
 
     def begin(self) -> None:
         torch.set_num_threads(1)
@@ -102,7 +103,18 @@ class Script:
         _in_threads(self._enter)
         self._watch_the_clock()
         os.register_at_fork(after_in_child=self._forked)
+        self._remember_the_status()
         atexit.register(self._ended)
+
+    def _remember_the_status(self) -> None:
+        """A wrong argument ends a program with a status: its message names that."""
+        leave = sys.exit
+
+        def remember(status: Any = None) -> NoReturn:
+            self._status = status
+            leave(status)
+
+        sys.exit = remember
 
     def _enter(self) -> None:
         torch.autograd.set_multithreading_enabled(False)
@@ -177,7 +189,8 @@ class Script:
         if isinstance(error, BaseException) and max(self.steps.counts, default=0) < 2:
             text = f"failed with {in_one_line(error)}"
             self.fail(text, lines.of_error(error))
-        self._judge("steps", "ended")
+        status = self._status
+        self._judge("steps", f"ended with status {status}" if status else "ended")
 
     def _expired(self) -> None:
         if self._after:
