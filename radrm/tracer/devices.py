@@ -29,6 +29,7 @@ def begin(gpus: int) -> None:
     _legacy_types()
     _accelerator(gpus)
     _contexts()
+    _generators()
 
 
 def settled(device: Any) -> Any:
@@ -264,3 +265,14 @@ def _contexts() -> None:
         setattr(torch.cuda, name, _Context)
     if hasattr(getattr(torch, "accelerator", None), "device_index"):
         torch.accelerator.device_index = _Context  # type: ignore[misc,assignment]
+
+
+def _generators() -> None:
+    """Make every generator one of the CPU: operators on the GPU use none here."""
+    plain: Any = torch.Generator
+
+    class Generator(plain):  # type: ignore[misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, "cpu")
+
+    torch.Generator = Generator  # type: ignore[misc]

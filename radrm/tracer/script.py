@@ -47,15 +47,17 @@ EVALUATION_S = 2.0, 8.0
 """The evaluation after the steps may take as long as the script until then, within these."""
 
 
-def begin(imports: Any, program: Any) -> None:
-    """Trace this process from now on. PyTorch has just been imported."""
+def begin(imports: Any, program: Any, until: float) -> None:
+    """Trace this process from now on, at most `until` on the monotonic clock.
+
+    PyTorch has just been imported.
+    """
     gpus = int(os.environ.get("RADRM_TRACE_GPUS") or 1)
     if program.launcher:
         pretend.answers(gpus)
         return
-    limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
     folder = os.environ["RADRM_TRACE_FOLDER"]
-    Script(imports, program.name, folder, limit_s, gpus).begin()
+    Script(imports, program.name, folder, until, gpus).begin()
 
 
 class Script:
@@ -65,16 +67,15 @@ class Script:
     that names the cause; `finish` ends it with the events.
     """
 
-    def __init__(self, imports: Any, name: str, folder: str, limit_s: float, gpus: int) -> None:
+    def __init__(self, imports: Any, name: str, folder: str, until: float, gpus: int) -> None:
         self.imports, self.name, self.gpus = imports, name, gpus
-        self._folder, self._limit_s = folder, limit_s
+        self._folder, self._deadline = folder, until
         self._started = time.monotonic()
-        self._deadline = self._started + limit_s
-        self._pid = os.getpid()
+        self._limit_s = until - self._started
+        self._pid, self._inherited = os.getpid(), 0
         self._written = threading.Lock()
         self.skipped: list[str] = []
         self.parallel = "none"
-        self.precision = "fp32"
         self.watch = Watch()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.steps = Steps(
@@ -120,7 +121,8 @@ class Script:
 
     def wait(self) -> NoReturn:
         """Wait for rank 0: this process has turned out to be another."""
-        wait_for_rank_0(self._folder, max(self._deadline - time.monotonic(), 0))
+        wait_for_rank_0(self._folder, self._deadline)
+        os._exit(0)
 
     def skip(self, noun: str) -> None:
         """Note that the trace leaves this out."""
@@ -143,6 +145,7 @@ class Script:
         self._after = reason
         left = min(max(self.elapsed_s, EVALUATION_S[0]), EVALUATION_S[1])
         self._deadline = min(self._deadline, time.monotonic() + left)
+        self.evaluation.forget()
 
     def finish(self, reason: str) -> NoReturn:
         self._write({"version": VERSION, **self._traced(reason)})
@@ -174,31 +177,31 @@ class Script:
         if os.getpid() != self._pid:
             return
         error = getattr(sys, "last_value", None)
-        if isinstance(error, BaseException) and max(self.steps.counts, default=0) < 2:
-            text = f"failed with {in_one_line(error)}"
-            self.fail(text, lines.of_error(error))
-        self._judge("steps", "ended")
+        if isinstance(error, BaseException) and not self._has_enough():
+            self.fail(f"failed with {in_one_line(error)}", lines.of_error(error))
+        self._judge("steps", "ended", "and")
 
     def _expired(self) -> None:
-        if self._after:
-            self.finish(self._after)
-        self._judge("time", f"did not reach its second step within {self._limit_s:.0f} s:")
+        """Judge a program whose time is over."""
+        if os.getpid() != self._pid and self.steps.backward == self._inherited:
+            os._exit(0)  # a child that loads data, or the like
+        self._judge("time", f"has had its {self._limit_s:.0f} s", "but")
 
-    def _judge(self, reason: str, ended: str) -> NoReturn:
-        if self._after:
-            self.finish(self._after)
-        counts = self.steps.counts
+    def _has_enough(self) -> bool:
+        """Return whether the second step was reached, or passes without an optimizer."""
+        steps = self.steps
+        return bool(self._after or steps.shortened or max(steps.counts, default=0) >= 2)
+
+    def _judge(self, reason: str, ended: str, word: str) -> NoReturn:
+        passes, counts = self.steps.backward, self.steps.counts
         if not self.watch.sizes:
-            self.fail(
-                f"{ended} and used no GPU" if reason == "steps" else f"{ended} it used no GPU"
-            )
-        if not self.steps.backward:
-            self.fail(f"{ended} without a backward pass on the GPU")
-        if max(counts, default=0) < 2 and reason == "time" and not self.steps.shortened:
-            self.fail(f"{ended} it made {sum(counts)} steps")
-        if not counts:
-            self.fail(f"{ended} without an optimizer's step")
-        self.finish(reason)
+            self.fail(f"{ended} {word} used no GPU")
+        if not passes:
+            self.fail(f"{ended} {word} made no backward pass on the GPU")
+        if not self._has_enough():
+            made = f"{sum(counts)} of 2 steps" if counts else "no optimizer's step"
+            self.fail(f"{ended} {word} made {made}")
+        self.finish(self._after or reason)
 
     def _watch_the_clock(self) -> None:
         def watch() -> None:
@@ -212,7 +215,7 @@ class Script:
 
     def _forked(self) -> None:
         """A child that trains writes a document of its own; one that does not writes none."""
-        self._written = threading.Lock()
+        self._written, self._inherited = threading.Lock(), self.steps.backward
         self._watch_the_clock()
 
     # ------------------------------------------------------------------ the document
@@ -230,7 +233,7 @@ class Script:
             "batch_size": 0,
             "input_shape": [],
             "optimizer": self.steps.name,
-            "precision": "amp" if self.steps.scaled else self.precision,
+            "precision": self.steps.precision(),
             "gpus": self.gpus,
             "parallel": self.parallel,
             "torch": str(torch.__version__),

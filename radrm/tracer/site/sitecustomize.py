@@ -11,10 +11,13 @@ The variables (see docs/tracing.md):
   nothing is traced.
 - RADRM_TRACE_LIMIT_S: seconds until a document must be there.
 - RADRM_TRACE_GPUS: the job's number of GPUs.
+- RADRM_TRACE_STARTED: since when the seconds count, on the monotonic clock; else since the first
+  of these programs has started.
 """
 
 import os
 import sys
+import time
 
 _QUIET = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
@@ -46,16 +49,19 @@ def _trace() -> None:
 
     folder = os.environ["RADRM_TRACE_FOLDER"]
     limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
+    until = float(os.environ.setdefault("RADRM_TRACE_STARTED", str(time.monotonic()))) + limit_s
+
+    os.environ[program.PARENT] = running.name
 
     def before() -> None:
         if not running.launcher and not program.is_rank_0():
-            program.wait_for_rank_0(folder, limit_s)
+            program.wait_for_rank_0(folder, until)
 
     def torch(module: object) -> None:
         with imports.own_files(*_files(tracer)):
             import script
 
-            script.begin(found, running)
+            script.begin(found, running, until)
 
     found.before("torch", before)
     # Another library that can train without PyTorch (JAX) gets its line here.
