@@ -26,10 +26,14 @@ _LAUNCHER_MODULES = (
 
 
 class Program:
-    """The program of one interpreter: `kind` is script, module, command, or input."""
+    """The program of one interpreter: `kind` is script, module, command, or input.
+
+    `until` is when its document must be there, on the monotonic clock.
+    """
 
     def __init__(self, kind: str, target: str) -> None:
         self.kind, self.target = kind, target
+        self.until = time.monotonic() + 60
 
     @property
     def name(self) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import json
 import os
 import sys
 import threading
@@ -22,6 +21,7 @@ import time
 from typing import Any, NoReturn
 
 import devices
+import documents
 import groups
 import lines
 import omissions
@@ -39,25 +39,20 @@ from steps import Steps
 from torch._subclasses.fake_tensor import FakeTensorMode
 from watch import Watch
 
-VERSION = 1
 MOST_SKIPPED = 12
 MOST_EVENTS = 3_500_000
-NEXT = "specify --gpu-memory, or a --model-factory"
 EVALUATION_S = 2.0, 8.0
 """The evaluation after the steps may take as long as the script until then, within these."""
 
 
-def begin(imports: Any, program: Any, until: float) -> None:
-    """Trace this process from now on, at most `until` on the monotonic clock.
-
-    PyTorch has just been imported.
-    """
+def begin(imports: Any, program: Any) -> None:
+    """Trace this process from now on. PyTorch has just been imported."""
     gpus = int(os.environ.get("RADRM_TRACE_GPUS") or 1)
     if program.launcher:
         pretend.answers(gpus)
         return
     folder = os.environ["RADRM_TRACE_FOLDER"]
-    Script(imports, program.name, folder, until, gpus).begin()
+    Script(imports, program.name, folder, program.until, gpus).begin()
 
 
 class Script:
@@ -148,29 +143,18 @@ class Script:
         self.evaluation.forget()
 
     def finish(self, reason: str) -> NoReturn:
-        self._write({"version": VERSION, **self._traced(reason)})
-        self._leave()
+        self._end({"version": documents.VERSION, **self._traced(reason)})
 
     def fail(self, cause: str, line: str | None = None) -> NoReturn:
-        """End with the error `PROGRAM: CAUSE`; `line` is the line of the user's code."""
-        at = f" at {line}" if line else ""
-        document: dict[str, Any] = {
-            "version": VERSION,
-            "error": in_one_line(f"{self.name} {cause}{at}; {NEXT}"),
-        }
-        if line:
-            document["line"] = line
-        self._write(document)
-        self._leave()
+        """End with the error `PROGRAM CAUSE`; `line` is the line of the user's code."""
+        self._end(documents.error(self.name, cause, line))
 
-    def _leave(self) -> NoReturn:
-        # Not an exception: the user's code could catch it, and its own end could take long.
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError, AttributeError):
-                pass
-        os._exit(0)
+    def _end(self, document: dict[str, Any]) -> NoReturn:
+        if not self._written.acquire(blocking=False):
+            time.sleep(5)  # another thread is writing, and ends the process
+        else:
+            documents.write(self._folder, document)
+        documents.leave()
 
     def _ended(self) -> None:
         """Judge a program that has ended by itself."""
@@ -250,16 +234,6 @@ class Script:
                 "skipped": self.skipped[:MOST_SKIPPED],
             },
         }
-
-    def _write(self, document: dict[str, Any]) -> None:
-        """Write the document atomically, once."""
-        if not self._written.acquire(blocking=False):
-            time.sleep(5)  # another thread is writing, and ends the process
-            os._exit(0)
-        path = os.path.join(self._folder, f"{os.getpid()}.json")
-        with open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump(document, file, separators=(",", ":"))
-        os.replace(path + ".part", path)
 
 
 def _in_threads(enter: Any) -> None:

@@ -32,7 +32,9 @@ def trace(tracer: str, name: str, gpus: int, limit_s: float) -> None:
     with imports.own_files(*[f[:-3] for f in os.listdir(tracer) if f.endswith(".py")]):
         import script
 
-        script.begin(found, program.Program("script", "scripts.py"), time.monotonic() + limit_s)
+        running = program.Program("script", "scripts.py")
+        running.until = time.monotonic() + limit_s
+        script.begin(found, running)
     sys.argv = ["scripts.py", name]
     sys.path[0] = HERE
     try:

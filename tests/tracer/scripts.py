@@ -13,6 +13,7 @@ import math
 import os
 import random
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -68,6 +69,29 @@ def accelerator() -> None:
     device = torch.accelerator.current_accelerator()
     model = net().to(device)
     train(model, sgd(model), device)
+
+
+def new_tensors() -> None:
+    """Tensors made like another one, from values and sizes."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+        mean = loss.new([loss.item()]) + loss.new_tensor(2.0)
+        assert mean.is_cuda and f"{mean.item():.1f}"
+        assert loss.new(3, 4).shape == (3, 4) and loss.new(mean.shape).is_cuda
+
+
+def moved_by_threads() -> None:
+    """Tensors that several threads move at a time, as transformers loads weights."""
+    model = net()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: [torch.ones(8).cuda() for _ in range(8)], range(32)))
+        list(pool.map(lambda layer: layer.cuda(), model))
+    train(model, sgd(model))
 
 
 def default_device() -> None:

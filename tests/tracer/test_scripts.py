@@ -45,6 +45,8 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "reading": (2, {}),
     "indexed": (2, {}),
     "inference_mode": (2, {}),
+    "new_tensors": (2, {}),
+    "moved_by_threads": (2, {}),
     "lengths": (2, {}),
     "random_sizes": (2, {}),
     "evaluated_first": (2, {"skipped": ["evaluation"]}),
