@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._device import _device_constructors
 
 CUDA = torch.device("cuda", 0)
 _DEVICE = torch.device
@@ -29,6 +30,7 @@ def begin(gpus: int) -> None:
     _new_tensors()
     _accelerator(gpus)
     _contexts()
+    _generators()
 
 
 def settled(device: Any) -> Any:
@@ -86,7 +88,7 @@ def _numbers() -> None:
     except RuntimeError:
         torch.device = Device  # type: ignore[misc,assignment]
     # This remembers PyTorch's own functions, which `torch.set_default_device` looks for.
-    torch.utils._device._device_constructors()
+    _device_constructors()
     for name in _MAKERS:
         setattr(torch, name, _with_numbers(getattr(torch, name)))
 
@@ -296,3 +298,14 @@ def _contexts() -> None:
         setattr(torch.cuda, name, _Context)
     if hasattr(getattr(torch, "accelerator", None), "device_index"):
         torch.accelerator.device_index = _Context  # type: ignore[misc,assignment]
+
+
+def _generators() -> None:
+    """Make every generator one of the CPU: operators on the GPU use none here."""
+    plain: Any = torch.Generator
+
+    class Generator(plain):  # type: ignore[misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, "cpu")
+
+    torch.Generator = Generator  # type: ignore[misc]

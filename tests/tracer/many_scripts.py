@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import sys
+import time
 import traceback
 
 import torch._subclasses.fake_tensor
@@ -21,7 +22,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def trace(tracer: str, name: str, gpus: int, limit_s: float) -> None:
     os.environ["RADRM_TRACE_GPUS"] = str(gpus)
-    os.environ["RADRM_TRACE_LIMIT_S"] = str(limit_s)
     sys.path.insert(0, tracer)
     import imports
     import program
@@ -32,7 +32,9 @@ def trace(tracer: str, name: str, gpus: int, limit_s: float) -> None:
     with imports.own_files(*[f[:-3] for f in os.listdir(tracer) if f.endswith(".py")]):
         import script
 
-        script.begin(found, program.Program("script", "scripts.py"))
+        running = program.Program("script", "scripts.py")
+        running.until = time.monotonic() + limit_s
+        script.begin(found, running)
     sys.argv = ["scripts.py", name]
     sys.path[0] = HERE
     try:

@@ -73,14 +73,14 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
 NO_ANSWERS: dict[str, tuple[str, bool]] = {
     # part of the error, and whether it names the line
     "on_cpu": ("used no GPU", False),
-    "no_training": ("without a backward pass", False),
+    "no_training": ("no backward pass", False),
     "failing": ("RuntimeError", True),
     "failing_late": ("ValueError: after one step", True),
     "size_of_a_guess": ("size depends on a value computed on the GPU", True),
     "branch_on_a_guess": ("branch on a value computed on the GPU", True),
     "sharded": ("FSDP", True),
     "spread": ("several GPUs in one process", True),
-    "endless": ("did not reach its second step", False),
+    "endless": ("made 1 of 2 steps", False),
     "asked_for_help": ("used no GPU", False),
 }
 TWO_GPUS = ("spawned", "forked", "views_of_buckets", "data_parallel", "spread")
