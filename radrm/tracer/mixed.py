@@ -9,6 +9,7 @@ the CPU as well, so a large model needs little memory.
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import devices
@@ -29,6 +30,8 @@ _CREATION = frozenset(
     for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "normal")
 )
 _CPU = torch.device("cpu")
+ONE_AT_A_TIME = threading.RLock()
+"""All threads share one mode of fake tensors, which knows of one operator at a time."""
 
 
 class Mixed(TorchDispatchMode):
@@ -74,7 +77,7 @@ class Mixed(TorchDispatchMode):
             if not (name == "generator" or name == "pin_memory")
         }
         if not self._keeps_values:
-            with self._fake, self._watch:
+            with ONE_AT_A_TIME, self._fake, self._watch:
                 return func(*args, **kwargs)
         return self._with_values(func, args, kwargs, tensors)
 
@@ -86,7 +89,7 @@ class Mixed(TorchDispatchMode):
             if packet in kernels.READS:
                 return computed
             if packet in kernels.SHAPED_BY_VALUES:
-                with self._fake, self._watch:
+                with ONE_AT_A_TIME, self._fake, self._watch:
                     result = _like(computed)
                 _attach(result, computed, tensors)
                 return result
@@ -96,7 +99,7 @@ class Mixed(TorchDispatchMode):
         if func._schema.is_mutable and tensors and not isinstance(tensors[0], FakeTensor):
             # Something unknown is written into a tensor on the CPU: it keeps its values.
             return args[0] if args else None
-        with self._fake, self._watch:
+        with ONE_AT_A_TIME, self._fake, self._watch:
             if func.overloadpacket not in kernels.COPIES:
                 args, kwargs = tree_map(_faked, (args, kwargs))
             result = func(*args, **kwargs)

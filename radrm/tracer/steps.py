@@ -51,7 +51,8 @@ class Steps:
         self._step_before = 0, 0
         self.backward = self._since_step = 0
         self.shortened = False
-        self.scaled = False
+        self._autocast: str | None = None
+        self._stepping = False
         self.cpu_steps = 0
 
     # ------------------------------------------------------------------ results
@@ -65,6 +66,13 @@ class Steps:
         """Return the name of the optimizer with the most weights, in lower case."""
         largest = max(self._seen.values(), key=lambda each: each.weights, default=None)
         return "none" if largest is None else largest.name
+
+    def precision(self) -> str:
+        """Return the precision in the words of the job's option `--precision`."""
+        if self._autocast is not None:
+            return self._autocast
+        largest = max(self._seen.values(), key=lambda each: each.weights, default=None)
+        return "fp32" if largest is None else largest.precision
 
     def sizes(self) -> dict[str, int]:
         seen = self._seen.values()
@@ -101,13 +109,20 @@ class Steps:
 
         torch.autograd.backward = passed
         self._scaler()
+        enter = torch.autocast.__enter__
+
+        def entered(this: Any) -> Any:
+            if this.device == "cuda" and this._enabled:
+                self._autocast = "amp-bf16" if this.fast_dtype == torch.bfloat16 else "amp"
+            return enter(this)
+
+        torch.autocast.__enter__ = entered  # type: ignore[method-assign]
 
     def _scaler(self) -> None:
         """Let a gradient scaler never skip a step: it would read a made-up value."""
         from torch.amp.grad_scaler import GradScaler
 
         def step(this: Any, optimizer: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-            self.scaled = True
             return optimizer.step(*args, **kwargs)
 
         def with_latest(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,8 +138,10 @@ class Steps:
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         follow(optimizer)
+        self._stepping = True
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._stepping = False
         if not any(_on_gpu(w) for group in optimizer.param_groups for w in group["params"]):
             self.cpu_steps += 1
             return
@@ -170,6 +187,8 @@ class Steps:
         self.mark(f"backward {self.backward}")
         if self._finished():
             self._enough("steps")
+        if self._stepping:
+            return  # a closure, as L-BFGS calls it
         waiting = [o for o in (made() for made in self._made) if o is not None]
         waiting = [o for o in waiting if _trains_on_gpu(o)]
         if self.shortened:
@@ -205,12 +224,14 @@ class _Optimizer:
         self.optimizer, self.steps = optimizer, 0
         self.name = type(optimizer).__name__.lower()
         self.weights = self.gradients = self.state = 0
-        self.half: str | None = None
+        self.precision = "fp32"
 
     def stepped(self, optimizer: Any) -> None:
         self.steps += 1
         weights = [w for group in optimizer.param_groups for w in group["params"]]
         self.weights = sum(_size(w) for w in weights)
+        largest = max(weights, key=lambda w: w.numel())
+        self.precision = {torch.float16: "fp16", torch.bfloat16: "bf16"}.get(largest.dtype, "fp32")
         self.gradients = sum(_size(w.grad) for w in weights if w.grad is not None)
         self.state = sum(
             _size(value)

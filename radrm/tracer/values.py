@@ -157,19 +157,28 @@ class Sizes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _SIZED and _has_guess(args[1:] if name == "__getitem__" else (args, kwargs)):
+        if name in _SIZED and _has_guess((args, kwargs), name in _BY_LISTS):
             self._found()
         return func(*args, **(kwargs or {}))
 
 
-def _has_guess(value: Any) -> bool:
-    if isinstance(value, Guess):
-        return True
-    if isinstance(value, slice):
-        return any(isinstance(end, Guess) for end in (value.start, value.stop, value.step))
-    if isinstance(value, (list, tuple)):
-        return len(value) <= 64 and any(_has_guess(each) for each in value)
-    return isinstance(value, dict) and any(_has_guess(each) for each in value.values())
+_BY_LISTS = frozenset(("full", "new_full", "randint", "linspace", "__getitem__"))
+"""Of these only sizes in a list, or the ends of a slice, count: other numbers are values."""
+
+
+def _has_guess(arguments: tuple[Any, Any], by_lists: bool) -> bool:
+    positional, keywords = arguments
+    for value in (*positional, *(keywords or {}).values()):
+        if isinstance(value, Guess) and not by_lists:
+            return True
+        parts = value if isinstance(value, (list, tuple)) else (value,)
+        for part in parts[:64]:
+            if isinstance(part, slice):
+                if any(isinstance(end, Guess) for end in (part.start, part.stop, part.step)):
+                    return True
+            elif isinstance(part, Guess) and parts is value:
+                return True
+    return False
 
 
 # ------------------------------------------------------------------ fake tensors in Python

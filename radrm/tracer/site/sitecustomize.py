@@ -11,10 +11,15 @@ The variables (see docs/tracing.md):
   nothing is traced.
 - RADRM_TRACE_LIMIT_S: seconds until a document must be there.
 - RADRM_TRACE_GPUS: the job's number of GPUs.
+- RADRM_TRACE_STARTED: since when the seconds count, on the monotonic clock; else since the first
+  of these programs has started.
 """
 
 import os
 import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
 
 _QUIET = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
@@ -23,6 +28,14 @@ _QUIET = {
 }  # fmt: skip
 """There is no network: libraries and loggers must not wait for it."""
 _SITE = os.path.dirname(os.path.abspath(__file__))
+_LIBRARIES = {
+    "torch": "script",
+    "jax": "xla",
+    "tensorflow": "untraced",
+    "paddle": "untraced",
+    "mxnet": "untraced",
+}
+"""The tracer's file for each library that trains."""
 
 
 def _trace() -> None:
@@ -46,20 +59,25 @@ def _trace() -> None:
 
     folder = os.environ["RADRM_TRACE_FOLDER"]
     limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
+    started = os.environ.setdefault("RADRM_TRACE_STARTED", str(time.monotonic()))
+    running.until = float(started) + limit_s
+
+    os.environ[program.PARENT] = running.name
 
     def before() -> None:
         if not running.launcher and not program.is_rank_0():
-            program.wait_for_rank_0(folder, limit_s)
+            program.wait_for_rank_0(folder, running.until)
 
-    def torch(module: object) -> None:
-        with imports.own_files(*_files(tracer)):
-            import script
+    def begin(file: str) -> Callable[[object], None]:
+        def run(module: object) -> None:
+            with imports.own_files(*_files(tracer)):
+                import_module(file).begin(found, running)
 
-            script.begin(found, running)
+        return run
 
     found.before("torch", before)
-    # Another library that can train without PyTorch (JAX) gets its line here.
-    found.after("torch", torch)
+    for library, file in _LIBRARIES.items():
+        found.after(library, begin(file))
 
 
 def _files(tracer: str) -> "list[str]":
