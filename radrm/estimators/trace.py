@@ -56,6 +56,7 @@ def of_trace(
         value=memory_mib,
         upper=memory_mib,
         source="trace",
+        seconds=traced.seconds,
         context_mib=context - kernels_mib,
         kernels_mib=kernels_mib,
         cuda=None if traced.cuda == "unknown" else traced.cuda,

@@ -36,6 +36,8 @@ SHAPED_BY_VALUES = _packets(
     "unique_dim_consecutive", "bincount", "repeat_interleave",
 )  # fmt: skip
 """Operators whose result's size depends on values."""
+COPIES = _packets("_to_copy", "copy_")
+"""Operators that bring tensors from the CPU to the GPU."""
 UNINITIALISED = _packets("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 
 
@@ -118,6 +120,8 @@ def to_copy(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, device = args[0], kwargs.get("device")
     if device is None or torch.device(device).type != "cuda":
         return func(*args, **kwargs)
+    if not on_gpu(tensor):
+        watch.copied += size_of(tensor)
     if not isinstance(tensor, FakeTensor):
         shape, stride = tuple(tensor.shape), tuple(tensor.stride())
         dtype = kwargs.get("dtype") or tensor.dtype

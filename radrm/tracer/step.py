@@ -26,8 +26,8 @@ from torch.utils.checkpoint import checkpoint
 from watch import Watch
 
 _OURS = (
-    "problem", "devices", "pretend", "values", "kernels", "watch", "mixed", "factory", "batches",
-    "command", "guesses", "parallel", "table", "step",
+    "problem", "lines", "devices", "pretend", "values", "kernels", "watch", "mixed", "factory",
+    "batches", "command", "guesses", "parallel", "table", "step",
 )  # fmt: skip
 
 

@@ -42,6 +42,8 @@ class Watch(TorchDispatchMode):
         """The size of allocation k, at index k - 1."""
         self.live = self.peak = 0
         """Bytes allocated now, and the most since the start or `reset_peak`."""
+        self.highest = self.copied = 0
+        """The most bytes allocated, and the bytes copied to the GPU, since the last step."""
         self._numbers: dict[int, tuple[int, int, Any]] = {}
         self._shapes: dict[Any, int] = {}
 
@@ -68,12 +70,19 @@ class Watch(TorchDispatchMode):
         self.events.append(size)
         self.live += size
         self.peak = max(self.peak, self.live)
+        self.highest = max(self.highest, self.live)
         return len(self.sizes)
 
     def free(self, number: int) -> None:
         if number:
             self.events.append(-number)
             self.live -= self.sizes[number - 1]
+
+    def next_step(self) -> tuple[int, int]:
+        """Return `highest` and `copied` of the step that ends, and begin another."""
+        found = self.highest, self.copied
+        self.highest, self.copied = self.live, 0
+        return found
 
     def reset_peak(self) -> None:
         self.peak = self.live
