@@ -215,6 +215,11 @@ def test_no_socket_and_no_network_is_reached(way: Way, home: Path) -> None:
 RIGHTS = """
 import ctypes, stat
 libc = ctypes.CDLL(None, use_errno=True)
+def target(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
 def refused(call, *words):
     return call(*words) != 0
 seen = {
@@ -230,6 +235,7 @@ seen = {
     "no others": sorted(os.listdir("/dev")) == sorted(
         "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero".split()),
     "pipes with a name": error_of(os.open, PIPE, os.O_WRONLY | os.O_NONBLOCK) == 6,
+    "nothing is open": not {fd for fd in range(3, 100) if target(fd).startswith("pipe:")},
     "changes no device": error_of(os.chmod, "/dev/null", 0o600) is not None,
 }
 with open("/proc/self/status") as file:
