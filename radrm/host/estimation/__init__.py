@@ -16,7 +16,7 @@ The files, in the order in which they may import one another:
     worker        the process that runs the daemon's estimators (`host/workers`)
     start_tracer  the parent of a trace: starts it in its sandbox, and ends its processes
     tracing       a trace, from its start to its end, and what a killed daemon has left of it
-    commands      what is traced of a job
+    commands      what is traced of a job: its factory, or its own command
     lines         whose trace is next
     probe         the job that measures a CUDA context
     service       the threads that wait for both, and the answers that are kept
