@@ -82,11 +82,48 @@ def _no_device_switching() -> None:
         library = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
         registry = (ctypes.c_void_p * (_META_TYPE + 1)).in_dll(ctypes.CDLL(library), _REGISTRY)
         if registry[_META_TYPE]:
-            registry[_CUDA_TYPE] = registry[_META_TYPE]
+            registry[_CUDA_TYPE] = _guard(registry[_META_TYPE], registry[_CUDA_TYPE])
             return
     ensure = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
     if ensure is not None:
         ensure()
+
+
+_RETURN_1 = (b"\xb8\x01\x00\x00\x00\xc3", b"\x20\x00\x80\x52\xc0\x03\x5f\xd6")
+_ENDBR = b"\xf3\x0f\x1e\xfa"
+"""The machine code of `return 1` on x86-64 and 64-bit ARM, and what can precede it."""
+_MOST_METHODS = 64
+
+
+def _guard(meta: int, cuda: int | None) -> int:
+    """Return `meta`'s device guard, but with CUDA's own count of devices: none is visible.
+
+    From PyTorch 2.7 on, a build with CUDA asks the driver in each backward pass about every
+    device that the guard counts, and `meta` counts one. The guard is a C++ object without data;
+    its first method that returns 1 counts the devices.
+    """
+    if not cuda:
+        return meta
+    ours, theirs = (ctypes.c_void_p.from_address(guard).value or 0 for guard in (meta, cuda))
+    word = ctypes.sizeof(ctypes.c_void_p)
+    methods: list[int] = []
+    while len(methods) < _MOST_METHODS:
+        method = ctypes.c_void_p.from_address(ours + word * len(methods)).value
+        if not method:
+            break
+        methods.append(method)
+    for at, method in enumerate(methods):
+        if ctypes.string_at(method, 12).removeprefix(_ENDBR).startswith(_RETURN_1):
+            methods[at] = ctypes.c_void_p.from_address(theirs + word * at).value or method
+            break
+    else:
+        return meta
+    # Two words with the type's description come before the first method.
+    before = [ctypes.c_void_p.from_address(ours - word * back).value or 0 for back in (2, 1)]
+    table = (ctypes.c_void_p * (len(methods) + 2))(*before, *methods)
+    made = ctypes.c_void_p(ctypes.addressof(table) + 2 * word)
+    _keep.extend((table, made))
+    return ctypes.addressof(made)
 
 
 def answers(gpus: int) -> None:
