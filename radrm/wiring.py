@@ -390,6 +390,7 @@ def make_settings(
         "stops_misplaced": config.gpus.misplaced == "cancel",
         "overcommit": policy.overcommits,
         "whole_devices": policy.whole_device,
+        "trial_floor_mib": policy.floor_mib if getattr(policy, "trials", False) is True else None,
         # A policy that does not say so cannot weigh it.
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
         "gpu_order": config.gpus.order,

@@ -36,8 +36,8 @@ SHAPED_BY_VALUES = _packets(
     "unique_dim_consecutive", "bincount", "repeat_interleave",
 )  # fmt: skip
 """Operators whose result's size depends on values."""
-COPIES = _packets("_to_copy", "copy_")
-"""Operators that bring tensors from the CPU to the GPU."""
+TAKE_REAL = _packets("_to_copy", "copy_", "_pack_padded_sequence", "_pack_padded_sequence_backward")
+"""Operators whose handlers take tensors on the CPU as they are."""
 UNINITIALISED = _packets("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 
 
@@ -60,6 +60,22 @@ def on_gpu(value: Any) -> bool:
 
 def size_of(tensor: Any) -> int:
     return int(tensor.numel()) * int(tensor.element_size())
+
+
+def parts_of(operators: set[str]) -> list[str]:
+    """Return what a model is made of, as far as these operators show it.
+
+    Attention is a fused kernel, or a softmax beside products of batches of matrices.
+    """
+    names = {name.partition("::")[2] for name in operators}
+    fused = any("attention" in name for name in names)
+    recurrent = any("_rnn" in name or "lstm" in name or "gru" in name for name in names)
+    found = {
+        "attention": fused or ("_softmax" in names and not names.isdisjoint({"bmm", "baddbmm"})),
+        "recurrence": recurrent,
+        "matrix products": not names.isdisjoint({"mm", "addmm", "bmm", "baddbmm"}),
+    }
+    return [part for part, there in found.items() if there]
 
 
 # ------------------------------------------------------------------ nothing to compute
@@ -318,6 +334,25 @@ def gru_cell_backward(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
     gates = [gradient.new_empty((batch, 3 * width)) for _ in range(2)]
     biases = [gradient.new_empty((3 * width,)) if has_bias else None for _ in range(2)]
     return (*gates, torch.empty_like(gradient), *biases)
+
+
+@handles("_pack_padded_sequence")
+def pack(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Return packed sequences. Their sizes depend on the lengths, which are on the CPU."""
+    padded, lengths, batch_first = args
+    real = values.known(lengths)
+    if real is None or not isinstance(padded, FakeTensor):
+        return func(*args, **kwargs)
+    with values.real():
+        # The sizes of each step's batch are the same for sequences of one number each.
+        few = torch.zeros(*(int(size) for size in padded.shape[:2]), 1)
+        data, sizes = func(few, real, batch_first)
+    return padded.new_empty((len(data), *padded.shape[2:])), sizes
+
+
+@handles("_pack_padded_sequence_backward")
+def pack_backward(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    return args[0].new_empty(tuple(args[1]))
 
 
 # ------------------------------------------------------------------ matrix products

@@ -100,7 +100,7 @@ class Mixed(TorchDispatchMode):
             # Something unknown is written into a tensor on the CPU: it keeps its values.
             return args[0] if args else None
         with ONE_AT_A_TIME, self._fake, self._watch:
-            if func.overloadpacket not in kernels.COPIES:
+            if func.overloadpacket not in kernels.TAKE_REAL:
                 args, kwargs = tree_map(_faked, (args, kwargs))
             result = func(*args, **kwargs)
         if computed is not None:

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import devices
 import documents
 import groups
+import kernels
 import lines
 import omissions
 import pretend
@@ -225,6 +226,7 @@ class Script:
             "calls": list(watch.calls),
             "marks": list(watch.marks),
             "convolutions": list(watch.convolutions),
+            "parts": kernels.parts_of(set(watch.operators)),
             **self.steps.sizes(),
             "faketensor_bytes": 0,
             "batch_size": 0,

@@ -49,9 +49,13 @@ def small(tensor: torch.Tensor) -> bool:
     return tensor.numel() <= (MOST_WHOLE if whole else MOST_FLOATS)
 
 
+real = _disable_current_modes
+"""A context in which operators run for real, on the CPU."""
+
+
 def count(mask: torch.Tensor) -> int:
     """Return how many elements a known mask selects."""
-    with _disable_current_modes():
+    with real():
         return int(mask.count_nonzero())
 
 
@@ -133,7 +137,7 @@ def array(tensor: Any) -> torch.Tensor:
     if tensor.numel() > _MOST_READ:
         raise MemoryError(f"a tensor of {tensor.numel()} elements was read from the GPU")
     make = torch.ones if tensor.dtype.is_floating_point else torch.zeros
-    with _disable_current_modes():
+    with real():
         return make(tuple(tensor.shape), dtype=tensor.dtype, device="cpu")
 
 
@@ -203,7 +207,7 @@ def _format(self: Any, spec: str) -> str:
 
 def _numpy(self: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
     values = array(self)
-    with _disable_current_modes():
+    with real():
         result = values.numpy()
     return result if dtype is None or isinstance(dtype, bool) else result.astype(dtype)
 
@@ -216,7 +220,7 @@ def _item(self: Any) -> Any:
 
 def _list(self: Any) -> Any:
     values = array(self)
-    with _disable_current_modes():
+    with real():
         return values.tolist()
 
 

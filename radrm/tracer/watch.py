@@ -36,6 +36,8 @@ class Watch(TorchDispatchMode):
         self.convolutions: list[list[Any]] = []
         self.guesses: set[str] = set()
         """The subjects of guesses: results that depend on unknown values."""
+        self.operators: set[str] = set()
+        """The names of the operators that ran."""
         self.sizes: list[int] = []
         """The size of allocation k, at index k - 1."""
         self.live = self.peak = 0
@@ -132,6 +134,7 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self.operators.add(func._schema.name)
         if func is DEVICE:
             tensor = args[0]
             if not isinstance(tensor, FakeTensor):

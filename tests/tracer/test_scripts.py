@@ -100,7 +100,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             folder.mkdir()
             wanted = {
                 name: (2 if name in TWO_GPUS else 1, LIMITS.get(name, float(LIMIT_S)))
-                for name in (*ANSWERS, *NO_ANSWERS, "recurrent")
+                for name in (*ANSWERS, *NO_ANSWERS, "recurrent", "packed")
             }
             done = subprocess.run(
                 [PYTHON, "-W", "ignore", str(HERE / "many_scripts.py"), str(TRACER), str(folder)],
@@ -165,6 +165,11 @@ def test_a_loop_without_an_optimizer_ends_after_four_passes(documents: Any) -> N
     assert document["script"]["backward"] == 4
     cell = 4 * (4 * 1024 * (64 + 1024) + 8 * 1024)
     assert 2 * cell < replayed(document).peak_need < 5 * cell + CUBLAS
+
+
+def test_packed_sequences_have_the_sizes_of_their_lengths(documents: Any) -> None:
+    """The script itself compares the sizes."""
+    assert the_trace(documents, "packed")["script"]["steps"] == [3]
 
 
 # ------------------------------------------------------------------ programs and their imports

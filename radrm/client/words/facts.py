@@ -296,6 +296,10 @@ def _saving(job: Document) -> str:
 
 def _is_enlarged(job: Document, attempt: Document) -> bool:
     """Whether the reservation exceeds the estimate until the job settles."""
+    if job["estimate_mib"] is None and job["state"] == "RUNNING":
+        first = attempt.get("reserved_mib")  # of a job on trial, all that was free
+        shared = job["collocation"] in ("mps", "timeslice")
+        return shared and job["reserved_mib"] == first and (job["peak_mib"] or 0) < (first or 0)
     estimated = job["estimate_mib"] is not None and job["estimate_source"] != "declared"
     if job["collocation"] != "mps" or not estimated or job["state"] != "RUNNING":
         return False
