@@ -26,6 +26,11 @@ def begin(script: Any) -> None:
     _graphs(script)
     _profiling()
     script.imports.after("safetensors.torch", lambda found: _unwritten(script, found))
+    # A check of values that are made up would refuse them.
+    script.imports.after(
+        "torch.distributions.distribution",
+        lambda found: found.Distribution.set_default_validate_args(False),
+    )
     for module, name in _WRITERS.items():
         script.imports.after(module, lambda found, name=name: _quiet(script, found, name))
 

@@ -22,7 +22,7 @@ import values
 from devices import CUDA
 
 META = torch.device("meta")
-_CUDA_TYPE, _META_TYPE = 1, 14
+_CUDA_TYPE, _META_TYPE, _OWN_TYPE = 1, 14, 20
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PASSED_OVER = (
     os.path.join(_HERE, "pretend.py"),
@@ -80,13 +80,66 @@ def _no_device_switching() -> None:
     """Use the device guard of `meta`, which does nothing, for `cuda`, too."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         library = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
-        registry = (ctypes.c_void_p * (_META_TYPE + 1)).in_dll(ctypes.CDLL(library), _REGISTRY)
-        if registry[_META_TYPE]:
-            registry[_CUDA_TYPE] = registry[_META_TYPE]
+        registry = (ctypes.c_void_p * (_OWN_TYPE + 1)).in_dll(ctypes.CDLL(library), _REGISTRY)
+        meta, cuda = registry[_META_TYPE], registry[_CUDA_TYPE]
+        if meta:
+            registry[_CUDA_TYPE] = meta
+            if cuda:
+                _no_accelerator(registry, meta, cuda)
             return
     ensure = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
     if ensure is not None:
         ensure()
+
+
+def _no_accelerator(registry: Any, meta: int, cuda: int) -> None:
+    """Let a build with CUDA not ask the driver in each backward pass (PyTorch 2.7 and later).
+
+    It asks for each device of the accelerator, which is CUDA even if no GPU is visible. A
+    backend of its own comes before CUDA. This one has no devices.
+    """
+    if not hasattr(torch, "accelerator") or registry[_OWN_TYPE]:
+        return
+    guard = _without_devices(meta, cuda)
+    if guard is not None:
+        registry[_OWN_TYPE] = guard
+        torch.utils.rename_privateuse1_backend("radrm")
+        torch._C._get_accelerator = lambda *_: torch.device("cuda")
+
+
+_RETURN_1 = (b"\xb8\x01\x00\x00\x00\xc3", b"\x20\x00\x80\x52\xc0\x03\x5f\xd6")
+_ENDBR = b"\xf3\x0f\x1e\xfa"
+"""The machine code of `return 1` on x86-64 and 64-bit ARM, and what can precede it."""
+_MOST_METHODS = 64
+
+
+def _without_devices(meta: int, cuda: int) -> int | None:
+    """Return `meta`'s device guard with CUDA's own count of devices: none is visible.
+
+    The guard is a C++ object without data. Its first method that returns 1 counts the devices.
+    None: there is no such method.
+    """
+    ours, theirs = (ctypes.c_void_p.from_address(guard).value or 0 for guard in (meta, cuda))
+    word = ctypes.sizeof(ctypes.c_void_p)
+    methods: list[int] = []
+    while len(methods) < _MOST_METHODS:
+        method = ctypes.c_void_p.from_address(ours + word * len(methods)).value
+        if not method:
+            break
+        methods.append(method)
+    for at, method in enumerate(methods):
+        code = ctypes.string_at(method, 12)
+        if code.startswith(_RETURN_1) or code.startswith(tuple(_ENDBR + c for c in _RETURN_1)):
+            methods[at] = ctypes.c_void_p.from_address(theirs + word * at).value or method
+            break
+    else:
+        return None
+    # Two words with the type's description come before the first method.
+    before = [ctypes.c_void_p.from_address(ours - word * back).value or 0 for back in (2, 1)]
+    table = (ctypes.c_void_p * (len(methods) + 2))(*before, *methods)
+    made = ctypes.c_void_p(ctypes.addressof(table) + 2 * word)
+    _keep.extend((table, made))
+    return ctypes.addressof(made)
 
 
 def answers(gpus: int) -> None:

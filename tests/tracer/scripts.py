@@ -85,6 +85,20 @@ def new_tensors() -> None:
         assert loss.new(3, 4).shape == (3, 4) and loss.new(mean.shape).is_cuda
 
 
+def policy() -> None:
+    """Actions drawn from the model's output, as in reinforcement learning."""
+    from torch.distributions import Categorical
+
+    model = net().cuda()
+    optimizer = sgd(model)
+    for x, _ in batches():
+        choice = Categorical(logits=model(x.cuda()))
+        loss = -choice.log_prob(choice.sample()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def moved_by_threads() -> None:
     """Tensors that several threads move at a time, as transformers loads weights."""
     model = net()

@@ -46,6 +46,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "indexed": (2, {}),
     "inference_mode": (2, {}),
     "new_tensors": (2, {}),
+    "policy": (2, {}),
     "moved_by_threads": (2, {}),
     "lengths": (2, {}),
     "random_sizes": (2, {}),

@@ -81,7 +81,8 @@ def _trace() -> None:
 
 
 def _files(tracer: str) -> "list[str]":
-    return [name[:-3] for name in os.listdir(tracer) if name.endswith(".py")]
+    names = [name[:-3] for name in os.listdir(tracer) if name.endswith(".py")]
+    return [name for name in names if name != "__main__"]
 
 
 def _users() -> None:
