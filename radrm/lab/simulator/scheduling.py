@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, inf
+from math import ceil
 
 from msgspec import Struct
 
@@ -335,7 +335,7 @@ class OwnLoop(CoreLoop[LiveAttempt]):
         elif happened.stage is not Stage.COMPUTES and self._changes_free_memory(attempt):
             self._read(attempt.devices)
             steps_s = self._scenario.life.steps_s
-            if happened.stage is Stage.PEAK and self._counts_steps and steps_s < inf:
+            if happened.stage is Stage.PEAK and self._counts_steps:
                 self._world.at(self._world.now_s + steps_s, _Stepped(attempt), attempt)
 
     @property
