@@ -23,6 +23,8 @@ from tests.standins.nvml_library import (
     old_nvml_library,
 )
 
+pytest_plugins = ["tests.forks.workers"]
+
 __all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"]
 
 # How long an example takes is the machine's affair: speed is judged by benchmarks. A push tries the
@@ -45,7 +47,13 @@ _LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.name.startswith(_LONGEST))
+    """The longest first; then daemons, which mostly wait; then what only computes."""
+    items.sort(
+        key=lambda item: (
+            not item.name.startswith(_LONGEST),
+            item.get_closest_marker("daemon") is None,
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
