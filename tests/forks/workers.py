@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 import pytest
 from _pytest import runner
 
-_MOST = 25
+_MOST = 100
 """Tests of one share: a module with more is cut, so that no worker runs alone at the end."""
 
 
