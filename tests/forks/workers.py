@@ -74,6 +74,8 @@ class Crew:
                     self._hear(worker)
         finally:
             for worker in self.workers:
+                worker.pipe.close()  # all of them stop now, whichever takes longest
+            for worker in self.workers:
                 worker.end()
 
     def _begin(self, from_end: bool, share: Iterable[int] = ()) -> None:
