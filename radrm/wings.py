@@ -30,16 +30,13 @@ class Command:
     """A command of a wing.
 
     `group`: the title in `radrm help --all` under which it stands. `line`: its line of help.
-    `module`: where its function is, which has its name. `everyday`: it starts without typer, and
-    its module declares its parameters (`NAME_PARAMETERS`). `own_words`: it reads options of jobs
-    beside its own.
+    `module`: where its function is, which has its name, and its parameters (`NAME_PARAMETERS`).
+    `commands`: it is a group of these commands, which are in that module.
     """
 
-    def __init__(
-        self, group: str, line: str, module: str, everyday: bool = False, own_words: bool = False
-    ) -> None:
+    def __init__(self, group: str, line: str, module: str, commands: tuple[str, ...] = ()) -> None:
         self.group, self.line, self.module = group, line, module
-        self.everyday, self.own_words = everyday, own_words
+        self.commands = commands
 
 
 class Wing:

@@ -73,7 +73,7 @@ INTERFACES: Mapping[str, type] = {
 }
 """The protocol that a rule of each kind must have."""
 
-AUTO_CHAIN = ("declared", "history", "trace", "summary", "gpumemnet", "horus")
+AUTO_CHAIN = ("declared", "history", "trace", "script", "summary", "gpumemnet", "horus")
 """The estimators that `auto` calls, best first. The first answer for each quantity counts."""
 OF_SUMMARIES = frozenset({"summary", "gpumemnet", "horus"})
 """Those that answer nothing about a job without a model's summary. They are large to import."""
@@ -390,6 +390,7 @@ def make_settings(
         "stops_misplaced": config.gpus.misplaced == "cancel",
         "overcommit": policy.overcommits,
         "whole_devices": policy.whole_device,
+        "trial_floor_mib": policy.floor_mib if getattr(policy, "trials", False) is True else None,
         # A policy that does not say so cannot weigh it.
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
         "gpu_order": config.gpus.order,

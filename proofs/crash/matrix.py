@@ -63,6 +63,7 @@ _VICTIMS = (
     (("jobs",), 2),
     (("workers",), 2),
     (("runners", "jobs"), 1),
+    (("forker",), 3),
 )
 """Whom a shot kills beside the process that crosses the point, and how often."""
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proofs.crash import KILLED, runner
+from proofs.crash import KILLED, forker, runner
 from proofs.crash.defects import put_in
 from proofs.crash.synced import TOLD, keep_shadow
 from proofs.crash.watcher import (
@@ -45,7 +45,8 @@ from radrm.client.connection import Client
 from radrm.daemon import main as daemon
 from radrm.errors import DeviceError, RadrmError, Unreachable
 from radrm.host import crossings
-from radrm.host.attempts import start_runner
+from radrm.host.attempts import forker as forker_process
+from radrm.host.attempts import forking, start_runner
 from radrm.host.storage.paths import paths_for, prepare
 from radrm.host.storage.spool import Envelope, Spool
 from tests.paths import REPOSITORY
@@ -55,6 +56,8 @@ GPUS = "sim:4xA100-40GB"
 SCALE = 50.0
 _MEMORY = "/dev/shm"
 _START_S = 60.0
+_PATIENCE_S = 0.3
+"""For the forker: less than it stands still where a shot makes it pause."""
 
 
 class Failed(AssertionError):
@@ -142,6 +145,8 @@ class Place:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         start_runner.__file__ = runner.__file__
+        forker_process.__file__ = forker.__file__
+        forking.PATIENCE_S = _PATIENCE_S
         crossings.watch(Watcher(self.folder, "daemon"))
         note_groups(self.folder)
         set_boot(self.folder)

@@ -109,6 +109,8 @@ class Watcher:
         for victim in shot["victims"]:
             if victim == "daemon":
                 _kill(int(_read(os.path.join(self._folder, DAEMON))))
+            elif victim == "forker":
+                shoot_forker(self._folder)
             elif victim in ("runners", "jobs", "workers"):
                 shoot_attempts(self._folder, victim)
         if PAUSE in shot["victims"]:
@@ -180,6 +182,18 @@ def shoot_attempts(folder: str, victim: str) -> list[str]:
         if send_signal(fields["pid"], fields["start_ticks"], signal.SIGKILL):
             shot.append(serial)
     return shot
+
+
+def shoot_forker(folder: str) -> None:
+    """Kill the forkers of a home. No attempt loses anything by that, so it is not noted."""
+    its = os.path.join(folder, "home", "attempts")
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = _read(f"/proc/{name}/cmdline").rstrip("\0")
+        except OSError:
+            continue  # it has ended meanwhile
+        if "forker" in line and line.endswith(its):
+            _kill(int(name))
 
 
 def _newest_worker(radrun: int) -> dict[str, int]:

@@ -31,7 +31,12 @@ SETTINGS = (
 
 
 def is_runner(each: Process) -> bool:
-    return any(word.endswith("start_runner.py") for word in each.words)
+    words = each.words
+    return any(w.endswith("start_runner.py") or w.startswith("radrm-runner ") for w in words)
+
+
+def is_forker(each: Process) -> bool:
+    return any(word.startswith("radrm-forker ") for word in each.words)
 
 
 def is_driver(each: Process) -> bool:

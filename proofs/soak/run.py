@@ -23,7 +23,7 @@ from pathlib import Path
 from proofs.processes import Process, descendants
 from proofs.server import reservations
 from proofs.soak import samples
-from proofs.soak.daemon import Daemon, is_driver, is_worker
+from proofs.soak.daemon import Daemon, is_driver, is_forker, is_worker
 from proofs.soak.faults import FAULTS, Fault, begin
 from proofs.soak.ground import Ground
 from proofs.soak.hostile import ACTS, Act
@@ -314,7 +314,7 @@ class Soak:
             if each.pid not in known
             and each.parent not in self._own
             and not is_driver(each)
-            and not (each.parent == daemon and is_worker(each))
+            and not (each.parent == daemon and (is_worker(each) or is_forker(each)))
         ]
 
     # ------------------------------------------------------------- small matters

@@ -23,6 +23,7 @@ from radrm.client.estimates import (
     known,
     one_shape,
     read,
+    to_trace,
     with_history,
 )
 from radrm.client.submitting import check, count_of
@@ -145,16 +146,16 @@ def estimate_job(
     file: Annotated[str, Field(description="A job file.")], options: Options = None
 ) -> Estimated:
     """Estimate the GPU memory, SM activity and run time of a job file with the configured
-    estimator. No code of the job runs, so a job with --model-factory is not traced here."""
+    estimator. No code of the job runs, so nothing is traced here."""
     _refuse_special(file)
     config = config_of()
     with daemon():
-        asked, mark, request = read(file, raw_of(options))
+        asked, mark, ways = read(file, raw_of(options))
         one_shape(asked)
-        found = estimate_document(
-            file, config.estimator, answer(with_history(asked, mark), config, config.estimator)
-        )
-    traced = ["not traced: radrm estimate FILE traces the model"] if request is not None else []
+        asked = with_history(asked, mark)
+        found = estimate_document(file, config.estimator, answer(asked, config, config.estimator))
+        request = to_trace(asked, ways, (config.estimator,), config)
+    traced = ["not traced: radrm estimate FILE traces it"] if request is not None else []
     return Estimated(
         file=text(file),
         estimator=config.estimator,

@@ -9,7 +9,6 @@ WING = Wing(
         "mcp": Command(
             *("Pages and programs", "Serve tools to a coding agent (MCP)."),
             "radrm.agents.command",
-            everyday=True,
         )
     }
 )

@@ -229,8 +229,8 @@ class Client:
         """Estimate the GPU memory, SM activity and run time of a job, as `radrm estimate` does.
 
         `job`, `options`: as for `submit`. `estimator`: one by name, by default the configured one.
-        A model (`model_factory`) is traced, which takes seconds. A daemon adds what it has learned;
-        none is needed. Raises `UsageError`, and `BadFile`.
+        A model (`model_factory`) or the command is traced, which takes seconds. A daemon adds what
+        it has learned; none is needed. Raises `UsageError`, and `BadFile`.
         """
         request = request_of(job, raw_options(options, "estimate"), "estimate")
         if estimator == "all":
@@ -240,10 +240,10 @@ class Client:
         config = estimates.config_of(self.connection)
         (name,) = estimates.names_of(estimator or config.estimator, config)
         file = request.files[0] if request.files else ""
-        asked, mark, trace = estimates.read(file, request.raw_options, request.command)
+        asked, mark, ways = estimates.read(file, request.raw_options, request.command)
         estimates.one_shape(asked)
         with self.connection.lock:
-            found = estimates.answers(asked, mark, trace, (name,), config, self.connection)[1]
+            found = estimates.answers(asked, mark, ways, (name,), config, self.connection)[1]
         return record(Estimate, estimates.estimate_document(asked.file, name, found[name]))
 
     def submit_request(self, request: SubmitRequest) -> Submission:

@@ -124,3 +124,5 @@ class JobOptions(TypedDict, total=False):
     """For estimators."""
     precision: Literal["fp32", "tf32", "fp16", "bf16", "amp"] | None
     """For estimators."""
+    no_trace: bool | None
+    """Run nothing of the job before it starts, not even to estimate it."""

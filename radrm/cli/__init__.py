@@ -2,8 +2,8 @@
 
 The files, in the order in which they may import one another:
     listing      every command with its line of help
-    parameters   the parameters of everyday commands, and reading them
-    options      options that several other commands share
+    parameters   the parameters of commands, and reading them
+    listening    the address of --listen
     toml_text    write TOML that people read
     settings     list all settings, and check those that are given
     show         tables, cards and plots (a folder)

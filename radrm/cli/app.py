@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from radrm.cli.commands.submit import run as run_submit
-from radrm.cli.listing import (
-    commands,
-    function_of,
-    is_everyday,
-    of_group,
-    parameters_of,
-    takes_own_words,
+from radrm.cli.listing import commands, function_of, of_group, parameters_of
+from radrm.cli.parameters import (
+    COMMAND,
+    FLAG,
+    NUMBER,
+    REAL,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    UNDESCRIBED,
+    WORD,
+    WORDS,
+    Parameter,
 )
-from radrm.cli.parameters import FLAG, NUMBER, OF_JOBS, TEXT, TEXTS, WORD, WORDS, Parameter
 from radrm.spellings import command_hint, option_hint
 
 WrongUsage: Any = typer.BadParameter.__mro__[1]
@@ -49,11 +55,14 @@ def in_one_line(error: Any) -> str:
 
 _TYPES: dict[str, Any] = {
     FLAG: bool,
+    SWITCH: bool | None,
     TEXT: str,
     TEXTS: list[str],
     NUMBER: int | None,
+    REAL: float | None,
     WORD: str,
     WORDS: list[str],
+    COMMAND: list[str],
 }
 
 
@@ -67,7 +76,7 @@ def typed(
         if code := function(**{**values, **missing}):
             raise typer.Exit(code)
 
-    described = [_described(each) for each in parameters if each.kind != OF_JOBS]
+    described = [_described(each) for each in parameters if each.kind not in UNDESCRIBED]
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__annotations__ = {each.name: each.annotation for each in described}
     command.__dict__["__signature__"] = inspect.Signature(described)
@@ -91,10 +100,25 @@ def _about(parameter: Parameter) -> Any:
     metavar = parameter.metavar or None
     if parameter.is_argument:
         return typer.Argument(metavar=metavar, help=parameter.help)
-    if parameter.kind != NUMBER:
+    if parameter.kind == SWITCH:
+        return typer.Option("/".join(parameter.flags), help=parameter.help)
+    if parameter.kind not in (NUMBER, REAL):
         return typer.Option(*parameter.flags, metavar=metavar, help=parameter.help)
-    bounds: dict[str, Any] = {"min": parameter.least, "max": parameter.most}
-    return typer.Option(*parameter.flags, metavar=metavar, help=parameter.help, **bounds)
+    return typer.Option(
+        *parameter.flags,
+        metavar=metavar,
+        help=parameter.help,
+        min=parameter.least,
+        max=parameter.most,
+        callback=_finite,
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    """Raise `BadParameter` for `nan`, which passes all limits, and for infinite numbers."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number.")
+    return value
 
 
 _OWN_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -120,27 +144,26 @@ def make_app(only: str | None = None) -> typer.Typer:
         if theirs := of_group(name):
             app.add_typer(_group(name, known[name], theirs))
             continue
-        command = function_of(name)
-        if is_everyday(name):
-            app.command()(typed(command, parameters_of(name)))
-        elif isinstance(command, typer.Typer):
-            app.add_typer(command)
-        elif name == "edit":
-            app.command(context_settings=_OWN_WORDS, add_help_option=False)(command)
-        elif takes_own_words(name):
-            app.command(context_settings=_OWN_WORDS)(command)
-        else:
-            app.command()(command)
+        _add(app, name)
     return app
 
 
 def _group(name: str, line: str, commands: Sequence[str]) -> typer.Typer:
-    """The typer application of a group of everyday commands."""
+    """The typer application of a group of commands."""
     made = typer.Typer(name=name, help=line, no_args_is_help=True, rich_markup_mode=None)
     made.callback()(_radrm)
     for each in commands:
-        made.command()(typed(function_of(each), parameters_of(each)))
+        _add(made, each)
     return made
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    parameters = parameters_of(name)
+    mixed = not any(each.kind == COMMAND for each in parameters)
+    own_help = any("--help" in each.flags for each in parameters)
+    app.command(context_settings={"allow_interspersed_args": mixed}, add_help_option=not own_help)(
+        typed(function_of(name), parameters)
+    )
 
 
 def _radrm() -> None:

@@ -66,16 +66,12 @@ COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, li
 ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
 """Other names of commands, for the fingers of people who come from other tools."""
 _LONG = 12
-EVERYDAY = frozenset(
-    {
-        *("cancel", "checkpoint", "completion", "config show", "config check", "config reload"),
-        *("daemon", "doctor", "drain", "estimate", "explain", "gpus", "history", "summarize"),
-        *("hold", "limits", "logs", "migrate", "progress", "release", "report", "requeue"),
-        *("reserve", "resize", "resume", "status", "wait"),
-    }
-)
-"""The server's commands that start without typer: their modules declare parameters
-(`parameters_of`). A name of two words is a command of a group."""
+OF_GROUPS: dict[str, tuple[str, ...]] = {
+    "config": ("show", "check", "reload"),
+    "mps": ("status", "start", "stop"),
+    "service": ("install", "remove", "status"),
+}
+"""The server's commands that are groups of commands."""
 _SHARED = {
     **dict.fromkeys(("cancel", "hold", "release", "requeue", "wait"), "jobs"),
     **dict.fromkeys(("checkpoint", "migrate", "resize", "progress"), "saving"),
@@ -102,23 +98,16 @@ def commands() -> dict[str, str]:
     return {name: line for group in groups().values() for name, line in group.items()}
 
 
-def is_everyday(command: str) -> bool:
-    """Whether a command starts without typer."""
-    if command in COMMANDS or command in EVERYDAY:
-        return command in EVERYDAY
-    from radrm import wings
+def of_group(name: str) -> tuple[str, ...]:
+    """The commands of a group, as `config show`; empty for a command that is none."""
+    if name in COMMANDS:
+        found = OF_GROUPS.get(name, ())
+    else:
+        from radrm import wings
 
-    found = wings.commands().get(command)
-    return found is not None and found.everyday
-
-
-def takes_own_words(command: str) -> bool:
-    """Whether a command reads options of jobs beside its own."""
-    if command in COMMANDS:
-        return False
-    from radrm import wings
-
-    return wings.commands()[command].own_words
+        command = wings.commands().get(name)
+        found = () if command is None else command.commands
+    return tuple(f"{name} {each}" for each in found)
 
 
 def module_of(command: str) -> Any:
@@ -130,23 +119,18 @@ def module_of(command: str) -> Any:
         return import_module(f"radrm.cli.commands.{_SHARED.get(group, _python(group))}")
     from radrm import wings
 
-    return import_module(wings.commands()[command].module)
+    return import_module(wings.commands()[group].module)
 
 
 def function_of(command: str) -> Any:
-    """Import the function of a command, or its typer application."""
+    """Import the function of a command."""
     return getattr(module_of(command), _python(command.rpartition(" ")[2]))
 
 
 def parameters_of(command: str) -> Any:
-    """The declared parameters of an everyday command."""
+    """The declared parameters of a command."""
     own = _python(command.rpartition(" ")[2]).upper()
     return getattr(module_of(command), f"{own}_PARAMETERS")
-
-
-def of_group(group: str) -> list[str]:
-    """The everyday commands of a group, as `config show`."""
-    return sorted(name for name in EVERYDAY if name.startswith(f"{group} "))
 
 
 def _python(command: str) -> str:

@@ -21,8 +21,8 @@ def main() -> None:
 
 
 def _command() -> int:
-    """Answer help, version, mistakes and everyday commands without typer."""
-    from radrm.cli.listing import ALIASES, EVERYDAY, commands, is_everyday
+    """Answer help, version, mistakes and usual command lines without typer."""
+    from radrm.cli.listing import ALIASES, COMMANDS, commands, of_group
 
     words = sys.argv[1:]
     if words == ["help", "--all"]:
@@ -37,10 +37,12 @@ def _command() -> int:
         sys.argv.insert(2, "--")  # what stands behind the file belongs to the job
     if not words or words[0].startswith("-"):
         return _no_command()
-    for name in (words[0], " ".join(words[:2])):
-        if name in EVERYDAY or is_everyday(name):
-            return _everyday(name)
-    return _others() if words[0] in commands() else _no_command()
+    if words[0] not in COMMANDS and words[0] not in commands():  # the wings are read last
+        return _no_command()
+    if not (group := of_group(words[0])):
+        return _run(words[0])
+    name = " ".join(words[:2])
+    return _run(name) if name in group else _by_typer()
 
 
 def daemon() -> None:
@@ -48,7 +50,7 @@ def daemon() -> None:
     if sys.argv[1:] == ["--version"]:
         end(_no_command)
     sys.argv[1:1] = ["daemon"]
-    end(lambda: _everyday("daemon"))
+    end(lambda: _run("daemon"))
 
 
 def _of_the_option_table() -> NoReturn:
@@ -61,14 +63,14 @@ def _of_the_option_table() -> NoReturn:
     _leave(run(sys.argv[2:]))
 
 
-def _everyday(name: str) -> int:
-    """Run an everyday command; with typer if its command line is unusual."""
+def _run(name: str) -> int:
+    """Run a command; with typer if its command line is unusual."""
     from radrm.cli.listing import function_of, parameters_of
     from radrm.cli.parameters import parse
 
     words = parse(parameters_of(name), sys.argv[1 + len(name.split()) :])
     if words is None:
-        return _others()
+        return _by_typer()
     return _leave(function_of(name)(**words) or 0)
 
 
@@ -99,7 +101,7 @@ def _no_command() -> int:
     return 0 if word else EXIT_USAGE
 
 
-def _others() -> int:
+def _by_typer() -> int:
     import typer
 
     from radrm.cli.app import WrongUsage, in_one_line, make_app

@@ -1,8 +1,8 @@
-"""The parameters of everyday commands: declared once, read here and by typer.
+"""The parameters of commands: declared once, read here and by typer.
 
-Users wait for these commands, and importing typer takes longer than running them. So `parse`
+Users wait for commands, and importing typer takes longer than running most of them. So `parse`
 reads a command line in a usual spelling. For help, mistakes and unusual spellings it returns
-None, and typer reads the line with the same declaration (`typed`).
+None, and typer reads the line with the same declaration (`cli/app.py`, `typed`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-FLAG, TEXT, TEXTS, NUMBER, WORD, WORDS = "flag", "text", "texts", "number", "word", "words"
-OF_JOBS = "options of jobs"
-"""Kinds of parameters. Options: without a value, with a text, with a text and repeatable, with a
-whole number. Arguments: one, or any number; `least` says how many there must be. And all options of
-the table of jobs, as written, by name."""
+FLAG, SWITCH = "flag", "switch"
+TEXT, TEXTS, NUMBER, REAL = "text", "texts", "number", "real number"
+WORD, WORDS, COMMAND = "word", "words", "command"
+OF_JOBS, BEHIND = "options of jobs", "words behind --"
+"""Kinds of parameters. Options without a value: a flag; a switch, whose two flags say yes and no.
+Options with a text, with a text and repeatable, with a whole number, with a finite number.
+Arguments: one; any number; all words from the first argument on. `least` says how many there must
+be. All options of the table of jobs, as written, by name. And the words behind `--`, which are then
+no arguments."""
+
+UNDESCRIBED = frozenset({OF_JOBS, BEHIND})
+"""The kinds that only a usual spelling has."""
 
 
 class Parameter(Record):
     """One option or argument; `name` is that of the function's own parameter.
 
-    An option that is not given is False, "" or None; a repeatable one and arguments are [].
-    `least` and `most` bound a number, or the count of arguments from below.
+    An option that is not given is `initial`; without that, a flag is False, a switch and a number
+    are None, a text is "", and a repeatable text and arguments are []. `least` and `most` bound a
+    number, or the count of arguments from below.
     """
 
     name: str
@@ -34,17 +42,20 @@ class Parameter(Record):
     help: str
     metavar: str = ""
     flags: tuple[str, ...] = ()
-    least: int | None = None
-    most: int | None = None
+    least: float | None = None
+    most: float | None = None
+    initial: str | float | None = None
 
     @property
     def default(self) -> Any:
-        empty = {FLAG: False, TEXT: "", TEXTS: [], NUMBER: None, WORD: "", WORDS: [], OF_JOBS: {}}
-        return empty[self.kind]
+        if self.initial is not None:
+            return self.initial
+        empty = {FLAG: False, TEXT: "", WORD: "", OF_JOBS: {}}
+        return [] if self.kind in (TEXTS, WORDS, COMMAND, BEHIND) else empty.get(self.kind)
 
     @property
     def is_argument(self) -> bool:
-        return not self.flags and self.kind != OF_JOBS
+        return not self.flags and self.kind not in UNDESCRIBED
 
 
 # ------------------------------------------------------------------ shared parameters
@@ -92,13 +103,19 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
     options = {flag: each for each in parameters for flag in each.flags}
     found = {each.name: each.default for each in parameters}
     of_jobs = next((found[each.name] for each in parameters if each.kind == OF_JOBS), None)
+    behind = next((each.name for each in parameters if each.kind == BEHIND), None)
+    takes_rest = any(each.kind == COMMAND for each in parameters)
     arguments: list[str] = []
     left = iter(words)
     for word in left:
-        if word == "--":
+        if word == "--" and behind is not None:
+            found[behind] = list(left)
+        elif word == "--":
             arguments += left
         elif not word.startswith("-") or word == "-":
             arguments.append(word)
+            if takes_rest:
+                arguments += left
         else:
             flag, equals, text = word.partition("=")
             option = options.get(flag)
@@ -107,10 +124,12 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
                 continue
             if option is None or (equals and not flag.startswith("--")):
                 return None
-            if option.kind == FLAG:
+            if option.kind in (FLAG, SWITCH):
+                if equals and of_jobs is not None:
+                    raise UsageError(f"command line: {flag} takes no value")
                 if equals:
                     return None
-                found[option.name] = True
+                found[option.name] = option.kind == FLAG or flag == option.flags[0]
                 continue
             value = _value(option, text if equals else next(left, None))
             if value is None and of_jobs:
@@ -133,14 +152,15 @@ def _take_of_jobs(
     take_option(word, left, "command line", raw)
 
 
-def _value(option: Parameter, text: str | None) -> str | int | None:
+def _value(option: Parameter, text: str | None) -> str | float | None:
     if text is None or text.startswith("-"):
         return None
     if option.kind in (TEXT, TEXTS):
         return text
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    digits = text.replace(".", "", 1) if option.kind == REAL else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 10):
         return None
-    number = int(text)
+    number = float(text) if option.kind == REAL else int(text)
     too_small = option.least is not None and number < option.least
     too_large = option.most is not None and number > option.most
     return None if too_small or too_large else number
@@ -150,7 +170,7 @@ def _with_arguments(
     parameters: Sequence[Parameter], found: dict[str, Any], arguments: list[str]
 ) -> dict[str, Any] | None:
     for each in parameters:
-        if each.kind == WORDS and len(arguments) >= (each.least or 0):
+        if each.kind in (WORDS, COMMAND) and len(arguments) >= (each.least or 0):
             found[each.name], arguments = arguments, []
         elif each.kind == WORD and len(arguments) == 1:
             found[each.name], arguments = arguments[0], []

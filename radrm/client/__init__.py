@@ -18,5 +18,6 @@ The files, in the order in which they may import one another:
     snapshots   the copies of code that jobs run in
     submitting  read, check and spool jobs, and learn their ids
     estimates   ask the estimators about a job file
+    fitting     what would make a job fit on a GPU, by traces
     preview     what a submission would be
 """

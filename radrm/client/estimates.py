@@ -19,19 +19,23 @@ from radrm.errors import BadFile, RadrmError
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.fingerprint import parts_of
-from radrm.host.estimation.asking import Answer, Asking, with_trace
-from radrm.host.estimation.marks import command_of, fingerprint_of
-from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
+from radrm.host.estimation.asking import SCRIPT, Answer, Asking, failed, with_trace
+from radrm.host.estimation.commands import command_request, factory_request
+from radrm.host.estimation.marks import fingerprint_of
+from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace
 from radrm.host.storage.paths import system_mode
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import envelope_of, load
 from radrm.jobfile.options import Options, RawOptions
+from radrm.jobfile.programs import may_train
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.sweeps import array_of, sweep_of, with_values
 from radrm.structs import replace
 from radrm.wiring import asked_by_auto
 
 TRACED = frozenset({"auto", "trace", "faketensor"})
-"""The estimators that use a trace."""
+RUN = frozenset({"auto", SCRIPT})
+"""The estimators that use a trace of a factory, and of the job's own command."""
 
 
 class Asked(Struct, frozen=True):
@@ -55,9 +59,16 @@ class Learned(Struct, frozen=True):
     profile: tuple[Profiled, ...] = ()
 
 
+class Traceable(Struct, frozen=True):
+    """How to trace a job's factory, and its own command; None: it has none, or asks for none."""
+
+    factory: TraceRequest | None = None
+    command: TraceRequest | None = None
+
+
 def read(
     file: str, options: RawOptions, command: Sequence[str] = ()
-) -> tuple[Asked, str, TraceRequest | None]:
+) -> tuple[Asked, str, Traceable]:
     """The job, its fingerprint, and how to trace it. `command`: in place of a file.
 
     Raises `RadrmError`."""
@@ -72,17 +83,22 @@ def read(
         job_file = read_job_file(data, file, options)
         envelope = envelope_of(job_file, file, data, options)
     job_file = job_file.with_summary(envelope.summary)
-    request = None
-    if job_file.options.model_factory is not None:
-        request = TraceRequest(
-            arguments=tracer_arguments(job_file.options),
-            cwd=os.path.join(envelope.cwd, job_file.options.chdir or ""),
-            environment={**envelope.environment, **dict(job_file.options.env)},
-            umask=envelope.umask,
-            command=command_of(job_file),
-        )
     asked = Asked(file, job_file.options, describe(job_file))
-    return asked, fingerprint_of(job_file, envelope), request
+    return asked, fingerprint_of(job_file, envelope), _traceable(job_file, envelope)
+
+
+def _traceable(job_file: JobFile, envelope: Envelope) -> Traceable:
+    """Of an array, its first element is traced."""
+    options, array = job_file.options, array_of(job_file)
+    if options.no_trace:
+        return Traceable()
+    factory = None if options.model_factory is None else factory_request(job_file, envelope)
+    if not options.least_gpus or not may_train(job_file):
+        return Traceable(factory)
+    if (sweep := sweep_of(job_file)) is not None:
+        job_file = with_values(job_file, sweep.values(0))
+    index = None if array is None else array.indices[0]
+    return Traceable(factory, command_request(job_file, envelope, index))
 
 
 def with_history(asked: Asked, mark: str, client: Client | None = None) -> Asked:
@@ -137,28 +153,46 @@ def config_of(client: Client | None = None) -> Config:
 def answers(
     asked: Asked,
     mark: str,
-    request: TraceRequest | None,
+    ways: Traceable,
     names: Sequence[str],
     config: Config,
     client: Client | None = None,
 ) -> tuple[Asked, dict[str, Answer]]:
     """The job with all that is known of it, and what each of these estimators says of it.
 
-    A model is traced if an estimator needs that. Raises `RadrmError`.
+    A model or the command is traced if an estimator needs that. Raises `RadrmError`.
     """
     asked = with_history(asked, mark, client)
-    if request is not None and TRACED & set(names) and asked.job.trace is None:
+    request = to_trace(asked, ways, names, config)
+    if request is not None and asked.job.trace is None:
         asked = traced(asked, request, config)
     return asked, {name: answer(asked, config, name) for name in names}
+
+
+def to_trace(
+    asked: Asked, ways: Traceable, names: Sequence[str], config: Config
+) -> TraceRequest | None:
+    """What these estimators need to be traced. The command runs only where nothing better is
+    known of the job, unless its estimator is named."""
+    if ways.factory is not None and TRACED & set(names):
+        return ways.factory
+    if ways.command is None or not RUN & set(names):
+        return None
+    if SCRIPT not in names:
+        found = Asking(config, summaries=False).at_once(asked.job)
+        known = any(each.quantity is Quantity.MEMORY for each in found)
+        if known or asked.job.summary or asked.job.published:
+            return None
+    return ways.command
 
 
 def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
     """The job with its trace, or with a note on why there is none."""
     try:
-        events = trace(request, config.estimation)
+        events = trace(request, config.estimation, own=True)
     except NotTraced as error:
-        return replace(asked, notes=(*asked.notes, f"trace: {error}"))
-    job, cause = with_trace(asked.job, events)
+        return replace(asked, notes=(*asked.notes, failed(request.source, str(error))))
+    job, cause = with_trace(asked.job, events, request.source)
     return replace(asked, job=job, notes=(*asked.notes, *([cause] if cause else [])))
 
 
@@ -207,6 +241,9 @@ def estimate_document(path: str, name: str, found: Answer) -> dict[str, Any]:
         "duration_source": None if duration is None else duration.source,
         "seconds": None if memory is None else memory.seconds,
         "source": None if memory is None else memory.source,
+        "basis": "" if memory is None else memory.basis,
         "guesses": [] if memory is None else list(memory.guesses),
         "notes": list(found.notes),
+        "fits": None,
+        "changes": [],
     }

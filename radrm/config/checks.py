@@ -340,6 +340,7 @@ _UNMANAGED: dict[str, v.Check] = {
 }
 _ESTIMATION: dict[str, v.Check] = {
     "trace": v.switch,
+    "script": v.switch,
     "probe": v.switch,
     "trace_limit_s": v.between(1, 3600),
 }

@@ -175,6 +175,10 @@ class EstimationConfig:
     """Trace the training step of jobs with `--model-factory`, as their user and in their Python.
 
     A site that runs no code of users before their jobs start."""
+    script: bool = True
+    """With `trace`: trace the command of jobs that declare nothing about their memory, too.
+
+    A site where a job's command must run only once."""
     probe: bool = True
     """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job.
 

@@ -295,6 +295,13 @@ class SilenceReported(AttemptEvent, frozen=True, kw_only=True):
     """
 
 
+class StepsReported(AttemptEvent, frozen=True, kw_only=True):
+    """A program of the job has done so many optimizer steps since it began. A hint: any process of
+    its user can say so."""
+
+    steps: float
+
+
 class HostUsed(Event, frozen=True, kw_only=True):
     """What live attempts have used of the server so far: (job id, serial, use) of each."""
 

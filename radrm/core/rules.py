@@ -45,6 +45,9 @@ class Policy(Protocol):
     One that keeps to `JobSpec.max_slowdown`, for the new job and for the jobs that are there, has
     `honours_slowdown = True`. Under all others a job with such a limit gets idle devices.
 
+    One with `trials = True` gives jobs of unknown need all free memory until they have settled
+    (`CoreSettings.trial_floor_mib`).
+
     One can name in a frozenset `steady_refusals` the rules of its refusals that depend neither on
     `Offer.smact` nor on `Offer.holders`. It is not asked again when only these have changed.
     """

@@ -313,6 +313,11 @@ class Scheduler:
         if job and attempt:
             silent(self.state, job, attempt, event.happened or event.at)
 
+    def _on_steps(self, event: ev.StepsReported) -> None:
+        attempt = self.state.live_attempt(event.job_id, event.serial)
+        if attempt is not None:
+            usage.take_steps(self.state, attempt, event.steps)
+
     def _on_host_use(self, event: ev.HostUsed) -> None:
         for job_id, serial, use in event.uses:
             attempt = self.state.live_attempt(job_id, serial)
@@ -383,6 +388,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.AttemptEnded: Scheduler._on_ended,
     ev.ProgressReported: Scheduler._on_progress,
     ev.SilenceReported: Scheduler._on_silence,
+    ev.StepsReported: Scheduler._on_steps,
     ev.HostUsed: Scheduler._on_host_use,
     **dict.fromkeys(pending.ANSWERS, Scheduler._on_answer),
     ev.ActionFailed: Scheduler._on_failed,

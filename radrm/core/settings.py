@@ -80,6 +80,14 @@ class CoreSettings:
     mps_cohort_s: float = fixed(1800.0)
     """After this time without a gap, no more jobs of an MPS server's user join while other users
     wait. It bounds their wait, and is long beside the start of a server."""
+    settle_steps: int = fixed(10)
+    """A job that has done so many optimizer steps has settled if its memory does not grow for
+    `settle_steps_s` after that: the first steps of a training reach nearly all that it needs."""
+    settle_steps_s: float = fixed(3.0)
+    """Some readings after these steps."""
+    idle_trial_s: float = fixed(300.0)
+    """A trial ends if the job has used no memory of the GPU for so long; else `settle_s` after it
+    began to."""
     action_limit_s: float = fixed(300.0)
     """Time for a launch or a change of caps. Then a launch is lost, and a change has failed. A slow
     file server may hold up a launch for minutes."""
@@ -122,6 +130,10 @@ class CoreSettings:
     honours_slowdown: bool = fixed(False)
     """The policy keeps to a job's `--max-slowdown`; else such a job gets idle devices. `wiring`
     sets this."""
+    trial_floor_mib: int | None = fixed(None)
+    """A job of unknown need has all free memory of its GPU until it has settled (its *trial*);
+    if it does not settle in time, it keeps at least this. Growth beyond a reservation enlarges
+    that. None: neither. `wiring` sets this for policies with `trials`: to their `floor_mib`."""
     gpu_order: tuple[str, ...] = fixed(())
     """GPUs that jobs use rather than others, best first. `wiring` sets this from `[gpus]`."""
     user_running_jobs: int = fixed(0)

@@ -203,6 +203,16 @@ class View:
         """Return the reservations on a device."""
         return self._state.ledgers[device].reserved.every()
 
+    def tries_enough(self, job: Job) -> bool:
+        """Return whether half of the devices have jobs of this user on trial, while others
+        wait."""
+        state, uid = self._state, job.spec.uid
+        of_user = state.waiting.of_user
+        if len(of_user) <= (uid in of_user):
+            return False
+        tried = sum(ledger.trial(uid) is not None for ledger in state.ledgers.values())
+        return tried >= max(1, len(state.ledgers) // 2)
+
     # ------------------------------------------------------------- room over time
 
     def latest_end_s(self, job: Job) -> float | None:

@@ -4,6 +4,10 @@ Theory of operation. Invariant: an action is carried out only after its decision
 While a decision cannot be saved (a full disk), later events wait and are not stepped through. The
 result of an action is a new event; it takes the same path, until no event is left.
 
+Launches wait until the requests of the round are answered (`launch`): what was submitted is saved,
+and a client need not wait until it has started. Any other action about such an attempt has the
+launches come first.
+
 A kill at any point leaves a sound store. Before the save, nothing has happened. After it, the
 next daemon adopts the attempts and decides again. Two failures make memory and disk differ: an
 exception in the middle of a step, and a decision that can never be saved (also because the store's
@@ -145,6 +149,8 @@ class Decisions:
         self._submissions: list[Submission] = []
         self._edits: list[tuple[int, dict[str, Any]]] = []
         self._unsaved: Unsaved | None = None
+        self._launches: list[act.Launch] = []
+        """Those that are saved, and wait for `launch`."""
         self._volatile_s = 0.0
         self._refused: set[tuple[str | None, type[Proposal], str]] = set()
         """What the log has of refused proposals: planner, kind and rule."""
@@ -216,11 +222,35 @@ class Decisions:
                 self._effects.clear_ended(decision)
                 crossed("ended attempts cleared")
                 for action in decision.actions:
-                    self._events += self.carry_out(action)
+                    self._act(action)
             if saved.runs:
                 self._events += self._effects.learned(saved.runs)
             self._step()
         return True
+
+    def _act(self, action: act.Action) -> None:
+        """Carry out an action, or note a launch."""
+        if isinstance(action, act.Launch):
+            self._launches.append(action)
+            return
+        if isinstance(action, act.AttemptAction):
+            serials = {each.serial for each in self._launches}
+            if action.serial in serials:
+                self._begin_launches()
+        self._events += self.carry_out(action)
+
+    def _begin_launches(self) -> None:
+        launches, self._launches = self._launches, []
+        for action in launches:
+            self._events += self.carry_out(action)
+
+    def launch(self) -> None:
+        """Carry out the launches that wait: they are saved, whatever is not. And what follows."""
+        while self._launches:
+            self._begin_launches()
+            if self._unsaved is None:
+                self._step()
+                self.commit()
 
     def _save(self, waiting: Unsaved) -> bool:
         """Write to the store. False if the daemon must try again later."""

@@ -128,7 +128,7 @@ def plan_launch(
     ours = job.outer is None  # Slurm limits the processes of its steps
     rules = site.isolation.rules(devices) if ours else None
     access = _access(action.placement, action.placement.devices, site)
-    has_line = (job_file.script or "").startswith("#!")
+    program = job_file.program()
     login = login_shell(job_file.interpreter_words()) if COMMANDS in environment else None
     return LaunchPlan(
         serial=action.serial,
@@ -137,10 +137,9 @@ def plan_launch(
         uid=submission.uid if site.drop_privileges else None,
         gid=submission.gid if site.drop_privileges else None,
         user=user_name(submission.uid),
-        argv=job_file.argv or job_file.arguments or None,
-        script=job_file.script,
-        # The kernel reads a `#!` line itself, so its errors name the script's own interpreter.
-        interpreter=login or (None if has_line else job_file.interpreter_words() or None),
+        argv=program.words,
+        script=program.script,
+        interpreter=login or program.interpreter,
         cwd=cwd,
         snapshot=options.snapshot is not None,
         environment=environment,

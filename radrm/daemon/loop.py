@@ -262,6 +262,7 @@ class Loop:
         self.process([nodes, first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.attempts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
+        self._decisions.launch()
         self.capping.restore()
         self.parts.attempts.site.elastic.remove_left(self.launcher.live)
         crossed("left folders removed")
@@ -313,6 +314,7 @@ class Loop:
             self.process(self.steps.events(self.clock.now()))
             self._resizes.look_soon(self.reports.resized())
             self.process(self._resizes.events())
+        self._decisions.launch()
         if self._reload and not self.unsaved:
             self._reload = False
             self._start_anew()
@@ -320,6 +322,7 @@ class Loop:
         for news in self._inbox.queued():
             self._take(news)
         self._turns.run()
+        self._decisions.launch()
         now = self.clock.now()
         if arrived or now.boot_s >= self._rescan_at:
             self.scan()
@@ -333,6 +336,7 @@ class Loop:
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
+        self._decisions.launch()
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
         self.parts.spool.refused.work()
         if not self.unsaved:

@@ -27,6 +27,7 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import variables_of_home
 from radrm.deadlines.costs import Costs, Zone
 from radrm.host.attempts.elastic.folders import ElasticFolders
+from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
@@ -110,6 +111,7 @@ class Attempting(Struct, frozen=True):
     """What starts and follows attempts. `close` ends its helpers; jobs run on."""
 
     launcher: Launcher
+    forker: Forker
     site: Site
     steps: OuterSteps
     unmanaged: UnmanagedWatch
@@ -128,10 +130,13 @@ class Attempting(Struct, frozen=True):
         store: Store,
     ) -> Attempting:
         paths, clock, as_root = host.paths, devices.clock, host.uid == 0
+        forker = Forker(str(paths.attempts))
+        forker.start()
         launcher = Launcher(
             *(paths.state, clock),
             controllers=host.controllers,
             account=needs_accounting(config),
+            forker=forker,
         )
         reports = Reports(
             clock,
@@ -156,6 +161,7 @@ class Attempting(Struct, frozen=True):
         )
         return cls(
             launcher,
+            forker,
             site,
             make_steps(config, clock, store),
             UnmanagedWatch(config.unmanaged, launcher.owner_of, as_root),
@@ -165,6 +171,7 @@ class Attempting(Struct, frozen=True):
 
     def close(self) -> None:
         self.site.elastic.close()
+        self.forker.close()
 
 
 class Estimates(Struct, frozen=True):

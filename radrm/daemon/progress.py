@@ -5,9 +5,10 @@ second the daemon takes at most 16 datagrams from each, and keeps the last value
 attempt causes at most one `ProgressReported` and one `CheckpointTaken` in `interval_s`; what comes
 in between waits for the next. So a flood costs its own job reports, and other jobs nothing.
 
-Three things are outside these limits. A job that was asked to save is read to the end of its queue
+Four things are outside these limits. A job that was asked to save is read to the end of its queue
 (all such jobs together have a limit), and its answer counts at once. So is a job that has ended:
-its last report comes before its end. A silence counts at once when something is to be done.
+its last report comes before its end. A silence counts at once when something is to be done. So do
+the first steps of a training, `MOST_STEPS` times: then the job's memory is known.
 
 A `saved` that was sent within the second before a request answers it, too: it names the step that
 is saved, so the core never believes more than is saved.
@@ -43,6 +44,8 @@ by the usual settings (10 to 512)."""
 MOST_MORE = 8 * MOST_AT_END
 """Datagrams beyond `MOST_AT_ONCE` that are read in one round, of all jobs that were asked to save:
 one user may have asked a thousand that send without end. Those that come too late have 16."""
+MOST_STEPS = 16
+"""How often an attempt may say how many optimizer steps it has done."""
 MOST_KEPT = 2000
 """Attempts whose counts of dropped reports are remembered."""
 
@@ -64,6 +67,9 @@ class _Sender(Struct):
     saved: bool = False
     silent: Instant | None = None
     """Since when its logs stand still, if that was not said to the scheduler yet."""
+    steps: float | None = None
+    """How many steps it has done, if that was not said to the scheduler yet."""
+    steps_said: int = 0
     uses: dict[tuple[str, int], TaskUse] = field(default_factory=dict)
     used: Instant | None = None
     """When its launcher told them last."""
@@ -134,14 +140,15 @@ class Reports:
             return []
         self._next_s = now.boot_s + self._look_s
         snapshot = self._scheduler.snapshot
-        more = MOST_MORE
+        more, found = MOST_MORE, list[ev.Event]()
         for serial in self._receiver.ready():
             sender = self._senders[serial]
             most = MOST_AT_ONCE
             if _is_asked(snapshot, sender):
                 most = min(MOST_AT_END, MOST_AT_ONCE + more)
             more -= max(0, self._take(sender, most, now) - MOST_AT_ONCE)
-        found: list[ev.Event] = []
+            if self._senders[serial].steps is not None:
+                found.append(_steps(self._senders[serial], now))
         for sender in tuple(self._waiting.values()):
             if now.boot_s >= sender.next_s or _is_silent(snapshot, sender, now):
                 found += self._said(sender, now)
@@ -200,6 +207,9 @@ class Reports:
             if report.pop("resized", None) is not None:
                 self._resized.add(sender.serial)
                 sender.uses.clear()  # other tasks run now
+            steps = report.pop("steps", None)
+            if steps is not None and sender.steps_said < MOST_STEPS:
+                sender.steps = max(steps, sender.steps or 0.0)
             silent_s = report.pop("silent", None)
             if silent_s is not None:
                 sender.silent = now.at(now.boot_s - silent_s * self._clock.scale)
@@ -249,6 +259,13 @@ def _checkpoint(sender: _Sender, now: Instant) -> ev.CheckpointTaken:
     return ev.CheckpointTaken(
         at=now, job_id=sender.job_id, serial=sender.serial, happened=happened, progress=saved
     )
+
+
+def _steps(sender: _Sender, now: Instant) -> ev.StepsReported:
+    """The event for the steps that a sender has done."""
+    steps, sender.steps = sender.steps or 0.0, None
+    sender.steps_said += 1
+    return ev.StepsReported(at=now, job_id=sender.job_id, serial=sender.serial, steps=steps)
 
 
 def _is_silent(snapshot: Snapshot, sender: _Sender, now: Instant) -> bool:

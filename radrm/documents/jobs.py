@@ -120,6 +120,8 @@ class Job(Document):
     """What planners say of it."""
     estimate_upper_mib: int | None = None
     """The upper bound of that."""
+    estimate_basis: str = ""
+    """What was done to find it, in a sentence."""
     estimate_guesses: tuple[str, ...] = ()
     """What the estimator assumed."""
     estimate_notes: OfJob[tuple[str, ...]] = ()

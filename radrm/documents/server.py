@@ -377,6 +377,26 @@ class Checked(Document):
     """What is wrong, one line each."""
 
 
+class Fitting(Document):
+    """A batch size with which a job fits on a GPU of this server."""
+
+    batch_size: int
+    """The value of the command's own option."""
+    upper_mib: float
+    """The upper bound of its memory per GPU."""
+    room_mib: int
+    """The memory of the largest GPU."""
+
+
+class Changed(Document):
+    """A job with one more option of its program."""
+
+    option: str
+    """The option, such as --amp."""
+    upper_mib: float
+    """The upper bound of its memory per GPU."""
+
+
 class Estimate(Document):
     """What one estimator says of a job file."""
 
@@ -404,10 +424,16 @@ class Estimate(Document):
     """How long the estimate took."""
     source: str | None
     """What the memory is known from."""
+    basis: str
+    """What was done to find it, in a sentence; or empty."""
     guesses: tuple[str, ...]
     """What was assumed."""
     notes: tuple[str, ...]
     """What could not be done."""
+    fits: Fitting | None
+    """The largest batch size with which it fits; null: it fits, or that is unknown."""
+    changes: tuple[Changed, ...]
+    """What options of its program would change, if it does not fit."""
 
 
 class Summarized(Document):

@@ -16,6 +16,7 @@ The files, in the order in which they may import one another:
     gpumemnet    the learned classifier of RAD-RM's thesis (a folder)
     summary      the training step made from a summary, through the allocator
     trace        the traced training step, through the allocator; FakeTensor, as RAD-RM used it
+    script       the job's own command, traced for a few steps
     auto         the first of several estimators that answers, with an upper bound
 """
 
@@ -24,6 +25,7 @@ ESTIMATORS = {
     "declared": "radrm.estimators.declared:Declared",
     "history": "radrm.estimators.history:History",
     "trace": "radrm.estimators.trace:Trace",
+    "script": "radrm.estimators.script:Script",
     "summary": "radrm.estimators.summary:Summary",
     "faketensor": "radrm.estimators.trace:FakeTensor",
     "gpumemnet": "radrm.estimators.gpumemnet.estimator:GPUMemNet",

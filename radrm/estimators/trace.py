@@ -11,6 +11,7 @@ from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
 from radrm.estimators.memory import CUDNN_MIB, context_mib
 from radrm.estimators.traces import Traced
+from radrm.structs import replace
 
 FURTHEST_SCALING = 4.0
 """A trace counts for batch sizes up to this many times larger or smaller."""
@@ -38,20 +39,25 @@ class Trace:
         tensors_mib = for_batch(traced, job.batch_size)
         if tensors_mib is None:
             return ()
-        context = self.context_mib or context_mib(job.device_kind)
-        memory_mib = tensors_mib + context
-        estimate = Estimate(
-            quantity=Quantity.MEMORY,
-            value=memory_mib,
-            upper=memory_mib,
-            source=self.name,
-            guesses=_guesses(traced, job),
-            # Convolutions load cuDNN's kernels on top of a bare context.
-            context_mib=context
-            - (CUDNN_MIB if traced.workspace_mib and context > CUDNN_MIB else 0),
-            cuda=None if traced.cuda == "unknown" else traced.cuda,
-        )
-        return (estimate,)
+        estimate = of_trace(traced, tensors_mib, job, self.context_mib)
+        return (replace(estimate, source=self.name, guesses=_guesses(traced, job)),)
+
+
+def of_trace(
+    traced: Traced, tensors_mib: float, job: Description, given_mib: float = 0.0
+) -> Estimate:
+    """Return the estimate for these tensors; `given_mib` is the context, 0: that of the kind."""
+    context = given_mib or context_mib(job.device_kind)
+    memory_mib = tensors_mib + context
+    return Estimate(
+        quantity=Quantity.MEMORY,
+        value=memory_mib,
+        upper=memory_mib,
+        source="trace",
+        # Convolutions load cuDNN's kernels on top of a bare context.
+        context_mib=context - (CUDNN_MIB if traced.workspace_mib and context > CUDNN_MIB else 0),
+        cuda=None if traced.cuda == "unknown" else traced.cuda,
+    )
 
 
 def _guesses(traced: Traced, job: Description) -> tuple[str, ...]:
@@ -74,7 +80,7 @@ def trace_of(job: Description) -> Traced | None:
     """Return the trace that fits this job. None: there is none."""
     for text in (job.trace, job.summary):
         traced = Traced.from_text(text) if text else None
-        if traced is not None and _fits(traced, job):
+        if traced is not None and traced.script is None and _fits(traced, job):
             return traced
     return None
 

@@ -29,6 +29,7 @@ MAX_MARKS = 1000
 MAX_BYTES = 1 << 50
 MAX_COUNT = 1 << 40
 MOST_GUESSES = 12
+MOST_OPTIMIZERS = 8
 MAX_WORD = 60
 MAX_GUESS = 200
 
@@ -39,6 +40,15 @@ _LAST_KIND = 4
 """The kinds 2, 3 and 4 are the passes of a convolution."""
 
 
+class NoStep(BadFile):
+    """The tracer saw no training step. `cause` is its own message, after the line of the user's
+    file if it names one."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"The training step could not be traced: {cause}")
+        self.cause = cause
+
+
 class Document:
     """A tracer's document. Each method returns one part of it, or raises `BadFile`."""
 
@@ -47,7 +57,9 @@ class Document:
             raise self.bad("it is not a JSON object")
         error = document.get("error")
         if error is not None:
-            raise BadFile(f"The training step could not be traced: {plain(str(error)[:500])}")
+            line = document.get("line")
+            text, where = str(error)[:500], line[:MAX_WORD] if isinstance(line, str) else ""
+            raise NoStep(plain(text if where in text else f"{where}: {text}"))
         if document.get("version") != VERSION:
             raise self.bad("it has another version")
         self._document = document
@@ -73,6 +85,28 @@ class Document:
         value = self._document.get(name)
         found = value[:MOST_GUESSES] if isinstance(value, list) else []
         return tuple(plain(line[:MAX_GUESS]) for line in found if isinstance(line, str))
+
+    def is_true(self, name: str) -> bool:
+        return self._document.get(name) is True
+
+    def script(self) -> Script | None:
+        """Return how a job's command was traced; None: the document is of a factory."""
+        told = self._document.get("script")
+        if told is None:
+            return None
+        if not isinstance(told, Mapping):
+            raise self.bad("its script is not an object")
+        part = Document({**told, "version": VERSION})
+        steps = part.numbers("steps")[:MOST_OPTIMIZERS]
+        program = part.word("program").strip() or "a program"
+        return Script(program, steps, part.word("reason", "steps"), part.lines("skipped"))
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Return whole numbers."""
+        found = self._list(name, MAX_MARKS)
+        if not all(_is_whole(each, MAX_COUNT) for each in found):
+            raise self.bad(f"its {name} have an invalid number")
+        return tuple(each for each in found if isinstance(each, int))
 
     def seconds(self) -> float:
         value = self._document.get("seconds")
@@ -267,6 +301,17 @@ _MAX_DIGITS = 14
 _MIB = 2**20
 
 
+class Script(Struct, frozen=True):
+    """How a job's own command was traced. `program` is the traced program's name, `steps` the
+    training steps of each of its optimizers. `reason` says what ended the trace (`steps`,
+    `backward passes`, `time`), `skipped` what was left out, in short nouns."""
+
+    program: str
+    steps: tuple[int, ...] = ()
+    reason: str = "steps"
+    skipped: tuple[str, ...] = ()
+
+
 class Traced(Struct, frozen=True):
     """One traced training step. Sizes in MiB, on the fullest GPU, without the CUDA context.
 
@@ -278,6 +323,8 @@ class Traced(Struct, frozen=True):
     all GPUs together. `parallel` is `none`, `dp` or `ddp`. `cuda` is the version that
     PyTorch was built with, or `none`. `seconds` is how long the trace took. `guesses` are
     the tracer's assumptions; each line begins with its subject, such as `batch size`.
+    `benchmark`: the program leaves cuDNN to measure which algorithm is fastest, whose workspace
+    may be large. `script`: how the job's command was traced; None: a factory was.
     """
 
     need_mib: float
@@ -296,6 +343,8 @@ class Traced(Struct, frozen=True):
     cuda: str = "unknown"
     seconds: float = 0.0
     guesses: tuple[str, ...] = ()
+    benchmark: bool = False
+    script: Script | None = None
 
     @property
     def static_mib(self) -> float:
@@ -309,6 +358,16 @@ class Traced(Struct, frozen=True):
             value = getattr(self, name)
             shown = f"{value:.2f}" if isinstance(value, float) else str(value)
             rows.append(f"{label}: {plain(shown)[:MAX_WORD]}")
+        if self.benchmark:
+            rows.append("cudnn.benchmark: on")
+        if self.script is not None:
+            rows += [
+                f"script: {self.script.program[:MAX_WORD]}",
+                f"script's steps: {' '.join(map(str, self.script.steps[:MOST_OPTIMIZERS]))}",
+                f"script's end: {self.script.reason[:MAX_WORD]}",
+            ]
+            skipped = self.script.skipped[:MOST_GUESSES]
+            rows += [f"skipped {at}: {what[:MAX_WORD]}" for at, what in enumerate(skipped, 1)]
         rows += [f"guess {at}: {line}" for at, line in enumerate(self.guesses[:MOST_GUESSES], 1)]
         return "\n".join(rows) + "\n"
 
@@ -354,6 +413,8 @@ class Traced(Struct, frozen=True):
             cuda=read.word("cuda", "unknown"),
             seconds=read.seconds(),
             guesses=read.lines("guesses"),
+            benchmark=read.is_true("benchmark"),
+            script=read.script(),
         )
 
 
@@ -404,12 +465,28 @@ def _of_figures(figures: Mapping[str, str]) -> Traced | None:
         torch=words["torch"],
         cuda=words["cuda"],
         seconds=seconds,
-        guesses=tuple(
-            plain(figures[f"guess {at}"][:MAX_GUESS])
-            for at in range(1, MOST_GUESSES + 1)
-            if f"guess {at}" in figures
-        ),
+        guesses=_numbered(figures, "guess", MAX_GUESS),
+        benchmark=figures.get("cudnn.benchmark") == "on",
+        script=_script(figures),
     )
+
+
+def _script(figures: Mapping[str, str]) -> Script | None:
+    program = plain(figures.get("script", "")[:MAX_WORD])
+    if not program:
+        return None
+    steps = [_count(word) for word in figures.get("script's steps", "").split()[:MOST_OPTIMIZERS]]
+    return Script(
+        program=program,
+        steps=tuple(each for each in steps if each is not None),
+        reason=plain(figures.get("script's end", "steps")[:MAX_WORD]),
+        skipped=_numbered(figures, "skipped", MAX_WORD),
+    )
+
+
+def _numbered(figures: Mapping[str, str], name: str, most: int) -> tuple[str, ...]:
+    lines = (f"{name} {at}" for at in range(1, MOST_GUESSES + 1))
+    return tuple(plain(figures[line][:most]) for line in lines if line in figures)
 
 
 def _size(text: str | None) -> float | None:

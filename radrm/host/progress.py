@@ -30,6 +30,9 @@ from radrm.host.sockets import receive
 # The process that reads the logs of a job with a silent limit says `silent=SECONDS`: for so many
 # real seconds they have not changed.
 #
+# `steps` is how many optimizer steps a program has done since it began; `in_jobs/sitecustomize.py`
+# says so at the first ones. It is no progress: a job may go on from a saved step, or train twice.
+#
 # A newer value replaces what contradicts it: a step beyond the known total makes the total unknown,
 # as `total=0` does.
 
@@ -40,9 +43,12 @@ MOST_TASKS = 256
 """Tasks of one attempt whose use is remembered."""
 USE = "use."
 _KEYS = frozenset(
-    {"step", "total", "epoch", "loss", "work_done", "data_wait", "saved", "resized", "silent"}
+    (
+        *("step", "total", "epoch", "loss", "work_done", "data_wait", "saved"),
+        *("steps", "resized", "silent"),
+    )
 )
-_NEVER_NEGATIVE = ("step", "total", "epoch", "saved", "resized", "silent")
+_NEVER_NEGATIVE = ("step", "total", "epoch", "saved", "steps", "resized", "silent")
 _STEPS = frozenset({"step", "total"})
 _PARTS = ("work_done", "data_wait")
 _MOST_CPU_S, _MOST_MIB = 1e12, 1 << 30

@@ -17,6 +17,7 @@ The files, in the order in which they may import one another:
     naming        the name of a job whose user gives none
     radfile       job files
     sweeps        one element of an array for each combination of values
+    programs      the programs that a job names, and whether one may train a model
     surprises     what a script says that its user will not expect of a job
     confirmation  sizes and times of a submission, as they were understood
     slurm/        options of sbatch, read and translated

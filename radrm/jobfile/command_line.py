@@ -1,4 +1,4 @@
-"""The arguments of `radrm submit`, `run` and `edit`: options, flags, files and commands."""
+"""The arguments of `radrm submit` and `run`: options, flags, files and commands."""
 
 from __future__ import annotations
 
@@ -151,25 +151,6 @@ def parse_run(argv: Sequence[str]) -> RunRequest:
         raise UsageError(f"{where}: radrm run has one terminal for one job; submit an array")
     typed(raw, where)
     return RunRequest(raw, command, **dict.fromkeys(flags, True))
-
-
-def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
-    """Read the arguments of `radrm edit`: the jobs, and the options to change."""
-    where = "command line"
-    raw: RawOptions = {}
-    jobs: list[str] = []
-    rest = map(spelled_out, argv)
-    for word in rest:
-        if is_option(word):
-            take_option(word, rest, where, raw)
-        elif word.startswith("-") or not word:
-            raise_unknown(word, where)
-        else:
-            jobs.append(word)
-    if not jobs:
-        raise UsageError(f"{where}: no job named; write: radrm edit JOB --priority=10")
-    check_edit(raw, where)
-    return jobs, raw
 
 
 def check_edit(raw: RawOptions, where: str) -> None:

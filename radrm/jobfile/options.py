@@ -420,6 +420,13 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "for estimators",
             marks=(NEED,),
         ),
+        Option(
+            "no-trace",
+            None,
+            v.flag,
+            "run nothing of the job before it starts, not even to estimate it",
+            marks=(NEED,),
+        ),
     ),
 }
 """Every option, by what it is about. Help and documentation show them in this order."""
@@ -510,6 +517,7 @@ class Options(Record):
     input_shape: tuple[int, ...] | None = None
     optimizer: str | None = None
     precision: str | None = None
+    no_trace: bool | None = None
 
     @property
     def least_gpus(self) -> int:

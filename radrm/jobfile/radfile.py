@@ -53,6 +53,15 @@ _POSITIONS = (
 )
 
 
+class Program(Record):
+    """What runs a job: the words of a command; or a script's text, the words of the program that
+    reads it (None: its first line says so, or it is `/bin/sh`), and the script's arguments."""
+
+    words: tuple[str, ...] | None
+    script: str | None = None
+    interpreter: tuple[str, ...] | None = None
+
+
 class JobFile(Record):
     """One submission: its program and its options.
 
@@ -83,6 +92,14 @@ class JobFile(Record):
     def interpreter_words(self) -> tuple[str, ...]:
         """Return the interpreter's program and its one argument, split as the kernel does."""
         return tuple((self.interpreter or "").split(None, 1))
+
+    def program(self) -> Program:
+        """Return what runs this job."""
+        has_line = (self.script or "").startswith("#!")
+        words = self.argv or self.arguments or None
+        # The kernel reads a `#!` line itself, so its errors name the script's own interpreter.
+        interpreter = None if has_line else self.interpreter_words() or None
+        return Program(words, self.script, interpreter)
 
     def with_summary(self, summary: str | None) -> JobFile:
         """Return this job file with the text of its model summary."""

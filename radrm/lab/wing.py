@@ -9,7 +9,9 @@ _SIMULATION, _GPUS = "Estimates and simulation", "GPUs"
 
 WING = Wing(
     commands={
-        "bench": Command(_GPUS, "Measure on this server.", f"{_HERE}.bench"),
+        "bench": Command(
+            *(_GPUS, "Measure on this server.", f"{_HERE}.bench"), commands=("collocate",)
+        ),
         "profile": Command(
             *(_GPUS, "Run a few steps of a job on each free kind and number of GPUs."),
             f"{_HERE}.profile",
@@ -21,7 +23,6 @@ WING = Wing(
         "estimators": Command(
             *(_SIMULATION, "List the estimators, or try them on measured jobs."),
             f"{_HERE}.estimators",
-            own_words=True,
         ),
         "simulate": Command(
             *(_SIMULATION, "Run a trace on a simulated server and show the result."),
@@ -32,7 +33,8 @@ WING = Wing(
             f"{_HERE}.simulate",
         ),
         "trace": Command(
-            _SIMULATION, "Draw a trace, or play one through a daemon.", f"{_HERE}.trace"
+            *(_SIMULATION, "Draw a trace, or play one through a daemon.", f"{_HERE}.trace"),
+            commands=("make", "run"),
         ),
         "replay": Command(
             *(_SIMULATION, "Run the daemon's own past jobs under other policies."),

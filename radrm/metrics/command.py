@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
-
-from radrm.cli.options import address
+from radrm.cli.listening import address
+from radrm.cli.parameters import FLAG, TEXT, Parameter
 from radrm.client.connection import Client
 from radrm.errors import RadrmError, Refused, UsageError
 
@@ -18,20 +16,15 @@ if TYPE_CHECKING:
 _PORT = 9750
 
 
-def metrics(
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[HOST:]PORT", help="Serve /metrics, as on 9750; HOST is 127.0.0.1 by default."
-        ),
-    ] = None,
-    dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Print a dashboard for Grafana (JSON).")
-    ] = False,
-    alerts: Annotated[
-        bool, typer.Option("--alerts", help="Print alert rules for Prometheus (YAML).")
-    ] = False,
-) -> None:
+_LISTEN = "Serve /metrics, as on 9750; HOST is 127.0.0.1 by default."
+METRICS_PARAMETERS = (
+    Parameter("listen", TEXT, _LISTEN, "[HOST:]PORT", ("--listen",)),
+    Parameter("dashboard", FLAG, "Print a dashboard for Grafana (JSON).", flags=("--dashboard",)),
+    Parameter("alerts", FLAG, "Print alert rules for Prometheus (YAML).", flags=("--alerts",)),
+)
+
+
+def metrics(listen: str, dashboard: bool, alerts: bool) -> None:
     """Print or serve figures for Prometheus and Grafana.
 
     Without a daemon it is radrm_up 0, and the exit code is 0. docs/metrics.md lists the metrics.
@@ -50,7 +43,7 @@ def metrics(
 
         print((DASHBOARD if dashboard else ALERTS).read_text("utf-8"), end="")
         return
-    where = None if listen is None else address(listen, _PORT)
+    where = address(listen, _PORT) if listen else None
     make = _maker()
     if where is not None:
         _serve(str(where[0]), where[1], make)

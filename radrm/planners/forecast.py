@@ -11,8 +11,9 @@ The jobs of a device are then taken away in the order of these ends, until the p
 job accepts what is left. So the forecast works with any policy, by the policy's own conditions. A
 device that the core refuses because of its jobs counts from the last end; one that is reserved for
 other users from the end of that; one that is out of service never. A job whose memory has not
-settled reserves more than its need (`core.stretch`); later it is expected to reserve its need. What
-planners reserve for later, CPUs and host memory are not looked at.
+settled reserves more than its need (`core.stretch`); later it is expected to reserve its need. One
+on trial is expected to reserve `trial_floor_mib` after `settle_s`. What planners reserve for later,
+CPUs and host memory are not looked at.
 
 With exact durations, and neighbours that stay, the forecast is exact. Otherwise it is an estimate:
 what is promised by it needs a bound of its own.
@@ -26,6 +27,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from radrm.core.constraints.fit import TRIAL
 from radrm.core.constraints.nodes import books_nothing
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.remaining import PROGRESS, TIME_LIMIT, latest_end_s, remaining
@@ -39,7 +41,7 @@ SLOWEST = 0.05
 """The least speed that is believed."""
 BY_ITS_JOBS = frozenset({"taken", "recovering", "not idle", "mode", "cohort", "turn"})
 """The core's refusals that end when a device's jobs have left."""
-PASSES = frozenset({"reading", "reserved"})
+PASSES = frozenset({"reading", "reserved", TRIAL})
 """Those that end by themselves: `View.free_from_s` says when a reservation does."""
 
 
@@ -136,6 +138,10 @@ class Forecast:
         free_mib = offer.free_mib - sum(stay.now_mib for stay in joining)
         surplus_mib = sum(stay.now_mib - stay.mib for _, stay in left)
         at_s = now_s
+        if refused == TRIAL:
+            then = offer_with(view, offer, [stay for _, stay in left], free_mib + surplus_mib)
+            if self._refuse(ask, then) is None:
+                return now_s + view.settings.settle_s
         while True:
             if not left or refused not in BY_ITS_JOBS:
                 then = offer_with(view, offer, [stay for _, stay in left], free_mib)
@@ -173,7 +179,8 @@ def stay_of(view: View, holder: Holder, reserved_mib: int, whole: bool) -> Stay:
     if not holder.settled and not whole:
         needs = [view.need_mib(holder.job, role) for role in holder.job.spec.roles]
         known = [need for need in needs if need is not None]
-        mib = min(mib, max(known, default=mib))
+        floor_mib = view.settings.trial_floor_mib
+        mib = min(mib, max(known, default=mib if floor_mib is None else floor_mib))
     return Stay(holder, reserved_mib, mib)
 
 

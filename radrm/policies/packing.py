@@ -126,6 +126,10 @@ class Packing:
     def honours_slowdown(self) -> bool:
         return True
 
+    @property
+    def trials(self) -> bool:
+        return True
+
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         if offer.idle:
             return None
@@ -136,13 +140,22 @@ class Packing:
         is_new = not ask.job.declared and ask.job.predicted(Quantity.SMACT) is None
         margin = max(self.margin_mib, self.new_margin_mib) if is_new else self.margin_mib
         margin = ask.margin_mib(margin)
-        wanted = (self.floor_mib if ask.need_mib is None else ask.need_mib) + margin
+        wanted = (
+            self._guess_mib(ask.job, offer) if ask.need_mib is None else ask.need_mib
+        ) + margin
         if free is None:
             return Refusal("memory", "its free memory is unknown", uuid, wanted)
         if free < wanted:
             why = f"needs {show_mib(wanted)} (margin included), {show_mib(free)} free"
             return Refusal("memory", why, uuid, wanted, free)
         return None
+
+    def _guess_mib(self, job: Job, offer: Offer) -> int:
+        """Return what a job of unknown need is expected to need beside these jobs: what those of
+        the same name have shown there, and at least `floor_mib`."""
+        name, uid = job.spec.name, job.spec.uid
+        alike = [h for h in offer.holders if (h.job.spec.name, h.job.spec.uid) == (name, uid)]
+        return max([self.floor_mib, *(h.attempt.peak_mib or 0 for h in alike)])
 
     def _refuse_load(self, ask: Ask, offer: Offer) -> Refusal | None:
         uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job, offer)

@@ -11,11 +11,10 @@ _HERE, _TITLE = "radrm.slurm.commands", "With Slurm"
 WING = Wing(
     commands={
         "slurm": Command(
-            _TITLE, "Print what a Slurm cluster needs for shared GPUs.", f"{_HERE}.slurm"
+            *(_TITLE, "Print what a Slurm cluster needs for shared GPUs.", f"{_HERE}.slurm"),
+            commands=("setup",),
         ),
-        "slurm-step": Command(
-            _TITLE, "Run a job file inside a Slurm job.", f"{_HERE}.slurm_step", everyday=True
-        ),
+        "slurm-step": Command(_TITLE, "Run a job file inside a Slurm job.", f"{_HERE}.slurm_step"),
         "pilot": Command(
             _TITLE, "Run your own jobs, several on one GPU, in one Slurm job.", f"{_HERE}.pilot"
         ),

@@ -9,7 +9,6 @@ WING = Wing(
         "top": Command(
             *("Jobs", "Show GPUs and jobs live, and give commands by key."),
             "radrm.top.command",
-            everyday=True,
         )
     }
 )

@@ -50,6 +50,19 @@ def batch_size(command: str) -> tuple[int, str] | None:
     return size, f"{name} of the job's command{also}"
 
 
+def with_batch_size(text: str, size: int) -> str | None:
+    """Return a command or a script with another batch size. None: no option there names one."""
+
+    def changed(found: re.Match[str]) -> str:
+        name = found[1].lower().replace("_", "-")
+        return (
+            found[0][: found.start(2) - found.start()] + str(size) if name in _BATCH else found[0]
+        )
+
+    other = _OPTION.sub(changed, text)
+    return None if other == text and batch_size(text) is None else other
+
+
 def how_parallel(command: str, folder: str) -> tuple[str, str]:
     """Return `dp` or `ddp`, and the evidence.
 

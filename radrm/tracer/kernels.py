@@ -13,6 +13,7 @@ from typing import Any
 
 import pretend
 import torch
+import values
 from torch._subclasses.fake_tensor import FakeTensor
 
 CUBLAS, CUBLASLT, FORWARD, DATA, WEIGHT = range(5)
@@ -22,6 +23,20 @@ its workspace. FORWARD, DATA and WEIGHT are passes of a convolution (number: its
 aten = torch.ops.aten
 Handler = Callable[[Any, Any, Any, Any], Any]
 HANDLERS: dict[Any, Handler] = {}
+
+
+def _packets(*names: str) -> frozenset[Any]:
+    return frozenset(getattr(aten, name) for name in names if hasattr(aten, name))
+
+
+READS = _packets("_local_scalar_dense", "is_nonzero", "equal", "allclose")
+"""Operators whose result is a Python value."""
+SHAPED_BY_VALUES = _packets(
+    "nonzero", "masked_select", "_unique2", "_unique", "unique_consecutive", "unique_dim",
+    "unique_dim_consecutive", "bincount", "repeat_interleave",
+)  # fmt: skip
+"""Operators whose result's size depends on values."""
+UNINITIALISED = _packets("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
@@ -126,15 +141,13 @@ def _register_foreach() -> None:
 
 @handles("_local_scalar_dense")
 def scalar(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Return a value for code that reads one: False, 0.0, or 1, since it may be a size."""
+    """Return a value for code that reads one: False, or 1, since it may be a size."""
     tensor = args[0]
     constant = getattr(tensor, "constant", None)
     if not isinstance(tensor, FakeTensor) or constant is not None:
         return func(*args, **kwargs)
     watch.guesses.add("a value read from the GPU")
-    if tensor.dtype == torch.bool:
-        return False
-    return 0.0 if tensor.dtype.is_floating_point else 1
+    return values.made_up(tensor.dtype)
 
 
 @handles("is_nonzero", "equal", "is_same_size", "allclose")
@@ -156,6 +169,9 @@ def nonzero(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("masked_select")
 def masked_select(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    mask = values.known(args[1])
+    if mask is not None and mask.shape == args[0].shape:
+        return args[0].new_empty((values.count(mask),))
     watch.guesses.add("how many elements a mask selects")
     shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
     return args[0].new_empty((math.prod(shape),))
@@ -163,15 +179,17 @@ def masked_select(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("index")
 def index(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Return the largest result: a mask selects every element."""
+    """Return the largest result: a mask selects every element, unless its values are known."""
     tensor, indices = args[0], args[1]
     if not isinstance(tensor, FakeTensor) or not any(_is_mask(each) for each in indices):
         return func(*args, **kwargs)
-    watch.guesses.add("how many elements a mask selects")
     places: list[Any] = []
     for each in indices:
         if _is_mask(each):
-            shape = (each.numel(),)
+            mask = values.known(each)
+            if mask is None:
+                watch.guesses.add("how many elements a mask selects")
+            shape = (each.numel() if mask is None else values.count(mask),)
             places += [each.new_empty(shape, dtype=torch.long) for _ in range(each.dim())]
         else:
             places.append(each)

@@ -5,6 +5,8 @@ Tensors on other GPUs are left out. Copies that arrive on GPU 0 from them are co
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -147,6 +149,16 @@ class Buckets:
         self._steps = 0
         self._buckets = self._made()
 
+    def take_gradients(self) -> None:
+        """Let each gradient be a view of its bucket, as `gradient_as_bucket_view` does."""
+        for weight in self._weights:
+            weight.register_post_accumulate_grad_hook(self._into_bucket)
+
+    def _into_bucket(self, weight: torch.Tensor) -> None:
+        # Any bucket of the type does: only the view's size matters, and it takes no memory.
+        bucket = next(b for b in self._buckets if b.dtype == weight.dtype)
+        weight.grad = bucket[:1].expand(weight.numel()).view(weight.shape)
+
     def before_step(self) -> None:
         self._steps += 1
         if self._steps == 2:
@@ -166,3 +178,44 @@ class Buckets:
         if elements:
             buckets.append(torch.empty(elements, dtype=dtype, device=CUDA))
         return buckets
+
+
+class DistributedDataParallel(torch.nn.Module):
+    """`torch.nn.parallel.DistributedDataParallel` in one of its processes."""
+
+    def __init__(
+        self, module: torch.nn.Module, *args: Any, gradient_as_bucket_view: bool = False, **_: Any
+    ) -> None:
+        super().__init__()
+        self.module, self.device, self.device_ids = module, CUDA, [0]
+        self.require_backward_grad_sync = True
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self._buckets_of_gradients = Buckets(module)
+        if gradient_as_bucket_view:
+            self._buckets_of_gradients.take_gradients()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled():
+            self._buckets_of_gradients.before_step()
+        return self.module(*on_gpu(args), **on_gpu(kwargs))
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        yield
+
+    @contextlib.contextmanager
+    def join(self, *_: Any, **__: Any) -> Iterator[None]:
+        yield
+
+    def _set_static_graph(self) -> None:
+        pass
+
+    def register_comm_hook(self, state: Any, hook: Any) -> None:
+        pass
+
+
+def on_gpu(value: Any) -> Any:
+    """Return the value with its tensors on the CPU moved to the GPU."""
+    return tree_map(
+        lambda t: t.to(CUDA) if isinstance(t, torch.Tensor) and t.device.type == "cpu" else t, value
+    )

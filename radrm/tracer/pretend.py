@@ -15,10 +15,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import devices
 import torch
 import torch._subclasses.fake_tensor
+import values
+from devices import CUDA
 
-CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 _CUDA_TYPE, _META_TYPE = 1, 14
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,6 +28,7 @@ _PASSED_OVER = (
     os.path.join(_HERE, "pretend.py"),
     os.path.join(_HERE, "kernels.py"),
     os.path.join(_HERE, "watch.py"),
+    os.path.join(_HERE, "mixed.py"),
     "eval_frame.py",
     "_compile.py",
     "contextlib.py",
@@ -37,7 +40,7 @@ _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 
 def begin(gpus: int) -> None:
     """Make PyTorch believe in `gpus` GPUs from now on."""
-    _answers(gpus)
+    answers(gpus)
     if _keep:
         return
     _keep.append(True)
@@ -50,6 +53,8 @@ def begin(gpus: int) -> None:
     _without_the_driver()
     _claims()
     _attention()
+    devices.begin(gpus)
+    values.begin()
 
 
 def in_backward_engine() -> bool:
@@ -84,7 +89,7 @@ def _no_device_switching() -> None:
         ensure()
 
 
-def _answers(gpus: int) -> None:
+def answers(gpus: int) -> None:
     """Replace the functions of `torch.cuda` with the answers of an A100."""
     properties = types.SimpleNamespace(
         name="NVIDIA A100-SXM4-40GB", major=8, minor=0, total_memory=42_298_834_944,
@@ -150,9 +155,9 @@ def _tensors_from_values() -> None:
 
 def _on_cpu_first(real: Callable[..., Any]) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
-        device = kwargs.get("device")
-        if device is None and len(args) > 1 and isinstance(args[0], torch.Tensor):
-            return real(*args, **kwargs)
+        device = devices.settled(kwargs.get("device"))
+        if device is None and devices.default_is_gpu():
+            device = CUDA
         if device is None or torch.device(device).type != "cuda":
             return real(*args, **kwargs)
         needs_grad = kwargs.pop("requires_grad", False)

@@ -15,17 +15,18 @@ import parallel
 import pretend
 import torch
 from guesses import Guesses
+from mixed import Mixed
 from pretend import CUDA
 from problem import Problem, in_one_line
 from table import Table
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
-from watch import Builder, Watch
+from watch import Watch
 
 _OURS = (
-    "problem", "pretend", "kernels", "watch", "factory", "batches", "command", "guesses",
-    "parallel", "table", "step",
+    "problem", "devices", "pretend", "values", "kernels", "watch", "mixed", "factory", "batches",
+    "command", "guesses", "parallel", "table", "step",
 )  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def traced(asked: argparse.Namespace) -> dict[str, Any]:
     folder = os.getcwd()
     guesses = Guesses(asked, function)
     try:
-        with Builder(fake, watch):
+        with Mixed(fake, watch, large_is_fake=True):
             made = factory.read(function(**guesses.offered), asked.factory)
     except Problem:
         raise

@@ -8,7 +8,6 @@ so a tracing loop must drop references exactly as a usual training loop does.
 from __future__ import annotations
 
 import contextlib
-import math
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -19,8 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_DEVICE = torch.ops.prim.device.default
-_TO = torch.ops.aten._to_copy.default
+DEVICE = torch.ops.prim.device.default
 
 
 class Watch(TorchDispatchMode):
@@ -40,6 +38,8 @@ class Watch(TorchDispatchMode):
         """The subjects of guesses: results that depend on unknown values."""
         self.sizes: list[int] = []
         """The size of allocation k, at index k - 1."""
+        self.live = self.peak = 0
+        """Bytes allocated now, and the most since the start or `reset_peak`."""
         self._numbers: dict[int, tuple[int, int, Any]] = {}
         self._shapes: dict[Any, int] = {}
 
@@ -64,11 +64,17 @@ class Watch(TorchDispatchMode):
             return 0
         self.sizes.append(size)
         self.events.append(size)
+        self.live += size
+        self.peak = max(self.peak, self.live)
         return len(self.sizes)
 
     def free(self, number: int) -> None:
         if number:
             self.events.append(-number)
+            self.live -= self.sizes[number - 1]
+
+    def reset_peak(self) -> None:
+        self.peak = self.live
 
     def number_of(self, tensor: Any) -> int:
         """Return the number of a tensor's allocation; 0: it has none."""
@@ -117,7 +123,7 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is _DEVICE:
+        if func is DEVICE:
             tensor = args[0]
             if not isinstance(tensor, FakeTensor):
                 return func(*args)
@@ -130,46 +136,3 @@ class Watch(TorchDispatchMode):
         result = handler(self, func, args, kwargs) if handler else func(*args, **kwargs)
         self.note(result)
         return result
-
-
-class Builder(TorchDispatchMode):
-    """Makes large new tensors fake while the user's function builds the model.
-
-    Small ones stay real, so that code can read their values.
-    """
-
-    _SMALL = 1 << 16
-    _CREATION = frozenset(
-        getattr(torch.ops.aten, name)
-        for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "normal")
-    )
-
-    def __init__(self, fake: Any, watch: Watch) -> None:
-        super().__init__()
-        self._fake, self._watch = fake, watch
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is _DEVICE:
-            tensor = args[0]
-            return tensor.fake_device if isinstance(tensor, FakeTensor) else func(*args)
-        if func is _TO and kwargs.get("device") == pretend.META:
-            # `cuda` without an index: the replaced device guard answers with its own, `meta`.
-            kwargs = {**kwargs, "device": pretend.CUDA}
-        if self._is_fake(func, args, kwargs):
-            with self._fake, self._watch:
-                return func(*args, **kwargs)
-        return func(*args, **kwargs)
-
-    def _is_fake(self, func: Any, args: Any, kwargs: Any) -> bool:
-        device = kwargs.get("device")
-        if device is not None and torch.device(device).type == "cuda":
-            return True
-        values = [*args, *kwargs.values()]
-        values += [each for value in values if isinstance(value, (list, tuple)) for each in value]
-        if any(isinstance(value, FakeTensor) for value in values):
-            return True
-        if func.overloadpacket not in self._CREATION:
-            return False
-        shape = next((value for value in args if isinstance(value, (list, tuple))), ())
-        return math.prod(each for each in shape if isinstance(each, int)) > self._SMALL

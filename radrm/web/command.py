@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from typing import Annotated
 
-import typer
-
-from radrm.cli.options import address
+from radrm.cli.listening import address
+from radrm.cli.parameters import FLAG, TEXT, TEXTS, Parameter
 from radrm.client.text import warn
 from radrm.errors import RadrmError, UsageError
 
@@ -19,34 +17,33 @@ if TYPE_CHECKING:
 _PORT = 8765
 
 
+_LISTEN = f"Where to listen; 127.0.0.1:{_PORT} by default; 0: any."
+_NAME = "A name of the page beside localhost, as its proxy's."
+_COMMANDS = "Cancel, hold, release, requeue, priority."
+SERVE_PARAMETERS = (
+    Parameter("listen", TEXT, _LISTEN, "[HOST:]PORT", ("--listen",)),
+    Parameter(
+        *("public", FLAG, "Let --listen be an address that others reach."), flags=("--public",)
+    ),
+    Parameter("unix", TEXT, "Listen there, for a reverse proxy.", "PATH", ("--socket",)),
+    Parameter("group", TEXT, "With --socket: who may connect, too.", "GROUP", ("--group",)),
+    Parameter("name", TEXTS, _NAME, "HOST", ("--name",)),
+    Parameter(
+        *("no_token", FLAG, "With --socket: all who reach the socket see the page."),
+        flags=("--no-token",),
+    ),
+    Parameter("allow_commands", FLAG, _COMMANDS, flags=("--allow-commands",)),
+)
+
+
 def serve(
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[HOST:]PORT", help=f"Where to listen; 127.0.0.1:{_PORT} by default; 0: any."
-        ),
-    ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="Let --listen be an address that others reach.")
-    ] = False,
-    unix: Annotated[
-        str | None,
-        typer.Option("--socket", metavar="PATH", help="Listen there, for a reverse proxy."),
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="With --socket: who may connect, too.")
-    ] = None,
-    name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="A name of the page beside localhost, as its proxy's."),
-    ] = None,
-    no_token: Annotated[
-        bool,
-        typer.Option("--no-token", help="With --socket: all who reach the socket see the page."),
-    ] = False,
-    allow_commands: Annotated[
-        bool, typer.Option("--allow-commands", help="Cancel, hold, release, requeue, priority.")
-    ] = False,
+    listen: str,
+    public: bool,
+    unix: str,
+    group: str,
+    name: list[str],
+    no_token: bool,
+    allow_commands: bool,
 ) -> None:
     """Show GPUs, jobs, logs and the history as a live web page.
 
@@ -60,9 +57,9 @@ def serve(
       radrm serve --allow-commands
       radrm serve --socket /run/radrm-page/socket --group www-data --name gpu.example.org
     """
-    if unix is None and (group is not None or no_token):
+    if not unix and (group or no_token):
         raise UsageError("--group and --no-token go with --socket")
-    if unix is not None and (listen is not None or public):
+    if unix and (listen or public):
         raise UsageError("take --listen or --socket")
     if no_token and allow_commands:
         raise UsageError(
@@ -82,15 +79,15 @@ def serve(
 
         raise RadrmError(lacks("radrm serve", "starlette", "web")) from None
     host, port = _address(listen or str(_PORT), public)
-    listener = listen_tcp(host, port) if unix is None else listen_unix(unix, _group(group))
-    names = frozenset(each.lower().removesuffix(".") for each in name or ())
+    listener = listen_unix(unix, _group(group)) if unix else listen_tcp(host, port)
+    names = frozenset(each.lower().removesuffix(".") for each in name)
     page = Page(Settings(names, allow_commands, not no_token))
     base = _base(listener, sorted(names))
 
     def ready() -> None:
         print(f"Open, once: {page.link(base)}" if not no_token else f"Serving {base}/", flush=True)
 
-    if unix is None and not ipaddress.ip_address(host).is_loopback:
+    if not unix and not ipaddress.ip_address(host).is_loopback:
         warn(f"{host} can be reached by others, and nothing is encrypted: who reads the link or")
         warn("the cookie on its way sees what you see; ssh -L or a proxy with TLS is safer")
     warn(f"serving on {unix or f'{host}:{listener.getsockname()[1]}'}; Ctrl-C ends it")
@@ -98,7 +95,7 @@ def serve(
         run(page, listener, ready)
     finally:
         listener.close()
-        if unix is not None:
+        if unix:
             try:
                 os.unlink(unix)
             except FileNotFoundError:
@@ -116,11 +113,11 @@ def _address(text: str, public: bool) -> tuple[str, int]:
     return str(host), port
 
 
-def _group(name: str | None) -> int | None:
+def _group(name: str) -> int | None:
     import grp
 
     try:
-        return None if name is None else grp.getgrnam(name).gr_gid
+        return grp.getgrnam(name).gr_gid if name else None
     except KeyError:
         raise UsageError(f"--group={name}: there is no such group") from None
 

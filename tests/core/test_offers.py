@@ -33,7 +33,12 @@ from tests.paths import REPOSITORY
 from tests.world import GIB, World, default_planner, gpus
 
 SETTINGS = CoreSettings(
-    smact_warm_s=20, smact_after_exit_s=5, stale_after_s=60, mps_cohort_s=100, settle_s=30
+    smact_warm_s=20,
+    smact_after_exit_s=5,
+    stale_after_s=60,
+    mps_cohort_s=100,
+    settle_s=30,
+    trial_floor_mib=5 * GIB,
 )
 
 

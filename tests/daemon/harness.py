@@ -38,6 +38,9 @@ class DaemonHome:
     forked = False
     """Whether daemons and commands start as forks of a process that has imported them."""
 
+    scripts = False
+    """Whether commands are traced: most tests' commands are not worth seconds each."""
+
     def __init__(
         self, folder: Path, gpus: str | None = "sim:2xA100-40GB", scale: float = 100.0
     ) -> None:
@@ -66,7 +69,8 @@ class DaemonHome:
         words = ["daemon"]
         if self.gpus is not None:
             words += ["--gpus", self.gpus, "--time-scale", str(self.scale)]
-        for setting in (*self.settings, *self.fixed):
+        own = () if self.scripts else ("estimation.script=false",)
+        for setting in (*own, *self.settings, *self.fixed):
             words += ["--set", setting]
         self.process = None
         if self.forked:

@@ -42,10 +42,10 @@ def effects_of(world: World) -> Any:
     return Effects(parts, Mock(), Stops(launcher, None, post), Mock(), post)
 
 
-def decisions_of(world: World, effects: Any, action: act.Action) -> Any:
-    """Decisions of which one, with this action, waits for the store."""
+def decisions_of(world: World, effects: Any, *actions: act.Action) -> Any:
+    """Decisions of which one, with these actions, waits for the store."""
     decisions = Decisions(world.scheduler, Mock(), effects, None)
-    decision = Decision((action,), (), (), None, ())
+    decision = Decision(actions, (), (), None, ())
     decisions._unsaved = Unsaved([ev.Tick(at=world.now)], [decision], [], [], [])
     return decisions
 
@@ -190,9 +190,53 @@ def test_a_defect_after_the_runner_has_started_is_left_to_the_next_daemon() -> N
     effects._handlers[act.Launch] = Mock(side_effect=KeyError())
     effects._launcher.is_live.return_value = True
     decisions = decisions_of(world, effects, launch)
+    decisions.commit()
     with pytest.raises(KeyError):
-        decisions.commit()
+        decisions.launch()
     assert decisions.broken
+
+
+def begun(world: World, *actions: act.Action) -> tuple[Any, list[str]]:
+    """Decisions whose actions are noted by their kinds."""
+    effects, done = effects_of(world), list[str]()
+
+    def note(action: act.Action) -> list[ev.Event]:
+        done.append(type(action).__name__)
+        return []
+
+    effects.carry_out = note
+    decisions = decisions_of(world, effects, *actions)
+    decisions.commit()
+    return decisions, done
+
+
+def test_what_is_saved_is_launched_after_the_answers() -> None:
+    world, _, launch = launched()
+    decisions, done = begun(world, launch, act.TakeReadings(devices=()))
+    assert done == ["TakeReadings"]
+    decisions.launch()
+    decisions.launch()
+    assert done == ["TakeReadings", "Launch"]
+
+
+@pytest.mark.parametrize(
+    ("serial", "then"), [(1, ["Launch", "Terminate"]), (2, ["Terminate", "Launch"])]
+)
+def test_a_launch_comes_before_its_stop(serial: int, then: list[str]) -> None:
+    world, _, launch = launched()
+    decisions, done = begun(world, launch, act.Terminate(job_id=1, serial=serial))
+    decisions.launch()
+    assert done == then
+
+
+def test_what_is_saved_is_launched_while_the_store_is_full() -> None:
+    world, _, launch = launched()
+    decisions, done = begun(world, launch)
+    decisions._store.save.side_effect = StoreError("full")
+    decisions.process([ev.Tick(at=world.now)])
+    assert decisions.unsaved
+    decisions.launch()
+    assert done == ["Launch"]
 
 
 def test_what_can_be_told_is_told_as_before() -> None:

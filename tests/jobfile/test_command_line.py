@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from radrm.errors import UsageError
-from radrm.jobfile.command_line import parse_edit, parse_submit
+from radrm.jobfile.command_line import parse_submit
 
 # ------------------------------------------------------------------ submit
 
@@ -65,43 +65,5 @@ def test_help_beats_everything(argv: list[str]) -> None:
 def test_bad_command_lines(argv: list[str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_submit(argv)
-    assert str(caught.value).startswith("command line: ")
-    assert message in str(caught.value)
-
-
-# ------------------------------------------------------------------ edit
-
-
-def test_an_edit_names_jobs_and_what_is_to_be_different() -> None:
-    jobs, raw = parse_edit(["12", "--priority", "5", "sweep-*", "--after=none", "--after=7"])
-    assert jobs == ["12", "sweep-*"]
-    assert raw == {"priority": "5", "after": ["none", "7"]}
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ([], "no job named"),
-        (["--priority=5"], "no job named"),
-        (["12"], "nothing to change"),
-        (["12", "--array=0-3"], "an array stays as it was submitted"),
-        (["12", "--prioritty=5"], "did you mean --priority?"),
-        (["12", "--wait"], "unknown option '--wait'"),
-        (["12", "-p", "5"], "unknown option '-p'"),
-        (["12", "", "--priority=5"], "'' is not an option"),
-        (["12", "-J", "name"], "here it is --name=NAME"),
-        (["12", "--priority=x"], "--priority: 'x' is not a whole number"),
-        (["12", "--priority=1", "--priority=2"], "--priority is given twice"),
-        (["12", "--mig-profile=1g.5gb", "--collocation=mps"], "does not go with"),
-        (["12", "--elastic=1-2"], "unknown option '--elastic=1-2'; here it is --gpus=MIN-MAX"),
-        (["12", "--gpus=4-2"], "--gpus: '4-2' has the larger value first; write 2-4"),
-        (["12", "--snapshot"], "--snapshot is for jobs that are submitted; leave it out"),
-        (["12", "--weight=0"], "--weight: '0' is not a weight"),
-        (["12", "--due=fri"], "--due: 'fri' has no time of day; write 2030-01-31T18:00"),
-    ],
-)
-def test_bad_edits(argv: list[str], message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_edit(argv)
     assert str(caught.value).startswith("command line: ")
     assert message in str(caught.value)

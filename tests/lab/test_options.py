@@ -13,15 +13,15 @@ from radrm.lab.simulator.scenario import Known
 
 
 def test_an_error_of_durations_is_a_known_duration() -> None:
-    assert known_names(["smact"], "0.3") == known_names(["smact,duration=0.3"], None)
-    assert known_names(None, "0") == ["duration=0"]
-    assert known_names(None, None) == []
+    assert known_names(["smact"], "0.3") == known_names(["smact,duration=0.3"], "")
+    assert known_names([], "0") == ["duration=0"]
+    assert known_names([], "") == []
 
 
-@pytest.mark.parametrize("text", ["-1", "nan", "30%", "4", ""])
+@pytest.mark.parametrize("text", ["-1", "nan", "30%", "4"])
 def test_a_wrong_error_names_the_option_and_an_example(text: str) -> None:
     with pytest.raises(UsageError, match=rf"--duration-error '{text}': write a number .* as 0.3"):
-        known_names(None, text)
+        known_names([], text)
 
 
 def test_durations_are_told_once() -> None:

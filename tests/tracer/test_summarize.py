@@ -33,7 +33,8 @@ SAYS = """
 import json, os, sys
 output = next(word for word in sys.argv if word.startswith("--output="))
 document = {"version": 1, "error": "ValueError: no data folder"}
-os.write(int(output[9:]), json.dumps(document).encode())
+with open(output[9:], "w") as file:
+    json.dump(document, file)
 """
 
 

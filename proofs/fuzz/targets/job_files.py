@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from proofs.fuzz.judging import Target
+from radrm.cli.commands.edit import EDIT_PARAMETERS
+from radrm.cli.parameters import parse as read_words
 from radrm.core.records import Exit, JobSpec
 from radrm.core.units import parse_mib, parse_seconds
 from radrm.hints import hint
 from radrm.host.storage.database import encoded
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import parse_envelope
-from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_submit
+from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_submit
 from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.parsing import typed
@@ -237,7 +240,7 @@ TARGETS = (
     Target(
         "edit",
         (("7", "8_3", "--priority=10", "--env=A=1"), ("train*", "--due=none", "--after", "none")),
-        parse_edit,
+        partial(read_words, EDIT_PARAMETERS),
     ),
     Target(
         "option",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from radrm.cli.commands.jobs import to_change
-from radrm.cli.parameters import REFERENCES
+from radrm.cli.parameters import FLAG, JSON, OF_JOBS, REFERENCES, WORDS, Parameter
 from radrm.cli.results import job_name, show_results
 from radrm.client.commands import command_jobs
-from radrm.client.text import Document
-from radrm.jobfile.command_line import parse_edit
+from radrm.errors import UsageError
 from radrm.jobfile.options import FIXED, SHOWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.client.text import Document
+    from radrm.jobfile.options import RawOptions
 
 _OF_LIVE_JOBS = (
     "time",
@@ -29,20 +29,23 @@ _OF_LIVE_JOBS = (
 )
 
 
-def edit(
-    context: typer.Context,
-    show_help: Annotated[bool, typer.Option("--help", "-h", help="Show this text.")] = False,
-) -> None:
+EDIT_PARAMETERS = (
+    Parameter("jobs", WORDS, f"Jobs: {REFERENCES}.", "JOB..."),
+    Parameter("options", OF_JOBS, "Options to change."),
+    JSON,
+    Parameter("show_help", FLAG, "Show this text.", flags=("--help", "-h")),
+)
+
+
+def edit(jobs: list[str], options: RawOptions, as_json: bool, show_help: bool) -> int:
     """Change options of jobs: priority, time limit, memory... (radrm edit --help)."""
-    words = list(context.args)
     if show_help:
         print(edit_help())
-        return
-    as_json = "--json" in words
-    jobs, options = parse_edit([word for word in words if word != "--json"])
+        return 0
+    if not jobs:
+        raise UsageError("command line: no job named; write: radrm edit JOB --priority=10")
     results = command_jobs("edit", jobs, options=to_change(options), folders=True)
-    if code := show_results(results, _describe, as_json):
-        raise typer.Exit(code)
+    return show_results(results, _describe, as_json)
 
 
 def _describe(result: Document) -> str:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from radrm.cli.parameters import FLAG, JSON, OF_JOBS, TEXT, WORD, WORDS, Parameter
-from radrm.cli.show.estimates import show_estimates
+from radrm.cli.parameters import BEHIND, FLAG, JSON, OF_JOBS, TEXT, WORD, WORDS, Parameter
+from radrm.cli.show.estimates import show_estimates, show_fit
 from radrm.client.estimates import (
+    Asked,
+    Traceable,
     answers,
     config_of,
     estimate_document,
+    memory_of,
     names_of,
     one_shape,
     read,
 )
+from radrm.client.fitting import Fit, fitted, room_mib
 from radrm.client.text import Document, print_json, warn
+from radrm.config import Config
 from radrm.core.units import show_mib
 from radrm.errors import BadFile, RadrmError, UsageError, plain
 from radrm.estimators.memory import context_mib
 from radrm.estimators.traces import Traced
+from radrm.host.estimation.asking import SCRIPT, Answer
 from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
 from radrm.jobfile.parsing import parse_words, typed
 
@@ -30,7 +38,8 @@ if TYPE_CHECKING:
 
 _ESTIMATOR = "An estimator, or `all`; by default the configured one."
 ESTIMATE_PARAMETERS = (
-    Parameter("files", WORDS, "Job files.", "FILE...", least=1),
+    Parameter("files", WORDS, "Job files; or a command after `--`.", "FILE..."),
+    Parameter("command", BEHIND, "A command in place of files."),
     Parameter("estimator", TEXT, _ESTIMATOR, "NAME", ("--estimator",)),
     Parameter("explain", FLAG, "Explain each estimate.", flags=("--explain",)),
     Parameter("options", OF_JOBS, "Options as of radrm submit; they override the file's."),
@@ -39,25 +48,34 @@ ESTIMATE_PARAMETERS = (
 
 
 def estimate(
-    files: list[str], estimator: str, explain: bool, options: RawOptions, as_json: bool
+    files: list[str],
+    command: list[str],
+    estimator: str,
+    explain: bool,
+    options: RawOptions,
+    as_json: bool,
 ) -> int:
     """Estimate the GPU memory of a job before it runs.
 
     This submits nothing. Options of `radrm submit` override those in the file. A running
-    daemon adds what it has learned from earlier runs.
+    daemon adds what it has learned from earlier runs. A command of which nothing is known runs
+    for a few training steps, without a GPU; what it writes is thrown away.
 
     \b
     Examples:
       radrm estimate train.rad
       radrm estimate train.rad --estimator all --batch-size=128
+      radrm estimate -- python train.py --batch-size 64
     """
+    if bool(files) == bool(command):
+        raise UsageError("name job files, or a command after --: radrm estimate -- python train.py")
     config = config_of()
     names = names_of(estimator or config.estimator, config)
     documents: list[Document] = []
     failed = False
-    for path in files:
+    for path in files or [""]:
         try:
-            asked, mark, request = read(path, options)
+            asked, mark, ways = read(path, options, command)
             one_shape(asked)
         except UsageError:
             raise
@@ -65,13 +83,45 @@ def estimate(
             failed = True
             warn(str(error))
             continue
-        asked, found = answers(asked, mark, request, names, config)
-        documents += [estimate_document(path, name, each) for name, each in found.items()]
+        asked, found = answers(asked, mark, ways, names, config)
+        fit = _fit(asked, ways, found, config)
+        documents += [
+            estimate_document(asked.file, name, each) | _document(each, fit)
+            for name, each in found.items()
+        ]
         if not as_json:
             show_estimates(asked, config, found, explain, len(files) > 1)
+            if fit is not None:
+                show_fit(fit)
     if as_json:
         print_json(documents)
     return 1 if failed else 0
+
+
+def _fit(asked: Asked, ways: Traceable, found: Mapping[str, Answer], config: Config) -> Fit | None:
+    """How the job would fit, if it was traced and does not."""
+    memories = [each for each in map(memory_of, found.values()) if each is not None]
+    if all(each.source != SCRIPT for each in memories):
+        return None
+    shown = sys.stderr.isatty()
+
+    def say(what: str) -> None:
+        if shown:
+            print(f"radrm: tracing with {what} ...", file=sys.stderr)
+
+    return fitted(asked, ways, config, room_mib(), say)
+
+
+def _document(found: Answer, fit: Fit | None) -> Document:
+    memory = memory_of(found)
+    if fit is None or memory is None or memory.source != SCRIPT:
+        return {}
+    batch = fit.batch_size, fit.upper_mib
+    names = ("batch_size", "upper_mib", "room_mib")
+    return {
+        "fits": None if None in batch else dict(zip(names, (*batch, fit.room_mib), strict=True)),
+        "changes": [{"option": c.option, "upper_mib": c.upper_mib} for c in fit.changes],
+    }
 
 
 MAX_SUMMARY = 1 << 19
@@ -125,7 +175,7 @@ def summarize(
         environment=dict(os.environ),
         python=python or "python3",
     )
-    document = _read(trace(request, config.estimation, loud=True))
+    document = _read(trace(request, config.estimation, loud=True, own=True))
     traced = Traced.from_events(document)
     if target.exists() and not force:  # only now: the model itself may not exist
         raise BadFile(f"{target} exists; name another file with --output, or add --force")

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from radrm.cli.options import Devices, Json
-from radrm.cli.parameters import YES
+from radrm.cli.parameters import DEVICES, FLAG, JSON, YES, Parameter
 from radrm.cli.results import show_results
 from radrm.cli.show.question import be_sure
 from radrm.client.connection import Client
 from radrm.client.text import Document, print_json
 from radrm.core.units import gpus_named
 from radrm.errors import UsageError, plain
-
-mps = typer.Typer(
-    name="mps",
-    help="CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.1
@@ -32,8 +22,10 @@ _SETTLED = {True: ("up", "down"), False: ("off",)}
 """The states that a start and a stop can lead to."""
 
 
-@mps.command()
-def status(as_json: Json = False) -> None:
+STATUS_PARAMETERS = (JSON,)
+
+
+def status(as_json: bool) -> None:
     """Show the MPS control daemons: their GPUs, their clients, and errors.
 
     \b
@@ -58,8 +50,10 @@ def status(as_json: Json = False) -> None:
             print("MPS is off; to enable it, set mps.enabled = true in the configuration.")
 
 
-@mps.command()
-def start(devices: Devices = None, as_json: Json = False) -> None:
+START_PARAMETERS = (DEVICES, JSON)
+
+
+def start(devices: list[str], as_json: bool) -> int:
     """Start MPS on GPUs, also on GPUs that the setting mps.enabled leaves out.
 
     Only root and the user of the daemon may do this. It holds until the daemon restarts.
@@ -70,16 +64,17 @@ def start(devices: Devices = None, as_json: Json = False) -> None:
       radrm mps start
       radrm mps start 0 1
     """
-    _command("mps-start", devices or [], True, as_json)
+    return _command("mps-start", devices, True, as_json)
 
 
-@mps.command()
-def stop(
-    devices: Devices = None,
-    force: Annotated[bool, typer.Option("--force", help="End the jobs that use MPS.")] = False,
-    yes: Annotated[bool, typer.Option(*YES.flags, help=YES.help)] = False,
-    as_json: Json = False,
-) -> None:
+STOP_PARAMETERS = (
+    DEVICES,
+    Parameter("force", FLAG, "End the jobs that use MPS.", flags=("--force",)),
+    *(YES, JSON),
+)
+
+
+def stop(devices: list[str], force: bool, yes: bool, as_json: bool) -> int:
     """Stop MPS on GPUs; jobs then share them by time-slicing.
 
     Only root and the user of the daemon may do this. It holds until the daemon restarts.
@@ -95,13 +90,13 @@ def stop(
         raise UsageError("--yes means all GPUs; leave it out, or the named ones")
     if not devices and not yes:
         be_sure("Stop MPS on all GPUs of this server?", "name GPUs, or add --yes")
-    _command("mps-stop", devices or [], False, as_json, force=force)
+    return _command("mps-stop", devices, False, as_json, force=force)
 
 
 # ------------------------------------------------------------------ start and stop
 
 
-def _command(command: str, devices: list[str], on: bool, as_json: bool, **words: Any) -> None:
+def _command(command: str, devices: list[str], on: bool, as_json: bool, **words: Any) -> int:
     """Start or stop MPS, wait until it has started or stopped, and show the results."""
     with Client() as client:
         results = client.ask(command, devices=devices, **words)
@@ -114,8 +109,7 @@ def _command(command: str, devices: list[str], on: bool, as_json: bool, **words:
             state = row["state"] if row is not None else "unknown"
             result["error"] = f"MPS of GPU {result['index']} is {state}: {why or 'see the log'}"
     done = "Started" if on else "Stopped"
-    if code := show_results(results, lambda r: f"{done} MPS on GPU {r['index']}", as_json):
-        raise typer.Exit(code)
+    return show_results(results, lambda r: f"{done} MPS on GPU {r['index']}", as_json)
 
 
 def _fine(on: bool) -> tuple[str, ...]:

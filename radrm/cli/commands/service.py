@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import unified_diff
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import radrm
+from radrm.cli.parameters import FLAG, SWITCH, TEXT, Parameter
 from radrm.cli.show.question import on_terminal
 from radrm.config import config_path, parse_config, read_config
 from radrm.errors import Refused, StoreError, UsageError, plain
@@ -56,7 +55,6 @@ from radrm.host.service.steps import (
     own_site,
     packaged_unit,
     refuse_packaged,
-    remove,
     remove_socket,
     run,
     run_all,
@@ -65,19 +63,19 @@ from radrm.host.service.steps import (
     uninstall_commands,
     write,
 )
+from radrm.host.service.steps import remove as remove_file
 from radrm.host.storage.files import write_durably
 from radrm.host.storage.paths import refuse_second
 
-Root = Annotated[
-    str | None,
-    typer.Option(
-        "--root", metavar="DIR", help="Change the system whose files are in DIR: an image."
-    ),
-]
-User = Annotated[
-    bool, typer.Option("--user", help="A service of your own, without root: systemctl --user.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the steps, and change nothing.")]
+_ROOT = Parameter(
+    *("root", TEXT, "Change the system whose files are in DIR: an image.", "DIR", ("--root",))
+)
+_USER = Parameter(
+    *("user", FLAG, "A service of your own, without root: systemctl --user."), flags=("--user",)
+)
+_DRY_RUN = Parameter(
+    *("dry_run", FLAG, "Show the steps, and change nothing."), flags=("--dry-run",)
+)
 
 _WORDS = {State.NEW: "write", State.SAME: "same", State.OLDER: "update", State.EDITED: "changed"}
 
@@ -141,6 +139,8 @@ Given = dict[str, Any]
 
 def ask(given: Given) -> Choices:
     """Ask what the command line leaves open; Enter takes the answer in brackets."""
+    import typer  # for its questions; few lines get here
+
     show(["A few questions; Enter takes the answer in brackets."])
     found = {name: value for name, value in given.items() if value is not None}
     if "users" not in found:
@@ -162,6 +162,8 @@ def ask(given: Given) -> Choices:
 
 def _named(question: str, default: str, check: Callable[[str], str]) -> str:
     """Ask for a name until it can be used, at most three times. Raises `UsageError`."""
+    import typer
+
     for left in reversed(range(_TRIES)):
         try:
             return check(typer.prompt(question, default=default).strip())
@@ -309,7 +311,7 @@ def uninstall_own(dry_run: bool = False) -> None:
         return
     run_all(before, journal=where.journal)
     with one_line(f"cannot remove {file.path}: at"):
-        remove(file, where)
+        remove_file(file, where)
     run_all(after, journal=where.journal)
     if state is State.EDITED:
         by_hand = f"systemctl --user disable --now radrmd && rm {shlex.quote(file.path)}"
@@ -347,13 +349,6 @@ def _line(word: str, text: str) -> str:
     return f"{word:8}{text}"
 
 
-service = typer.Typer(
-    name="service",
-    help="Make the daemon a service of systemd, show it, remove it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
 _KEPT = (
     "Running jobs go on. Kept are /var/lib/radrm (the queue, checkpoints), /etc/radrm, and what",
     "was set with systemctl edit.",
@@ -361,45 +356,40 @@ _KEPT = (
 )
 
 
-@service.command()
-def install(
-    dry_run: DryRun = False,
-    no_start: Annotated[
-        bool, typer.Option("--no-start", help="Start the daemon at the next boot, not now.")
-    ] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Overwrite files that were changed by hand.")
-    ] = False,
-    root: Root = None,
-    user: User = False,
-    gpus: Annotated[
-        str | None,
-        typer.Option("--gpus", metavar="sim:SPEC", help="With --user: simulated GPUs."),
-    ] = None,
-    private: Annotated[
-        bool,
-        typer.Option(
-            "--private", help="With --user: also on a server that has a radrm for all users."
-        ),
-    ] = False,
-    users: Annotated[
-        str | None,
-        typer.Option("--users", metavar="GROUP", help=f"Who may submit: a Unix group, or {ALL}."),
-    ] = None,
-    share: Annotated[
-        bool | None, typer.Option("--share/--no-share", help="Whether jobs may share a GPU.")
-    ] = None,
-    mps: Annotated[bool | None, typer.Option("--mps/--no-mps", help="Whether by CUDA MPS.")] = None,
-    mail: Annotated[
-        bool | None, typer.Option("--mail/--no-mail", help="Mail users when their jobs fail.")
-    ] = None,
-    page: Annotated[
-        str | None,
-        typer.Option("--page", metavar="HOST", help="Serve the page to the web server here."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = (
-        False
+_NO_START = "Start the daemon at the next boot, not now."
+_PRIVATE = "With --user: also on a server that has a radrm for all users."
+INSTALL_PARAMETERS = (
+    _DRY_RUN,
+    Parameter("no_start", FLAG, _NO_START, flags=("--no-start",)),
+    Parameter(
+        *("replace", FLAG, "Overwrite files that were changed by hand."), flags=("--replace",)
     ),
+    *(_ROOT, _USER),
+    Parameter("gpus", TEXT, "With --user: simulated GPUs.", "sim:SPEC", ("--gpus",)),
+    Parameter("private", FLAG, _PRIVATE, flags=("--private",)),
+    Parameter("users", TEXT, f"Who may submit: a Unix group, or {ALL}.", "GROUP", ("--users",)),
+    Parameter("share", SWITCH, "Whether jobs may share a GPU.", flags=("--share", "--no-share")),
+    Parameter("mps", SWITCH, "Whether by CUDA MPS.", flags=("--mps", "--no-mps")),
+    Parameter("mail", SWITCH, "Mail users when their jobs fail.", flags=("--mail", "--no-mail")),
+    Parameter("page", TEXT, "Serve the page to the web server here.", "HOST", ("--page",)),
+    Parameter("yes", FLAG, "Ask nothing; take the defaults.", flags=("--yes", "-y")),
+)
+
+
+def install(
+    dry_run: bool,
+    no_start: bool,
+    replace: bool,
+    root: str,
+    user: bool,
+    gpus: str,
+    private: bool,
+    users: str,
+    share: bool | None,
+    mps: bool | None,
+    mail: bool | None,
+    page: str,
+    yes: bool,
 ) -> None:
     """Make the daemon a service of systemd.
 
@@ -416,22 +406,24 @@ def install(
       radrm service install --dry-run
       radrm service install --user
     """
-    given: Given = {"users": users, "share": share, "mps": mps, "mail": mail, "page": page}
+    given: Given = {"share": share, "mps": mps, "mail": mail}
+    given |= {"users": users or None, "page": page or None}
     chosen = [name for name, value in given.items() if value is not None]
-    if chosen and (user or root is not None):
+    if chosen and (user or root):
         beside = "--user" if user else "--root"
         raise UsageError(f"--{chosen[0]} sets up a server that runs; leave out {beside}")
     if user:
-        if root is not None:
+        if root:
             raise UsageError("--user and --root exclude each other; use one of them")
-        install_own(gpus, dry_run, not no_start, replace, private)
+        install_own(gpus or None, dry_run, not no_start, replace, private)
         return
     if private:
         raise UsageError("--private goes with --user: a server's daemon serves all users")
-    if gpus is not None:
+    if gpus:
         raise UsageError("--gpus goes with --user: a server's daemon serves its real GPUs")
-    given |= {"users": users and check_users(users), "page": page and _page(page)}
-    where = site(root)
+    given["users"] = check_users(users) if users else None
+    given["page"] = _page(page) if page else None
+    where = site(root or None)
     config = str(config_path({}, True))  # the service's, without the variables of this shell
     first = not where.offline and not os.path.lexists(config)
     asks = first and not yes and not dry_run and on_terminal()
@@ -502,8 +494,10 @@ def refuse_edited(states: Iterable[tuple[File, State]], where: Site, replace: bo
         )
 
 
-@service.command("remove")
-def take_away(dry_run: DryRun = False, root: Root = None, user: User = False) -> None:
+REMOVE_PARAMETERS = (_DRY_RUN, _ROOT, _USER)
+
+
+def remove(dry_run: bool, root: str, user: bool) -> None:
     """Stop the service and remove its files; jobs stay.
 
     The command shows its steps, then takes them. The jobs' data and the configuration stay, and
@@ -515,11 +509,11 @@ def take_away(dry_run: DryRun = False, root: Root = None, user: User = False) ->
       radrm service remove --user
     """
     if user:
-        if root is not None:
+        if root:
             raise UsageError("--user and --root exclude each other; use one of them")
         uninstall_own(dry_run)
         return
-    where = site(root)
+    where = site(root or None)
     be_root(dry_run)
     with one_line("cannot look at"):
         states = states_of((*files_of(script()), *page_there(where.root)), where)
@@ -530,7 +524,7 @@ def take_away(dry_run: DryRun = False, root: Root = None, user: User = False) ->
     run_all(before)
     for file, _ in states:
         with one_line(f"cannot remove {file.path}: at"):
-            remove(file, where)
+            remove_file(file, where)
     run_all(after)
     with one_line("cannot remove the socket: at"):
         remove_socket(where)
@@ -540,8 +534,10 @@ def take_away(dry_run: DryRun = False, root: Root = None, user: User = False) ->
     show(_KEPT)
 
 
-@service.command()
-def status(user: User = False) -> None:
+STATUS_PARAMETERS = (_USER,)
+
+
+def status(user: bool) -> int:
     """Show the service: its files, then what systemd says of it.
 
     `same`: as this radrm writes it; `update`: of another release; `changed`: by hand; `write`: not
@@ -555,5 +551,4 @@ def status(user: User = False) -> None:
     where, files = own_files(None) if user else (site(None), files_of(script()))
     with one_line("cannot look at"):
         show(install_lines(states_of(files, where), (), where))
-    if run(where.systemctl("--no-pager", "--lines=0", "status", UNIT)):
-        raise typer.Exit(1)
+    return int(bool(run(where.systemctl("--no-pager", "--lines=0", "status", UNIT))))

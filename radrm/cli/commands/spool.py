@@ -9,6 +9,8 @@ from radrm.errors import Unreachable
 from radrm.host.storage.paths import Paths, paths_for
 from radrm.host.watched.folders import UserFolders
 
+SPOOL_PARAMETERS = ()
+
 
 def spool() -> None:
     """Print your spool folder, whose .rad files become jobs.

@@ -8,6 +8,7 @@ from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled, show
 from radrm.client.amounts import sane_mib, show_smact, shown_duration, shown_smact
 from radrm.client.estimates import Asked, first_of, memory_of
+from radrm.client.fitting import Fit
 from radrm.client.text import warn
 from radrm.config import Config
 from radrm.core.units import show_mib, show_seconds
@@ -47,7 +48,7 @@ def show_estimates(
             "none" if memory is None else memory.source,
         )
     show(table)
-    for line in (*_predicted(answers), *_guesses(answers)):
+    for line in (*_bases(answers), *_predicted(answers), *_guesses(answers)):
         show(Styled(f"  {plain(line)}"))
     for note in dict.fromkeys([*asked.notes, *(n for f in answers.values() for n in f.notes)]):
         warn(f"{asked.file}: {note}")
@@ -69,6 +70,25 @@ def _predicted(answers: dict[str, Answer]) -> Iterator[str]:
             lines.append(f"duration alone: {shown_duration(*figures)}")
         yield from (line for line in lines if line not in seen)
         seen.update(lines)
+
+
+def _bases(answers: dict[str, Answer]) -> Iterator[str]:
+    """One line about what each estimator has done."""
+    memories = map(memory_of, answers.values())
+    yield from dict.fromkeys(each.basis for each in memories if each is not None and each.basis)
+
+
+def show_fit(fit: Fit) -> None:
+    """What would make a job fit on the largest GPU."""
+    lines = [f"it does not fit: the largest GPU here has {show_mib(fit.room_mib)}"]
+    if fit.batch_size is not None and fit.upper_mib is not None:
+        at_most = show_mib(round(fit.upper_mib))
+        lines.append(f"{fit.name} {fit.batch_size} fits (at most {at_most})")
+    elif fit.name is not None:
+        lines.append(f"no {fit.name} was found that fits")
+    lines += [f"with {c.option}: at most {show_mib(round(c.upper_mib))}" for c in fit.changes]
+    for line in lines:
+        show(Styled(f"  {plain(line)}"))
 
 
 def _guesses(answers: dict[str, Answer]) -> Iterator[str]:

@@ -186,6 +186,8 @@ def estimated(job: Document) -> Iterator[Fact]:
             what += f", limit {show_mib(job['gpu_memory_max_mib'])}"
         source = plain(job["estimate_source"])
         yield "estimate", f"{what} ({source if source == 'declared' else f'from {source}'})"
+    if job.get("estimate_basis"):
+        yield "basis", plain(job["estimate_basis"])
     for guess in job.get("estimate_guesses") or ():
         yield "assumed", plain(guess)
     for note in job.get("estimate_notes") or ():
@@ -294,6 +296,10 @@ def _saving(job: Document) -> str:
 
 def _is_enlarged(job: Document, attempt: Document) -> bool:
     """Whether the reservation exceeds the estimate until the job settles."""
+    if job["estimate_mib"] is None and job["state"] == "RUNNING":
+        first = attempt.get("reserved_mib")  # of a job on trial, all that was free
+        shared = job["collocation"] in ("mps", "timeslice")
+        return shared and job["reserved_mib"] == first and (job["peak_mib"] or 0) < (first or 0)
     estimated = job["estimate_mib"] is not None and job["estimate_source"] != "declared"
     if job["collocation"] != "mps" or not estimated or job["state"] != "RUNNING":
         return False

@@ -62,6 +62,30 @@ from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Collocation, DeviceKind
 from radrm.structs import replace
 
+TRIAL = "trial"
+"""The rule that keeps others from a device while a job is on trial there."""
+
+
+def _keeps_alone(state: State, job: Job, ledger: DeviceLedger) -> bool:
+    """Return whether a job on trial here keeps this one away.
+
+    Two of unknown need would both count on the memory that the other one is about to take.
+    """
+    if job.need_mib is None:
+        return True
+    room = free_for(state, job, ledger)
+    return room is not None and room <= state.settings.idle_unmanaged_mib
+
+
+def trial_words(state: State, holding: Holding) -> str:
+    """Return why a job has a device to itself, and for how long."""
+    label, settings = state.jobs[holding.job_id].label, state.settings
+    until, most_s = "for its first steps", settings.settle_s
+    if holding.began_s is None:
+        until, most_s = "until it begins to use it", settings.idle_trial_s
+    why = f"job {label}'s memory is not known yet: it has the GPU to itself {until}"
+    return f"{why}, at most {show_seconds(most_s)}"
+
 
 def refuse_itself(
     state: State, job: Job, role: Role, ledger: DeviceLedger, reading: bool = True
@@ -264,6 +288,8 @@ def refuse_company(
         if holding.recovering and not holding.settled:
             why = f"job {holding.job_id} recovers on it, and its memory has not settled yet"
             return Refusal("recovering", why, uuid)
+        if holding.on_trial and not mode.whole_device and _keeps_alone(state, job, ledger):
+            return Refusal(TRIAL, trial_words(state, holding), uuid)
     if mode.whole_device and not idle_for(state, job, ledger):
         whom = who_reserved(state, job, ledger) or ledger.in_use() or "it is reserved or in use"
         whom = f"job {others[0].job_id} is on it" if others else whom

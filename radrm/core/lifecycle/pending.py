@@ -36,7 +36,8 @@ The host acts only when a decision is stored. After a store that could not be wr
 
 What a restart sees: the records. An action may not have reached the host before its daemon was
 killed, and each one says what is to be, so `renew` asks for it again. Its deadline stays, unless it
-is of an earlier boot.
+is of an earlier boot. A signal says nothing of what is to be: a job may be leaving for the first
+one. So a failure to send it again is no answer, and the request stays pending.
 
 Theory of operation: resizes
 ----------------------------
@@ -166,10 +167,11 @@ def _stop_if_wanted(state: State, job: Job, attempt: Attempt, asked: Pending) ->
 
 
 def _checkpoint_failed(state: State, job: Job, attempt: Attempt, failed: _Failed) -> None:
-    # It has not been asked; but an earlier daemon may have done so, and then a job that is
-    # just leaving for that is asked again in vain.
-    if failed.action.asked.boot_s >= state.listens_s:
-        attempt = replace(attempt, checkpoint_asked=failed.action.before)
+    # This daemon could not ask it; but an earlier one may have, and then the job is just leaving
+    # for that: it has reset its handler, or has ended. Its end or the deadline answers.
+    if failed.action.asked.boot_s < state.listens_s:
+        return
+    attempt = replace(attempt, checkpoint_asked=failed.action.before)
     _not_saved(state, job, attempt, failed.action, failed.why)
 
 

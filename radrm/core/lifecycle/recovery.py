@@ -179,8 +179,7 @@ def _blame_on(
     by_total = _sized_by_total(job, attempt, evidence, ledger)
     if by_total is not None:
         return by_total
-    mine, holding = ledger.reserved.running(job.id), ledger.holdings.get(job.id)
-    reserved = mine.mib if mine is not None else None
+    reserved, holding = ledger.promised_mib(job.id), ledger.holdings.get(job.id)
     peak, wanted = holding.peak_mib if holding is not None else None, evidence.requested_mib
     needed = None if peak is None and wanted is None else (peak or 0) + (wanted or 0)
     if needed is not None and reserved is not None and needed > reserved + little:
@@ -228,11 +227,11 @@ def _growth_beside(state: State, job: Job, ledger: DeviceLedger) -> str | None:
     """Return which neighbour took most beyond its reservation; None if none took more."""
     found = []
     for holding in ledger.holdings.values():
-        theirs, used = ledger.reserved.running(holding.job_id), holding.observed_mib
-        if holding.job_id == job.id or used is None or theirs is None or theirs.mib is None:
+        theirs, used = ledger.promised_mib(holding.job_id), holding.observed_mib
+        if holding.job_id == job.id or used is None or theirs is None:
             continue
-        why = f"job {holding.job_id} used {show_mib(used)}, {show_mib(theirs.mib)} was reserved"
-        found.append((used - theirs.mib, why))
+        why = f"job {holding.job_id} used {show_mib(used)}, {show_mib(theirs)} was reserved"
+        found.append((used - theirs, why))
     reserved, unmanaged = ledger.reserved_mib, ledger.unmanaged_mib or 0
     if reserved <= ledger.device.capacity_mib and not ledger.is_quiet:
         # Without overcommitment, what is not reserved is all that they can have.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from radrm.core.lifecycle.asking import stop
 from radrm.core.lifecycle.launching import start_when_read
 from radrm.core.lifecycle.memory import raise_cap
-from radrm.core.records import Reading
+from radrm.core.records import Attempt, Reading
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.words import DeviceKind, ReservationKind, StopReason
 
 
 def take_reading(state: State, reading: Reading) -> None:
-    """Save the measured use of a device's attempts, and shrink their reservations."""
+    """Save the measured use of a device's attempts, and correct their reservations."""
     ledger = state.ledgers.get(reading.device)
     if ledger is None:
         return
@@ -28,14 +28,22 @@ def take_reading(state: State, reading: Reading) -> None:
         if attempt is None:
             continue
         state.put_usage(attempt, merged(attempt.usage, (holding.usage(reading.device),)))
-        smaller = ledger.shrunk(holding)
-        if smaller is not None and attempt.target is None:
-            state.reserve(smaller)
+        other = ledger.corrected(holding)
+        if other is not None and attempt.target is None:
+            state.reserve(other)
     if ledger.device.caps:
         raise_cap(state, ledger)
     for each in ledger.reserved.every():
         if each.kind is ReservationKind.MIGRATION and each.job_id in state.jobs:
             start_when_read(state, state.jobs[each.job_id])
+
+
+def take_steps(state: State, attempt: Attempt, steps: float) -> None:
+    """Note how many optimizer steps an attempt says it has done: its memory may have settled."""
+    for uuid in attempt.placement.devices:
+        ledger = state.ledgers.get(uuid)
+        if ledger is not None:
+            ledger.step(attempt.job_id, steps, state.step.now.boot_s)
 
 
 def end_on_vanished(state: State) -> None:

@@ -209,12 +209,26 @@ class Placer(Struct):
             # A recovered job has the whole device until its memory has settled.
             return offer.device.capacity_mib
         if need is None:
-            return min(floor_mib, offer.device.capacity_mib)
+            return self._unknown_mib(offer)
         if offer.mode is Collocation.MPS and (not job.declared or job.recovers):
             return _stretched(need, offer.free_mib or 0, self.view.settings.stretch, floor_mib)
         if not job.declared:
             return need
         return need + max(0, min(job.margin_mib(need), (offer.free_mib or 0) - need))
+
+    def _unknown_mib(self, offer: Offer) -> int:
+        """Return the MiB to reserve for a job of unknown need: all that is free, if it
+        is on trial.
+
+        While others wait, the jobs of a user on trial have half of the devices at most, and beyond
+        that the half of what is free.
+        """
+        floor_mib, capacity, free = self.policy.floor_mib, offer.device.capacity_mib, offer.free_mib
+        if self.view.settings.trial_floor_mib is None or free is None:
+            return min(floor_mib, capacity)
+        if self.view.tries_enough(self.job):
+            free //= 2
+        return min(max(floor_mib, free), capacity)
 
 
 def _share(

@@ -183,7 +183,8 @@ class Estimate(Struct, frozen=True):
     assumptions about the job, each a line for the user. `context_mib`: the part of the raw
     figure that is the CUDA context; None if it is not counted apart. `cuda`: the CUDA version
     of the job's program; None if unknown. `chip`, of SM activity: the kind of GPU that the figures
-    are about; None: whichever the job gets.
+    are about; None: whichever the job gets. `basis`: what was done to find it, a sentence for the
+    user, or empty.
     """
 
     quantity: Quantity
@@ -196,6 +197,7 @@ class Estimate(Struct, frozen=True):
     context_mib: float | None = None
     cuda: str | None = None
     chip: Chip | None = None
+    basis: str = ""
 
     def on(self, chip: Chip | None) -> Estimate:
         """Return this prediction of SM activity for another kind of GPU (None: unknown).

@@ -6,8 +6,19 @@ Theory of operation
          - what planners have reserved meanwhile (`core/state/reserved.py`)
 
 A new job's need is reserved at once, in the step that places it. So two jobs of the same
-second can both be placed before either shows up in a reading. Once a job's memory has
-settled, its reservation shrinks to its peak plus headroom (`shrunk`); it never grows again.
+second can both be placed before either shows up in a reading. Readings then correct the
+reservation (`corrected`). Once a job's memory has settled, it shrinks to the peak plus headroom.
+
+Under a policy with trials (`CoreSettings.trial_floor_mib`)
+- a job that reports its steps has settled after the first of them, others after `settle_s` without
+  growth;
+- a job of unknown need is *on trial*: it has all free memory until it settles. A trial also ends
+  `settle_s` after the job began to use memory, and after `idle_trial_s` if it uses none. Then
+  it keeps twice its peak;
+- a job that grows beyond its reservation gets as much again, as far as that is unreserved:
+  memory grows in steps, and a job that exceeds its estimate will exceed it by more. So the next
+  job is placed beside what it will need. What was reserved before is remembered for blame
+  (`Holding.promised_mib`).
 
 Invariants:
 - Each live attempt has one *holding* and one reservation of kind RUNNING on each of its
@@ -256,13 +267,53 @@ class DeviceLedger:
         self.version += 1
         self.reserved.drop(key)
 
-    def shrunk(self, holding: Holding) -> Reservation | None:
-        """Return the smaller reservation of a settled job; None if it stays."""
+    def corrected(self, holding: Holding) -> Reservation | None:
+        """Return a job's reservation as its readings correct it; None if it stays.
+
+        A smaller one of a job that has settled, or whose trial has ended; a larger one of a job
+        that has grown beyond it.
+        """
         mine = self.reserved.running(holding.job_id)
-        if mine is None or mine.mib is None or not holding.settled or not holding.peak_mib:
+        if mine is None or mine.mib is None:
             return None
-        enough = max(holding.peak_mib + self._settings.headroom_mib, holding.floor_mib)
-        return replace(mine, mib=enough) if enough < mine.mib else None
+        peak = holding.peak_mib or 0
+        if holding.settled and peak:
+            enough = max(peak + self._settings.headroom_mib, holding.floor_mib)
+            if enough < mine.mib:
+                holding.promised_mib = None
+                return replace(mine, mib=enough)
+        least = self._settings.trial_floor_mib
+        if least is None:
+            return None
+        if holding.unknown and not holding.on_trial and not holding.settled:
+            enough = max(2 * peak, least)
+            if holding.promised_mib is None and enough < mine.mib:
+                return replace(mine, mib=enough)
+        return self._enlarged(holding, mine, mine.mib)
+
+    def _enlarged(self, holding: Holding, mine: Reservation, reserved: int) -> Reservation | None:
+        """Return the larger reservation of a job that has grown beyond its own; None if it has not,
+        or if all is reserved.
+
+        It is as much again beyond what it uses, and at least the headroom.
+        """
+        used = holding.observed_mib or 0
+        if used - reserved <= SETTLE_GROWTH_MIB or self.unmanaged_mib is None:
+            return None
+        more = max(used - reserved, self._settings.headroom_mib)
+        room = self.free_mib(mine.owner) or 0
+        enough = max(used, min(used + more, room))
+        if holding.promised_mib is None:
+            holding.promised_mib = reserved
+        return replace(mine, mib=enough)
+
+    def promised_mib(self, job_id: int) -> int | None:
+        """Return what was reserved for a job before its own growth enlarged that; None: the whole
+        device, or nothing."""
+        mine, holding = self.reserved.running(job_id), self.holdings.get(job_id)
+        if mine is None or holding is None or holding.promised_mib is None:
+            return None if mine is None else mine.mib
+        return holding.promised_mib
 
     def _reserved_for(self, job_id: int) -> int:
         mine = self.reserved.running(job_id)
@@ -356,7 +407,10 @@ class DeviceLedger:
         unknown = (self.smact_refusal, self.warm) if self.smact is None else self.load.coarse
         late = reading is not None and reading.at.boot_s < self.fresh_from_s
         failed = reading and (reading.error, reading.fault, reading.used_mib is None, late)
-        shown = [(h.observed_mib, h.settled, h.alone_smact) for h in self.holdings.values()]
+        shown = [
+            (h.observed_mib, h.settled, h.on_trial, h.began_s is None, h.alone_smact)
+            for h in self.holdings.values()
+        ]
         return unknown, failed, self.unmanaged_mib, shown
 
     def _take(self, reading: Reading) -> list[Holding]:
@@ -384,15 +438,38 @@ class DeviceLedger:
             holding.shared |= not alone
             if smact is not None:
                 holding.see_smact(smact, alone and counts)
-            quiet_s = boot_s - max(holding.grew_s, holding.since_s)
-            # A job that has not allocated anything yet is starting up, not settled.
-            settles = quiet_s >= self._settings.settle_s and bool(holding.peak_mib)
+            settings = self._settings
+            settles = holding.is_quiet(boot_s, settings.settle_s, settings.settle_steps_s)
+            settles = settles and not holding.settled
+            holding.settled |= settles
+            ends = holding.on_trial and (holding.settled or boot_s >= self._trial_end_s(holding))
+            holding.on_trial &= not ends
             due = boot_s - holding.noted_s >= NOTED_EVERY_S
-            if due or holding.job_id in rose or (settles and not holding.settled):
+            if due or holding.job_id in rose or settles or ends:
                 holding.noted_s = boot_s
                 changed.append(holding)
-            holding.settled = holding.settled or settles
         return changed
+
+    def _trial_end_s(self, holding: Holding) -> float:
+        """Return the boot time at which a trial ends, settled or not."""
+        if holding.began_s is None:
+            return holding.since_s + self._settings.idle_trial_s
+        return holding.began_s + self._settings.settle_s
+
+    def step(self, job_id: int, steps: float, boot_s: float) -> None:
+        """Take in how many optimizer steps a job on this device says it has done."""
+        holding, settings = self.holdings.get(job_id), self._settings
+        if settings.trial_floor_mib is None or steps < settings.settle_steps:
+            return
+        if holding is not None:
+            holding.step(boot_s)
+
+    def trial(self, uid: int | None = None) -> Holding | None:
+        """Return a job that is on trial here; None if none is. `uid`: a job of this user."""
+        for holding in self.holdings.values():
+            if holding.on_trial and uid in (None, holding.uid):
+                return holding
+        return None
 
     def _take_memory(self, reading: Reading) -> set[int]:
         """Note the memory of each job. Returns the jobs whose peak rose noticeably."""
@@ -450,6 +527,12 @@ class DeviceLedger:
             recovering=job.recovers_idle,
             predicted_smact=smact,
             wide=len(attempt.devices) > 1,
+            unknown=job.need_mib is None,
+        )
+        self.holdings[job.id].on_trial = (
+            job.need_mib is None
+            and self._settings.trial_floor_mib is not None
+            and not attempt.placement.collocation.whole_device
         )
         self._shared.after_change()
         if attempt.placement.collocation is Collocation.MPS:

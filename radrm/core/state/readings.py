@@ -85,10 +85,24 @@ class Holding(Struct):
     """An earlier attempt of the job died of GPU out-of-memory."""
     wide: bool = False
     """The attempt has several devices."""
+    unknown: bool = False
+    """Its need was not known when it came."""
+    on_trial: bool = False
+    """Its need is not known, and it has not settled yet (`CoreSettings.trial_floor_mib`)."""
+    began_s: float | None = None
+    """Boot time of the first reading that shows memory of it; None: none does."""
+    stepped_s: float | None = None
+    """Boot time of its last report of enough steps (`CoreSettings.settle_steps`)."""
+    steady_s: float | None = None
+    """Boot time of the first reading after that; None until it has been taken."""
+    promised_mib: int | None = None
+    """What was reserved before its growth enlarged that; None: the reservation as it is."""
 
     def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
         """Take in a memory reading. Returns whether the peak rose by more than `growth_mib`."""
         self.observed_mib = used_mib
+        if used_mib and self.began_s is None:
+            self.began_s = boot_s
         if self.peak_mib is None or used_mib > self.peak_mib:
             rise = used_mib - (self.peak_mib or 0)
             self.peak_mib = used_mib
@@ -98,9 +112,28 @@ class Holding(Struct):
                 return True
         return False
 
+    def step(self, now_s: float) -> None:
+        """Note that its job has now done enough steps for its memory to be known."""
+        self.stepped_s, self.steady_s = now_s, None
+
+    def is_quiet(self, boot_s: float, settle_s: float, after_steps_s: float) -> bool:
+        """Return whether its memory has grown by nothing noticeable for long enough.
+
+        That is `settle_s`, or `after_steps_s` after the first reading since its steps.
+        """
+        if not self.peak_mib:
+            return False  # it is starting up
+        if boot_s - max(self.grew_s, self.since_s) >= settle_s:
+            return True
+        if self.stepped_s is not None and self.steady_s is None and boot_s > self.stepped_s:
+            self.steady_s = boot_s
+        since_s = self.steady_s
+        return since_s is not None and self.grew_s <= since_s <= boot_s - after_steps_s
+
     def grow_again(self, now_s: float) -> None:
         """Note that tasks of the attempt have come here now, whose memory will grow."""
         self.settled, self.grew_s = False, now_s
+        self.stepped_s = self.steady_s = None
         if not self.peak_mib:
             self.since_s = now_s  # the device was only reserved until now
 
@@ -113,6 +146,7 @@ class Holding(Struct):
         self.energy_j = usage.energy_j
         self.shared = usage.shared
         self.grew_s = now_s
+        self.began_s = now_s if usage.peak_mib else None
         if usage.smact_mean is not None:
             self.smact_count = max(1, usage.smact_count)
             self.smact_sum = usage.smact_mean * self.smact_count

@@ -5,15 +5,20 @@ all others the estimators run in another process, and the job waits outside the 
 event `EstimateReady`. Nothing of a question is stored: after a restart the daemon asks again for
 every job that is still `estimating`. Jobs of one ticket with the same edits share one question.
 
+A job that says nothing of its memory is traced: its own command runs for some steps, without a GPU
+and with nothing kept of what it writes. That costs a part of a core for seconds, so no job is
+traced that cannot train (`jobfile/programs`), whose user works in it, or who asks for none.
+
 When a run has ended, the first waiting jobs of the same fingerprint are predicted again (`again`):
 their SM activity and duration, since a longer history knows them better.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -31,12 +36,19 @@ from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.estimators.traces import Traced
 from radrm.host.estimation.asking import Asking
-from radrm.host.estimation.marks import command_of, fingerprint_of
+from radrm.host.estimation.commands import (
+    command_request,
+    factory_request,
+    may_run,
+    may_trace,
+)
+from radrm.host.estimation.marks import fingerprint_of
 from radrm.host.estimation.service import EstimationService, Wanted
-from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
 from radrm.host.storage.runs import Run, program_of
+from radrm.host.storage.schema import digest_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.store import Store
+from radrm.jobfile.programs import may_train
 from radrm.jobfile.radfile import JobFile
 from radrm.structs import replace
 from radrm.wiring import describe
@@ -46,6 +58,12 @@ log = logging.getLogger("radrm")
 _MOST_KEPT = 256
 """Users whose latest runs are kept."""
 _TRACING = frozenset({"auto", "trace", "faketensor"})
+_RUNNING = frozenset({"auto", "script"})
+"""The estimators that trace a factory, and a job's command."""
+_OF_PYTHON = (
+    "PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
+)  # fmt: skip
+"""Variables that decide which programs a command finds. A history does not ask for them."""
 SAME_RUNS = 20
 """Latest runs with the same fingerprint that an estimate uses."""
 
@@ -120,20 +138,18 @@ class Estimation:
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, submission.uid)
         description = replace(description, contexts=self.contexts(submission.uid))
-        request = None
+        wanted = Wanted(description)
         if self._is_to_be_traced(description, job_file):
-            drop = os.getuid() == 0
-            request = TraceRequest(
-                arguments=tracer_arguments(job_file.options),
-                cwd=os.path.join(envelope.cwd, job_file.options.chdir or ""),
-                environment={**envelope.environment, **dict(job_file.options.env)},
-                umask=envelope.umask,
-                command=command_of(job_file),
-                user=job.spec.user,
-                uid=submission.uid if drop else None,
-                gid=group_of(submission.uid, submission.gid) if drop else None,
-            )
-        self._service.ask(key, job.id, Wanted(description, request))
+            wanted = replace(wanted, trace=factory_request(job_file, envelope))
+        elif self._is_to_be_run(description, job_file):
+            made = command_request(job_file, envelope, job.array.index if job.array else None)
+            shared = f"{submission.uid} {mark} {_python_of(made.environment)}"
+            wanted = replace(wanted, trace=made, mark=shared)
+        if wanted.trace is not None and os.getuid() == 0:
+            gid = group_of(submission.uid, submission.gid)
+            made = replace(wanted.trace, user=job.spec.user, uid=submission.uid, gid=gid)
+            wanted = replace(wanted, trace=made)
+        self._service.ask(key, job.id, wanted)
 
     def again(self, runs: Sequence[Run], waiting: Iterable[Job]) -> tuple[Again, ...]:
         """Predict those of the waiting jobs again of which `runs` are earlier runs.
@@ -225,12 +241,25 @@ class Estimation:
         if name not in ESTIMATORS or (name == "auto" and auto.get("also")):
             return True  # a third party's estimator may need none of the inputs below
         given = job.summary or job.published or job_file.options.model_factory
-        return bool(given) and name not in ("none", "declared", "history")
+        if given and name not in ("none", "declared", "history"):
+            return True
+        return self._is_to_be_run(job, job_file)
 
     def _is_to_be_traced(self, job: Description, job_file: JobFile) -> bool:
         config = self._config
-        if job_file.options.model_factory is None or not config.estimation.trace:
+        if job_file.options.model_factory is None or not may_trace(config, job_file.options):
             return False
         if config.estimator not in _TRACING:
             return False
         return job.summary is None or Traced.from_text(job.summary) is None
+
+    def _is_to_be_run(self, job: Description, job_file: JobFile) -> bool:
+        config, options = self._config, job_file.options
+        if config.estimator not in _RUNNING or not may_run(config, options):
+            return False
+        declared = job.declared_mib or job.published or job.summary or options.model_factory
+        return not declared and not options.interactive and may_train(job_file)
+
+
+def _python_of(environment: Mapping[str, str]) -> str:
+    return digest_of(json.dumps([environment.get(name) for name in _OF_PYTHON]))

@@ -204,6 +204,7 @@ class JobDocuments:
             estimate_mib=int(estimate.value) if estimate else None,
             estimate_upper_mib=int(max(estimate.upper, estimate.value)) if estimate else None,
             estimate_source=estimate.source if estimate else None,
+            estimate_basis=estimate.basis if estimate else "",
             estimate_guesses=tuple(g for each in (estimate, smact) if each for g in each.guesses),
             estimate_smact=smact.value if smact else None,
             estimate_smact_upper=max(smact.upper, smact.value) if smact else None,

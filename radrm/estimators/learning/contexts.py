@@ -18,7 +18,7 @@ from radrm.estimators.interface import Description, PastRun
 
 LEAST_RUNS = 3
 """The least number of runs that show the size of a context; fewer may differ for other reasons."""
-COUNTED_IN = ("trace", "summary")
+COUNTED_IN = ("trace", "script", "summary")
 """The estimators whose figures have a context apart from the tensors, the more reliable first."""
 SMALLEST_MIB = 64.0
 LARGEST_MIB = 8192.0

@@ -5,7 +5,8 @@ the claim is decided by `O_EXCL`. So a reader sees a file as it was meant, or no
 kill between two files leaves a state that the list below explains. A power failure can take
 back the claim only, and then no process lives that held it.
 
-    launch.json   the daemon's, before the runner starts: all that the runner needs
+    launch.json   the daemon's, before the runner starts: all that the runner needs. It is on disk
+                  before start.json: until then nothing has begun that a power failure could hide
     lock          held by the runner while it lives
     claim         made by the process that decides the attempt: its runner, to run it, or
                   a daemon that found no runner, so that none ever starts it
@@ -49,7 +50,7 @@ import time
 
 from radrm.host.crossings import crossed
 from radrm.host.processes.identity import Identity, boot_id
-from radrm.host.storage.files import open_folder, write_all, write_durably
+from radrm.host.storage.files import open_folder, write_all, write_durably, write_whole
 from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
@@ -197,9 +198,21 @@ def remove_folder(parent: str, name: str) -> None:
         os.close(above)
 
 
-def write_record(folder: str, name: str, fields: Fields) -> None:
-    """Write a record durably, for its owner's eyes only."""
-    write_durably(os.path.join(folder, name), _encode(fields))
+def write_record(folder: str, name: str, fields: Fields, durably: bool = True) -> None:
+    """Write a record, for its owner's eyes only; not `durably`: a power failure may spoil it."""
+    write = write_durably if durably else write_whole
+    write(os.path.join(folder, name), _encode(fields))
+
+
+def sync_launch(folder: str) -> None:
+    """Put the content of the launch record on disk; the start record's own write does so with its
+    name. Raises `OSError`."""
+    fd = os.open(os.path.join(folder, LAUNCH), READING)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    crossed("launch record synced")
 
 
 def write_exit(folder: str, lock: int, end: Fields) -> bool:

@@ -33,6 +33,7 @@ from radrm.host.attempts.evidence import (
     Void,
     read_saved,
 )
+from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.live import Ending, Live, State, readable
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
@@ -59,6 +60,7 @@ class Launcher:
 
     `keep` leaves the folders of ended attempts where they are, to be looked into. `controllers`
     are those that limit jobs. `account`: what jobs use of the server is counted, whatever it costs.
+    `forker`: what forks the runners; None: each is a new interpreter.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class Launcher:
         keep: bool = False,
         controllers: Controllers = Controllers(),  # noqa: B008 (it is frozen)
         account: bool = False,
+        forker: Forker | None = None,
     ) -> None:
         self.account = account
+        self._forker = forker
         self._attempts = os.path.abspath(os.path.join(state_dir, "attempts"))
         self._clock = clock
         self._keep = keep
@@ -101,7 +105,7 @@ class Launcher:
                 live.hand_over(plan.step, record)
             else:
                 gate = live.make_group(plan.prepare) if plan.prepare is not None else None
-                live.start_runner(gate)
+                live.start_runner(gate, self._forker)
         except OSError as error:
             if live.cgroup is not None:
                 cgroups.remove(live.cgroup)
@@ -122,8 +126,10 @@ class Launcher:
         try:
             # A user of another name has to reach the script, and nothing else, in there.
             os.chmod(folder, 0o700 if plan.uid is None else 0o711)
-            attempts.write_record(folder, attempts.LAUNCH, record)
-            fsync_folder(self._attempts)
+            # Its runner has it on disk before the job begins. A step has no rights here.
+            attempts.write_record(folder, attempts.LAUNCH, record, durably=plan.step is not None)
+            if plan.step is not None:
+                fsync_folder(self._attempts)
             crossed("attempt prepared")
         except OSError as error:
             self._remove_folder(plan.serial)

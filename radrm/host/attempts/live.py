@@ -21,10 +21,12 @@ the daemon awake.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +38,7 @@ from radrm.errors import Refused
 from radrm.host.attempts import folder, start_runner, waiting
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
+from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.owners import LiveAttempt
 from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.crossings import crossed
@@ -95,14 +98,14 @@ class Live(Struct):
     seen: Callable[[], Iterable[int]]
     """Gives pids that are known to belong to the attempt, whatever their environment says."""
     child: int | None = None
-    """The runner's pid, while it is our own child and not reaped."""
+    """The runner's pid, while it is our own child and not reaped; None for a forked one."""
     runner: Identity | None = None
     pidfd: int | None = None
     """Of the runner; of an attempt that a step runs, of the step."""
     step: StepEvidence | None = None
     """Its evidence, if a step runs it."""
     announcement: int | None = None
-    """A pipe that the runner writes to when start.json is there."""
+    """A pipe or socket that the runner writes to when start.json is there."""
     start_reported: bool = False
     """True once the caller of the launcher knows that the attempt has started."""
     remains: Ending | list[int] = field(default_factory=list)
@@ -195,20 +198,51 @@ class Live(Struct):
             raise OSError(errno.EAGAIN, "its control group cannot be made")
         return prepare(self.cgroup)
 
-    def start_runner(self, gate: int | None = None) -> None:
-        """Start the runner in a session of its own. Raises `OSError` if it cannot be started.
+    def start_runner(self, gate: int | None = None, forker: Forker | None = None) -> None:
+        """Start the runner in a session of its own: as a fork where the forker can, else as a new
+        interpreter. Raises `OSError` if it cannot be started.
 
         It reads from `gate`, which is closed here, before it begins.
         """
-        assert self.token is not None
         try:
-            announcement, announce = os.pipe()
-        except OSError:
+            if forker is None or not self._fork_runner(forker, gate):
+                self._spawn_runner(gate)
+        finally:
             close_gate(gate)
-            raise
-        # A runner must not count in its job's limits, so there it stays outside.
-        enter = self.cgroup is not None and not self.limits.wanted()
-        group = [self.cgroup] if self.cgroup is not None and enter else []
+        crossed("runner started")
+
+    def _fork_runner(self, forker: Forker, gate: int | None) -> bool:
+        """Have the runner forked, and let it begin; False if the forker cannot now."""
+        assert self.token is not None
+        mine, its = socket.socketpair()
+        try:
+            with its:
+                group, token = self._group_to_enter, self.token
+                forked = forker.fork(self.evidence.folder, group, token, its.fileno(), gate)
+            if forked is not None:
+                self.runner, self.pidfd = forked.identity, forked.pidfd
+                crossed("runner handed over")
+                with contextlib.suppress(OSError):  # it was killed: the pidfd says so
+                    mine.send(b"\n")
+                self.announcement = mine.detach()
+        finally:
+            if self.announcement is None:
+                with contextlib.suppress(OSError):
+                    # Whoever has a copy of this end: what may have been forked is to end.
+                    mine.shutdown(socket.SHUT_RDWR)
+                mine.close()
+        return self.announcement is not None
+
+    @property
+    def _group_to_enter(self) -> str | None:
+        """The group in which the runner forks the job. A runner must not count in its job's limits,
+        so where there are some it stays outside."""
+        return None if self.limits.wanted() else self.cgroup
+
+    def _spawn_runner(self, gate: int | None) -> None:
+        assert self.token is not None
+        announcement, announce = os.pipe()
+        group = [self._group_to_enter] if self._group_to_enter is not None else []
         command = [sys.executable, "-I", "-S", start_runner.__file__, self.evidence.folder, *group]
         gates = [(os.POSIX_SPAWN_DUP2, gate, start_runner.GATE)] if gate is not None else []
         try:
@@ -232,8 +266,6 @@ class Live(Struct):
             raise
         finally:
             os.close(announce)
-            close_gate(gate)
-        crossed("runner started")
         self.announcement = announcement
         self.runner = identify(self.child)
         try:

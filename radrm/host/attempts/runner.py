@@ -250,10 +250,14 @@ class Runner:
             "cpu_list": bound,
             **attempts.now(),
         }
+        # The daemon has synced the launch record of a step, and the name of its folder: its user
+        # may not open what is above.
+        is_step = os.path.basename(self._folder) == attempts.STEP
+        if not is_step:
+            attempts.sync_launch(self._folder)
         attempts.write_record(self._folder, attempts.START, record)
-        # Were the folder's own name lost in a power failure, the job would seem never begun. The
-        # daemon has synced that of a step's folder, whose parent its user may not open.
-        if os.path.basename(self._folder) != attempts.STEP:
+        # Were the folder's own name lost in a power failure, the job would seem never begun.
+        if not is_step:
             fsync_folder(os.path.dirname(self._folder))
         with contextlib.suppress(OSError):  # the daemon may have closed its end
             os.write(1, b"\n")

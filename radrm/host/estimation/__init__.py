@@ -11,6 +11,8 @@ The files, in the order in which they may import one another:
     worker        the process that runs the daemon's estimators (`host/workers`)
     start_tracer  the tracer's parent: starts the tracer and ends its processes
     tracing       the tracer's process, from its start to its end
+    commands      what is traced of a job
+    lines         whose trace is next
     probe         the job that measures a CUDA context
     service       the threads that wait for both, and the answers that are kept
 """

@@ -17,20 +17,25 @@ from radrm.core.units import WHOLE_DEVICE_MIB, show_mib
 from radrm.core.words import Quantity
 from radrm.errors import RadrmError, plain
 from radrm.estimators.interface import Description, Estimator
-from radrm.estimators.traces import Traced
+from radrm.estimators.script import step_after
+from radrm.estimators.traces import NoStep, Traced
 from radrm.structs import replace
 from radrm.wiring import Estimating, make_estimating
 
+TRACE, SCRIPT = "trace", "script"
+"""The estimators for which a job is traced: its factory, or its whole command."""
 MAX_NOTE = 300
 LARGEST_GPU_MIB = 2**20
 """More than any GPU has."""
 
 
 class Answer(Struct, frozen=True):
-    """The estimates, and for the user the reasons why estimators gave none."""
+    """The estimates, and for the user the reasons why estimators gave none. `trace` is the text of
+    a trace that was made from the tracer's document, None without one."""
 
     estimates: tuple[Estimate, ...] = ()
     notes: tuple[str, ...] = ()
+    trace: str | None = None
 
 
 @dataclass(slots=True)
@@ -66,21 +71,24 @@ class Asking:
     def _note_failure(self, name: str, error: Exception) -> None:
         self.notes.append(note_on(name, error))
 
-    def ask(self, job: Description, events: bytes | None = None) -> Answer:
-        """The estimates of a job. `events` is the tracer's document, None if it was not traced.
+    def ask(self, job: Description, events: bytes | None = None, source: str = TRACE) -> Answer:
+        """The estimates of a job. `events` is the tracer's document, None if it was not traced;
+        `source`: the estimator for which it was.
 
         No job and no estimator makes it raise.
         """
         self.notes = []
+        trace = None
         if events is not None:
-            job, cause = with_trace(job, events)
+            job, cause = with_trace(job, events, source)
             self.notes += [cause] if cause else []
+            trace = job.trace if cause is None else None
         try:
             estimates = self._estimating.estimate(job)
         except Exception as error:  # a third party's estimator may raise anything
             self.notes.append(note_on(self.config.estimator, error))
             estimates = self.at_once(job)
-        return Answer(tuple(map(self._clamped, estimates)), tuple(self.notes))
+        return Answer(tuple(map(self._clamped, estimates)), tuple(self.notes), trace)
 
     def _clamped(self, found: Estimate) -> Estimate:
         """A prediction of memory beyond any GPU means a whole one, of any size."""
@@ -101,13 +109,31 @@ class Asking:
         return self._estimating.at_once(job)
 
 
-def with_trace(job: Description, events: bytes) -> tuple[Description, str | None]:
-    """The job with its trace, or the job as it is and the reason why the trace is unusable."""
+def with_trace(
+    job: Description, events: bytes, source: str = TRACE
+) -> tuple[Description, str | None]:
+    """The job with its trace, or the job as it is and the reason why the trace is unusable.
+
+    `source`: the estimator for which it was made.
+    """
     try:
         document = json.loads(events)
         return replace(job, trace=Traced.from_events(document, job.device_kind).to_text()), None
+    except NoStep as error:
+        return job, failed(source, str(error) if source == TRACE else error.cause)
     except (RadrmError, ValueError, RecursionError) as error:
-        return job, plain(f"trace: {error}")[:MAX_NOTE]
+        return job, failed(source, str(error))
+
+
+def failed(source: str, cause: str) -> str:
+    """One line about a trace that gave no estimate: the cause, and what its user can do."""
+    if source != SCRIPT:
+        return plain(f"{source}: {cause}")[:MAX_NOTE]
+    before, _, last = cause.rpartition("; ")
+    if "--gpu-memory" in last:
+        cause = before  # the step of every cause: there may be a better one for this one
+    step = f"; {step_after(cause)}"
+    return plain(f"{source}: {cause}")[: MAX_NOTE - len(step)] + step
 
 
 def note_on(name: str, error: Exception) -> str:

@@ -1,7 +1,6 @@
-"""Limits a tracer before it runs a user's code: no network, limited time, memory and processes.
+"""Limits a trace before it runs a user's code: no network, limited time, memory and processes.
 
-The kernel enforces the limits, so they hold even if the tracer's parent and the daemon die. If
-this machine refuses a limit, the trace runs without it.
+The kernel enforces the limits, so they hold even if the trace's parent and the daemon die.
 """
 
 from __future__ import annotations
@@ -13,32 +12,52 @@ import math
 import os
 import re
 import resource
-import signal
 import socket
 import struct
 
+from radrm.host.estimation.kernel import (
+    NEW_IPC,
+    NEW_MOUNTS,
+    NEW_NET,
+    NEW_PIDS,
+    NEW_USER,
+    NEW_UTS,
+)
 from radrm.host.processes.procfs import read_stat
 
-NEW_USER, NEW_NET = 0x10000000, 0x40000000
-WAYS = (NEW_USER | NEW_NET, NEW_NET, 0)
-"""Namespaces to try, the best first. In its own user namespace any user may have a network
-namespace, and the kernel counts only that trace's processes."""
+_OWN = NEW_MOUNTS | NEW_NET | NEW_PIDS | NEW_IPC | NEW_UTS
+WAYS = (_OWN, _OWN | NEW_USER)
+"""Namespaces to try. Root needs no user namespace, and other users have no rights without one."""
 MOST_PROCESSES = 512
 """Processes and threads of one trace."""
 _CPUS = 4
 """The limit of CPU time is this many CPUs, busy for the trace's whole time. A trace uses one."""
 _COUNTED_APART = 5, 14
 """Since this kernel RLIMIT_NPROC counts only processes in the same user namespace."""
-_EVERYBODY = (1 << 32) - 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_MOST_SETTING = 64
+_SETTINGS = {
+    "user/max_user_namespaces": ("0", "sysctl user.max_user_namespaces=10000"),
+    "kernel/unprivileged_userns_clone": ("0", "sysctl kernel.unprivileged_userns_clone=1"),
+    "kernel/apparmor_restrict_unprivileged_userns": (
+        "1",
+        "sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+}
+"""Settings of the kernel by which users may have no namespaces, or may mount nothing there."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def unshare(flags: int) -> bool:
-    """Move this process into namespaces of its own. False if the kernel refuses."""
-    return not flags or _libc.unshare(ctypes.c_int(flags)) == 0
+def cause(refusal: str) -> str:
+    """Why this machine allows no sandbox, and what to do. `refusal` is what the kernel said."""
+    step = "in a container, give it CAP_SYS_ADMIN; else let root run the daemon"
+    for name, (value, change) in _SETTINGS.items() if os.geteuid() else ():
+        with contextlib.suppress(OSError), open(f"/proc/sys/{name}") as file:
+            if file.read(_MOST_SETTING).strip() == value:
+                step = f"{change}, or let root run the daemon"
+    return f"this machine allows no sandbox for traces ({refusal}); {step}"
 
 
 def map_users(pid: int) -> None:
@@ -48,13 +67,20 @@ def map_users(pid: int) -> None:
     refuses.
     """
     if os.geteuid() == 0:
-        users = groups = f"0 0 {_EVERYBODY}\n"
+        users, groups = map(_everybody, ("uid_map", "gid_map"))
     else:
         users, groups = (f"{n} {n} 1\n" for n in (os.geteuid(), os.getegid()))
         # The kernel demands this before an unprivileged user may write `gid_map`.
         _write(f"/proc/{pid}/setgroups", "deny")
     _write(f"/proc/{pid}/uid_map", users)
     _write(f"/proc/{pid}/gid_map", groups)
+
+
+def _everybody(name: str) -> str:
+    """All users or groups that there are here, each as itself."""
+    with open(f"/proc/self/{name}") as file:
+        rows = [line.split() for line in file]
+    return "".join(f"{start} {start} {count}\n" for start, _, count in rows)
 
 
 def _write(path: str, text: str) -> None:
@@ -74,24 +100,21 @@ def open_loopback() -> None:
         fcntl.ioctl(any_, _SIOCSIFFLAGS, up)
 
 
-def limit(uid: int, memory_mib: int, seconds: float, apart: bool) -> None:
+def limit(uid: int, memory_bytes: int, seconds: float, apart: bool) -> None:
     """Set the limits of this process. Programs that it executes or starts inherit them.
 
     `apart`: it has a user namespace of its own. Without one the kernel counts all processes of
     the user, so the limit is their present number plus those of a trace.
     """
-    memory_bytes = memory_mib << 20
-    cpu_s = math.ceil(seconds) * _CPUS
     processes = MOST_PROCESSES if apart and _kernel() >= _COUNTED_APART else None
     if processes is None:
         processes = tasks_of(uid) + MOST_PROCESSES
     _set(resource.RLIMIT_CORE, 0)
     # RLIMIT_DATA and not RLIMIT_AS: PyTorch maps far more address space than it writes to.
     _set(resource.RLIMIT_DATA, memory_bytes)
-    _set(resource.RLIMIT_CPU, cpu_s)
+    _set(resource.RLIMIT_FSIZE, memory_bytes // 2)
+    _set(resource.RLIMIT_CPU, math.ceil(seconds) * _CPUS)
     _set(resource.RLIMIT_NPROC, processes)
-    # SIGALRM ends the process even if its parent and the daemon are dead.
-    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _set(which: int, most: int) -> None:

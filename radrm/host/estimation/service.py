@@ -3,10 +3,16 @@
 Theory of operation:
 
 - The daemon's loop calls `join` or `ask` and goes on. A thread of the service posts the answer to
-  the loop as an event. The lock protects `_open` and `_answers`; no call holds it while it waits.
+  the loop as an event. The lock protects all that is kept; no call holds it while it waits.
 - A submission is asked about once. `join` adds a job to an open question, or posts the answer that
   is already there, so each job gets exactly one answer.
-- A trace may take a minute, so traces and estimators have separate queues.
+- A trace may take a minute, so traces and estimators have separate queues. Each user has a line of
+  traces, and one trace at a time; the users take turns (`lines`). So a user's many jobs delay only
+  that user's.
+- Questions with the same `mark` trace the same thing. The first is traced; the others wait for it,
+  or use what it has shown. A trace, or the reason for none, is kept `KEPT_TIMES` as long as it
+  took, so a job that is submitted again and again costs a small part of a core at most. Files that
+  the mark does not cover may change: so it is not kept for ever.
 - After `close` has returned, no thread posts. The next daemon asks the open questions again.
 """
 
@@ -25,24 +31,33 @@ from msgspec import Struct
 from radrm.config import Config
 from radrm.errors import plain
 from radrm.estimators.interface import Description
-from radrm.host.estimation.asking import MAX_NOTE, Answer
+from radrm.host.estimation.asking import MAX_NOTE, Answer, failed
+from radrm.host.estimation.lines import Lines
 from radrm.host.estimation.tracing import Leftovers, NotTraced, TraceRequest, trace
 from radrm.host.estimation.worker import NoAnswer, Question, Thinker
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
 TRACES_AT_ONCE = 2
 REMEMBERED = 1000
+KEPT_TIMES = 60.0
+WAITS_TIMES = 5.0
+"""A job waits at most this many times the limit of one trace before its own."""
 PREPARED_AFTER_S = 3.0
 """Real seconds until the estimators' process starts without a question: the daemon's own start,
 and the jobs that it finds, come first."""
 
 
 class Wanted(Struct, frozen=True):
-    """A job to estimate, and how to trace its training step; `trace` is None for no trace."""
+    """A job to estimate, and how to trace it; `trace` is None for no trace.
+
+    Jobs with the same `mark` have the same trace; None: no other job has.
+    """
 
     job: Description
     trace: TraceRequest | None = None
+    mark: str | None = None
 
 
 class Estimated(Struct, frozen=True):
@@ -51,6 +66,22 @@ class Estimated(Struct, frozen=True):
     job_ids: tuple[int, ...]
     answer: Answer
     goes_on: bool = False
+
+
+class _Asked(Struct, frozen=True):
+    """A question that waits for its trace since `at` (monotonic seconds)."""
+
+    key: str
+    wanted: Wanted
+    at: float
+
+
+class _Kept(Struct, frozen=True):
+    """A trace's text, or the notes on why there is none, until a time (monotonic seconds)."""
+
+    text: str | None
+    notes: tuple[str, ...]
+    until: float
 
 
 class EstimationService:
@@ -73,6 +104,10 @@ class EstimationService:
         self._lock = threading.Lock()
         self._open: dict[str, list[int]] = {}
         self._answers: OrderedDict[str, Answer] = OrderedDict()
+        self._lines: Lines[_Asked] = Lines(TRACES_AT_ONCE)
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._followers: dict[str, list[_Asked]] = {}
+        """By the mark of a trace that has not ended: the others that wait for it."""
         self._closed = threading.Event()
         self._thinking = ThreadPoolExecutor(1, "estimate")
         self._tracing = ThreadPoolExecutor(TRACES_AT_ONCE, "trace")
@@ -107,13 +142,40 @@ class EstimationService:
 
     def ask(self, key: str, job_id: int, wanted: Wanted) -> None:
         """Ask about a job. `key` identifies its submission and the submission's present content."""
+        asked = _Asked(key, wanted, time.monotonic())
         with self._lock:
             self._open.setdefault(key, []).append(job_id)
-        if wanted.trace is not None:
-            asked = time.monotonic()
-            self._tracing.submit(self._trace, key, wanted.job, wanted.trace, asked)
+            kept = self._kept_for(wanted.mark)
+            if wanted.trace is not None and kept is None and not self._follows(asked):
+                self._lines.add(wanted.job.spec.user, asked)
+        if wanted.trace is None or kept is not None:
+            self._think_with(asked, kept)
         else:
-            self._thinking.submit(self._think, key, wanted.job, None, ())
+            self._trace_next()
+
+    def _kept_for(self, mark: str | None) -> _Kept | None:
+        kept = None if mark is None else self._kept.get(mark)
+        return kept if kept is not None and kept.until > time.monotonic() else None
+
+    def _follows(self, asked: _Asked) -> bool:
+        """Return whether another question waits for the same trace; else it is this one."""
+        mark = asked.wanted.mark
+        if mark is None:
+            return False
+        if mark in self._followers:
+            self._followers[mark].append(asked)
+            return True
+        self._followers[mark] = []
+        return False
+
+    def _think_with(self, asked: _Asked, kept: _Kept | None) -> None:
+        """Ask the estimators, with the trace that is known or without one."""
+        job = asked.wanted.job
+        notes: tuple[str, ...] = ()
+        if kept is not None:
+            job, notes = replace(job, trace=kept.text), kept.notes
+        with contextlib.suppress(RuntimeError):  # the pool is closed
+            self._thinking.submit(self._think, asked, Question(job), notes)
 
     def _prepare(self) -> None:
         with contextlib.suppress(RuntimeError):  # the pool is closed
@@ -128,35 +190,53 @@ class EstimationService:
         if found:
             log.info("cleaned up after %d trace(s) of an earlier daemon", found)
 
-    def _trace(self, key: str, job: Description, request: TraceRequest, asked: float) -> None:
-        """Trace a job, then ask the estimators. `asked` is when its wait began.
+    def _trace_next(self) -> None:
+        """Start the traces whose turn it is."""
+        with self._lock:
+            found = self._lines.take()
+        for user, asked in found:
+            with contextlib.suppress(RuntimeError):  # the pool is closed
+                self._tracing.submit(self._trace, user, asked)
 
-        A job that has waited as long as a trace may take is not traced: any user can fill the
-        queue, and other users' jobs must not wait longer for that.
+    def _trace(self, user: str, asked: _Asked) -> None:
+        """Trace a job, then ask the estimators.
+
+        A job that has waited long for its user's other jobs is not traced.
         """
-        events: bytes | None = None
+        request, events = asked.wanted.trace, None
+        assert request is not None
         notes: tuple[str, ...] = ()
-        waited_s = time.monotonic() - asked
+        begun = time.monotonic()
+        most_s = WAITS_TIMES * self._limits.trace_limit_s
         try:
-            if waited_s > self._limits.trace_limit_s:
+            if begun - asked.at > most_s:
                 raise NotTraced(
-                    f"skipped, because it waited {waited_s:.0f} s for other traces and the limit "
-                    f"is {self._limits.trace_limit_s:g} s (estimation.trace_limit_s)"
+                    f"skipped, because it waited {begun - asked.at:.0f} s for other traces and "
+                    f"the limit is {most_s:g} s"
                 )
-            events = trace(request, self._limits, self._closed.is_set, leftovers=self._leftovers)
+            ended = self._closed.is_set
+            events = trace(request, self._limits, ended, leftovers=self._leftovers)
         except NotTraced as error:
-            notes = (plain(f"trace: {error}")[:MAX_NOTE],)
+            notes = (failed(request.source, str(error)),)
         except Exception as error:  # without an answer the job would wait for ever
             log.exception("a trace failed")
-            notes = (plain(f"trace: {type(error).__name__}: {error}")[:MAX_NOTE],)
-        if not self._closed.is_set():
-            self._thinking.submit(self._think, key, job, events, notes)
+            notes = (failed(request.source, f"{type(error).__name__}: {error}"),)
+        with self._lock:
+            self._lines.free(user)
+        if self._closed.is_set():
+            return
+        self._trace_next()
+        question = Question(asked.wanted.job, events, request.source)
+        took_s = time.monotonic() - begun
+        with contextlib.suppress(RuntimeError):
+            self._thinking.submit(self._think, asked, question, notes, took_s)
 
     def _think(
-        self, key: str, job: Description, events: bytes | None, notes: tuple[str, ...]
+        self, asked: _Asked, question: Question, notes: tuple[str, ...], took_s: float | None = None
     ) -> None:
+        """Ask the estimators, and post the answer. `took_s`: the seconds of the trace for this."""
         try:
-            answer = self._thinker.ask(Question(job, events))
+            answer = self._thinker.ask(question)
         except NoAnswer as error:
             answer = Answer((), (str(error),))
         except Exception as error:
@@ -164,10 +244,27 @@ class EstimationService:
             answer = Answer((), (plain(f"the estimators: {error}")[:MAX_NOTE],))
         if self._closed.is_set():
             return
+        if took_s is not None:
+            self._keep(asked.wanted.mark, answer.trace, notes or answer.notes, took_s)
         answer = Answer(answer.estimates, notes + answer.notes)
         with self._lock:
-            job_ids = self._open.pop(key, [])
-            self._answers[key] = answer
+            job_ids = self._open.pop(asked.key, [])
+            self._answers[asked.key] = answer
             while len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)
         self._post(Estimated(tuple(job_ids), answer))
+
+    def _keep(
+        self, mark: str | None, text: str | None, notes: tuple[str, ...], took_s: float
+    ) -> None:
+        """Keep what a trace has shown, and answer those that have waited for it."""
+        if mark is None:
+            return
+        kept = _Kept(text, () if text else notes, time.monotonic() + KEPT_TIMES * took_s)
+        with self._lock:
+            self._kept[mark] = kept
+            while len(self._kept) > REMEMBERED:
+                self._kept.popitem(last=False)
+            followers = self._followers.pop(mark, [])
+        for each in followers:
+            self._think_with(each, kept)

@@ -1,77 +1,96 @@
-"""The tracer's parent: starts the tracer, and ends all its processes.
+"""The parent of a trace: starts it in its sandbox, and ends all its processes.
 
     python -I -S start_tracer.py OUTPUT    (one line of JSON on standard input: what to run)
-    python -I -S start_tracer.py           (prints the best namespaces that this machine allows)
+    python -I -S start_tracer.py           (prints what this machine allows: see `probe`)
 
-OUTPUT is an open descriptor. The tracer writes its document there. If the tracer cannot start, the
-forked child writes the error there instead.
+OUTPUT is an open descriptor. The trace's document is written there, or an error in its place.
 
 Theory of operation:
 
-- **Rights.** Only the forked child becomes the user, and it opens the user's files only after that.
-  The parent keeps the rights to end all processes.
-- **End.** The parent waits for the first of three things: the tracer ends, its time is over, or
-  standard input closes (the daemon closes it, or dies). Then it ends all processes that the
-  tracer started, and exits as the tracer did.
-- **A killed parent.** The kernel then ends the tracer: at once, or if the user's code has
-  prevented that, at the end of its time.
+- **Processes.** The parent forks a child that moves into namespaces of its own, and forks the first
+  process of the trace there: `init`. It limits itself, becomes the user, makes the sandbox, gives
+  up all rights, and starts the command (`collecting.py`). The child in between ends.
+- **Rights.** A root daemon's init has the right to mount (on the machine, so no user namespace
+  stands between the user and files of other groups) until the sandbox is made. It then moves into a
+  user namespace, where the kernel allows that: processes are counted apart there. Another daemon's
+  init gets its rights in a user namespace, at the beginning.
+- **End.** The parent waits for the first of three things: init ends, its time is over, or standard
+  input closes (the daemon closes it, or dies). Then it ends all processes of the trace. When init
+  ends, the kernel ends all others of its pid namespace. The exit code is 0 where the document says
+  how the trace went, and NO_SANDBOX where nothing of the user's was run.
+- **A killed parent.** The kernel then ends init. If the parent was killed before that was asked of
+  the kernel, init sees the end of a pipe.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import resource
 import select
+import signal
 import sys
 import time
-from functools import partial
 
 if not __package__:
     # With `-I` Python adds no folder of ours to `sys.path`; the package is three folders up.
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
-from radrm.host.attempts.job_process import CannotStart, drop_rights, enter, execute, reset_signals
-from radrm.host.estimation import confine
+from radrm.host.attempts.job_process import CannotStart, drop_rights, reset_signals
+from radrm.host.estimation import call_filter, collecting, confine, kernel, sandbox
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import identify
+from radrm.host.processes.procfs import mounts_of
 from radrm.host.processes.tree import kill_tree
 from radrm.host.workers.child import die_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import NoReturn
 
     from radrm.host.attempts.folder import Fields
 
 MAX_LAUNCH = 64 << 20
 SPARE_S = 2.0
-"""The daemon ends the tracer at the limit, because it can tell the user why. The parent ends it
-this many seconds later, and the kernel after as many again."""
-NOT_HERE, IN_PLACE = b"-", b"+"
-_EXIT_NOT_STARTED = 3
+"""Init gives up at most this many seconds before the trace's limit, because it can tell the user
+why. The daemon ends the trace at the limit, and the parent this long after it."""
+NO_SANDBOX = 3
+"""The exit code where the machine allows no sandbox."""
+AUTOMATIC_S = 10.0
+"""Seconds that file systems have to be mounted automatically."""
+_MOST_REPORT = 4096
+_PLACED, _MAP = "placed", "map"
 PROBE = (sys.executable, "-I", "-S", __file__)
-"""The command that prints the best namespaces that this machine allows."""
+"""The command that prints what this machine allows."""
+APART, TOGETHER = "apart", "together"
+"""What `probe` prints where traces are possible: how their processes are counted."""
 
 
 def main(output: int) -> NoReturn:
-    launch = json.loads(_first_line(0))
+    os._exit(run(json.loads(_first_line(0)), output))
+
+
+def run(launch: Fields, output: int) -> int:
+    """Trace what `launch` says; its document goes to `output`. Return the exit code."""
     confine.become_reaper()
-    # This process ends itself with the tracer's signal; that must write no core file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    tracer = _start(launch, output)
+    until = time.monotonic() + launch["limit_s"]
+    spare_s = min(SPARE_S, launch["limit_s"] / 4)
+    try:
+        _mount_automatically(launch)
+        init, _ = _Start(launch, output, until - spare_s).begin()
+    except (OSError, sandbox.Refused) as error:
+        collecting.write_document(output, collecting.failure(str(error)))
+        return NO_SANDBOX
     os.close(output)
-    status = _watch(tracer, time.monotonic() + launch["limit_s"] + SPARE_S)
+    status = _watch(init, until + SPARE_S)
     kill_tree(None, identify(os.getpid()), (), launch["cgroup"])
     while status is None:
         pid, code = os.waitpid(-1, 0)
-        status = code if pid == tracer else None
-    if os.WIFSIGNALED(status):
-        reset_signals()
-        os.kill(os.getpid(), os.WTERMSIG(status))
-    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+        status = code if pid == init else None
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
 
 
 def _first_line(source: int) -> bytes:
@@ -85,110 +104,198 @@ def _first_line(source: int) -> bytes:
     return bytes(found)
 
 
-# ------------------------------------------------------------------ the parent
-
-
-def _start(launch: Fields, output: int) -> int:
-    """Start the tracer in the best namespaces that this machine allows; return its pid."""
-    for flags in confine.WAYS:
-        pid = _fork_into(flags, partial(_become_tracer, launch, output, flags))
-        if pid:
-            return pid
-    raise AssertionError("the last entry of confine.WAYS needs no namespace")
-
-
-def _fork_into(flags: int, then: Callable[[], object]) -> int:
-    """Fork a child in new namespaces that calls `then`; 0 if this machine refuses them.
-
-    The child reports through one pipe, and waits on the other until its users are mapped.
-    """
-    report, report_end = os.pipe()
-    wait, go = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(report)
-            os.close(go)
-            os.write(report_end, IN_PLACE if confine.unshare(flags) else NOT_HERE)
-            if os.read(wait, 1) == IN_PLACE:
-                then()
-        finally:
-            os._exit(_EXIT_NOT_STARTED)
-    os.close(report_end)
-    os.close(wait)
-    try:
-        placed = os.read(report, 1) == IN_PLACE
-        if placed and flags & confine.NEW_USER:
-            confine.map_users(pid)
-        if placed:
-            os.write(go, IN_PLACE)
-            return pid
-    except OSError:
-        pass
-    finally:
-        os.close(report)
-        os.close(go)
-    os.waitpid(pid, 0)  # the closed pipe ends it
-    return 0
-
-
-def _watch(tracer: int, until: float) -> int | None:
-    """The tracer's wait status; None if it must be ended first."""
-    ended = os.pidfd_open(tracer)
+def _watch(init: int, until: float) -> int | None:
+    """Init's wait status; None if it must be ended first."""
+    ended = os.pidfd_open(init)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(0, select.POLLIN)
     while (left := until - time.monotonic()) > 0:
         ready = [fd for fd, _ in poll.poll(min(left, 1.0) * 1000)]
         if ended in ready:
-            return os.waitpid(tracer, 0)[1]
+            return os.waitpid(init, 0)[1]
         if ready:
             return None  # standard input is closed: the daemon ends the trace, or is dead
     return None
 
 
-# ------------------------------------------------------------------ the tracer
+def _mount_automatically(launch: Fields) -> None:
+    """Have the job's folders mounted where that happens when they are looked at: in the trace's
+    own namespace nobody would do it."""
+    if not any(kind == "autofs" for _, _, kind, _ in mounts_of()):
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            drop_rights(launch)
+            for path in itertools.chain(*sandbox.paths_of(launch)):
+                with contextlib.suppress(OSError):
+                    os.stat(path)
+        finally:
+            os._exit(0)
+    poll = select.poll()
+    poll.register(os.pidfd_open(child), select.POLLIN)
+    if not poll.poll(AUTOMATIC_S * 1000):
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
-def _become_tracer(launch: Fields, output: int, flags: int) -> None:
-    """Limit this process, become the user, and execute the tracer.
+# ------------------------------------------------------------------ the start, in three processes
 
-    Joining the control group needs the parent's rights, so it comes before `drop_rights`. A change
-    of user cancels `die_with`, so that comes after.
+
+class _Start:
+    """The start of a trace. The parent and the others speak by two pipes, in words of one line.
+
+    The parent keeps the end of `go` to which it writes, and nobody else has it: so init sees the
+    parent's death.
     """
-    parent = os.getppid()
-    try:
-        os.setsid()
-        reset_signals()
-        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.nice(10)  # jobs come first
-        if launch["cgroup"] is not None:
-            cgroups.join(launch["cgroup"], os.getpid())
-        if flags & confine.NEW_NET:
-            confine.open_loopback()
+
+    def __init__(self, launch: Fields, output: int | None, until: float) -> None:
+        self._launch = launch
+        self._output = output
+        self._until = until
+        self._report, self._report_end = os.pipe()
+        self._wait, self._go = os.pipe()
+
+    def begin(self) -> tuple[int, str]:
+        """Start init; return its pid and its last word. Raises `Refused`."""
+        why = ""
+        for flags in confine.WAYS:
+            child = os.fork()
+            if child == 0:
+                self._as_child(flags)
+            word = self._heard()
+            if word == _PLACED and flags & kernel.NEW_USER:
+                word = self._mapped(child)
+            os.write(self._go, b"+" if word == _PLACED else b"-")
+            init = self._heard() if word == _PLACED else ""
+            os.waitpid(child, 0)
+            if init.isdigit():
+                return int(init), self._let_go_on(int(init))
+            why = word or init
+        raise sandbox.Refused(confine.cause(why))
+
+    def _let_go_on(self, init: int) -> str:
+        """What init says when it is confined, or what keeps it from that."""
+        os.close(self._report_end)
+        os.write(self._go, b"+")
+        word = self._heard()
+        if word == _MAP:
+            os.write(self._go, b"+" if self._mapped(init) == _PLACED else b"-")
+            word = self._heard()
+        return word
+
+    def _mapped(self, pid: int) -> str:
+        try:
+            confine.map_users(pid)
+        except OSError as error:
+            return str(error.strerror)
+        return _PLACED
+
+    def _heard(self) -> str:
+        """The next line of a report; empty if none comes in time."""
+        poll, line = select.poll(), b""
+        poll.register(self._report, select.POLLIN)
+        while not line.endswith(b"\n") and len(line) < _MOST_REPORT:
+            left_s = max(self._until - time.monotonic(), 0.0)
+            part = os.read(self._report, 1) if poll.poll(left_s * 1000) else b""
+            if not part:
+                break
+            line += part
+        return line.decode("utf-8", "replace").strip()
+
+    def _say(self, word: str) -> None:
+        os.write(self._report_end, word.encode() + b"\n")
+
+    # -------------------------------------------------------------- the child in between
+
+    def _as_child(self, flags: int) -> NoReturn:
+        """Move into namespaces, and fork init there."""
+        try:
+            os.close(self._go)
+            os.close(self._report)
+            os.setsid()
+            reset_signals()
+            if self._launch["cgroup"] is not None:
+                cgroups.join(self._launch["cgroup"], os.getpid())
+            try:
+                kernel.unshare(flags)
+                self._say(_PLACED)
+            except OSError as error:
+                self._say(str(error.strerror))
+            if os.read(self._wait, 1) == b"+":
+                init = os.fork()
+                if init == 0:
+                    self._as_init(bool(flags & kernel.NEW_USER))
+                self._say(str(init))
+        finally:
+            os._exit(NO_SANDBOX)
+
+    # -------------------------------------------------------------- init
+
+    def _as_init(self, user_namespace: bool) -> NoReturn:
+        """Make the sandbox, give up all rights, and run the command."""
+        code = NO_SANDBOX
+        try:
+            if os.read(self._wait, 1) != b"+":  # the child in between is gone, or the parent is
+                os._exit(code)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+            os.nice(10)  # jobs come first
+            apart = self._confined(user_namespace)
+            self._say(APART if apart else TOGETHER)
+            os.close(self._report_end)
+            if self._output is not None:
+                collecting.run(self._launch, self._output, self._wait, self._until)
+            code = 0
+        except (CannotStart, OSError, ValueError, sandbox.Refused) as error:
+            line = str(error).replace("\n", " ")
+            if self._output is not None:
+                collecting.write_document(self._output, collecting.failure(line))
+            self._say(line)
+        finally:
+            os._exit(code)
+
+    def _confined(self, user_namespace: bool) -> bool:
+        """Confine this process. True if its processes are counted apart from the user's others."""
+        launch = self._launch
+        memory_bytes = launch["memory_mib"] << 20
         uid = os.geteuid() if launch["uid"] is None else launch["uid"]
-        seconds = launch["limit_s"] + 2 * SPARE_S
-        confine.limit(uid, launch["memory_mib"], seconds, bool(flags & confine.NEW_USER))
+        confine.open_loopback()
+        kernel.keep_capabilities()
         drop_rights(launch)
-        os.umask(launch["umask"])
-        die_with(parent)
-        enter(launch["cwd"])
-        os.set_inheritable(output, True)
-        execute(launch, None)
-    except (CannotStart, OSError, ValueError) as error:
-        os.write(output, json.dumps({"error": str(error)}).encode())
+        launch["failed"] = sandbox.made(launch, user_namespace, memory_bytes // 2)
+        kernel.set_effective(None)
+        apart = user_namespace or self._user_namespace()
+        confine.limit(uid, memory_bytes, launch["limit_s"], apart)
+        kernel.give_up(sandbox.OF_ROOT if uid == 0 and apart else 0)
+        kernel.hide()
+        call_filter.install()
+        die_with(0)  # in another pid namespace, the parent is process 0
+        return apart
+
+    def _user_namespace(self) -> bool:
+        """Move into a user namespace in which all users are themselves."""
+        try:
+            kernel.unshare(kernel.NEW_USER)
+        except OSError:
+            return False
+        self._say(_MAP)
+        return os.read(self._wait, 1) == b"+"
 
 
 # ------------------------------------------------------------------ what is possible here
 
 
 def probe() -> None:
-    """Print the flags of the best namespaces. `radrm doctor` reads them."""
-    for flags in confine.WAYS:
-        if pid := _fork_into(flags, lambda: os._exit(0)):
-            os.waitpid(pid, 0)
-            print(flags)
-            return
+    """Print APART or TOGETHER where traces are possible, or why they are not, in one line."""
+    launch: Fields = {
+        "argv": None, "script": None, "interpreter": None, "reads": [], "cwd": "/",
+        "environment": {}, "uid": None, "cgroup": None, "memory_mib": 64, "limit_s": 10.0,
+    }  # fmt: skip
+    try:
+        print(_Start(launch, None, time.monotonic() + launch["limit_s"]).begin()[1])
+    except sandbox.Refused as error:
+        print(error)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import secrets
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,12 +21,16 @@ from radrm import errors
 from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
 from radrm.host.estimation import start_tracer
+from radrm.host.estimation.asking import SCRIPT, TRACE
+from radrm.host.estimation.collecting import MAX_DOCUMENT, Documents, failure
 from radrm.host.estimation.confine import MOST_PROCESSES
+from radrm.host.estimation.sandbox import FOLDER
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import boot_id
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.processes.tree import kill_tree
 from radrm.jobfile.options import Options
+from radrm.jobfile.radfile import Program
 
 # ------------------------------------------------------------------
 # Records running traces, so that the next daemon can end the processes of a killed one.
@@ -118,7 +123,6 @@ class Leftovers:
 # GPU. It sends its document through a pipe; its other output is dropped.
 
 
-MAX_DOCUMENT = 64 << 20
 END_LIMIT_S = 10.0
 """Seconds that a tracer's parent may need to end all processes."""
 TRACER = Path(errors.__file__).parent / "tracer"
@@ -127,6 +131,17 @@ COMMAND_VARIABLE = "RADRM_TRACED_COMMAND"
 command is not among them."""
 MOST_COMMAND = 1 << 16
 """Bytes of the command. The kernel allows twice as many in one variable."""
+FOLDER_VARIABLE = "RADRM_TRACE_FOLDER"
+"""Where a traced program writes its document, as `PID.json`."""
+LIMIT_VARIABLE = "RADRM_TRACE_LIMIT_S"
+"""Seconds from its start until a traced program must have written its document."""
+GPUS_VARIABLE = "RADRM_TRACE_GPUS"
+_CPU_WEIGHT = 10
+"""Of a job's 100: jobs come first."""
+WRITING_S = 8.0
+"""Of a trace's limit, what is left for the end: writing, reading and sending the document."""
+SITE = TRACER / "site"
+"""The folder of the `sitecustomize` that traces the Python programs of a command."""
 _HIDDEN = {
     "CUDA_VISIBLE_DEVICES": "",
     "NVIDIA_VISIBLE_DEVICES": "void",
@@ -141,17 +156,28 @@ class NotTraced(RadrmError):
 
 class TraceRequest(Struct, frozen=True, kw_only=True):
     """What to trace, and as which user. With `uid` and `gid` None it is this process's user.
-    `command` is the text of the job's command, empty if there is none."""
 
-    arguments: tuple[str, ...]
+    With `program` the job's own command runs, unchanged, on `gpus` GPUs that do not exist. Else
+    `python` runs the tracer of factories with `arguments`; `command` is then the text of the
+    job's command, empty if there is none.
+    """
+
     cwd: str
     environment: Mapping[str, str]
     umask: int = 0o022
     user: str = ""
     uid: int | None = None
     gid: int | None = None
+    program: Program | None = None
+    gpus: int = 1
+    arguments: tuple[str, ...] = ()
     python: str = "python3"
     command: str = ""
+
+    @property
+    def source(self) -> str:
+        """The estimator for which this is traced."""
+        return TRACE if self.program is None else SCRIPT
 
 
 def tracer_arguments(options: Options) -> tuple[str, ...]:
@@ -176,12 +202,14 @@ def trace(
     limits: EstimationConfig,
     ended: Callable[[], bool] = lambda: False,
     loud: bool = False,
+    own: bool = False,
     leftovers: Leftovers | None = None,
 ) -> bytes:
     """The tracer's document. Raises `NotTraced`.
 
     The trace stops soon after `ended()` becomes true. `loud`: the output of the user's code goes
-    to standard error. `leftovers` records the trace for the next daemon.
+    to standard error. `own`: the caller's own factory, which needs no sandbox where the machine
+    allows none. `leftovers` records the trace for the next daemon.
     """
     source, output = os.pipe()
     token = secrets.token_hex(16)
@@ -202,41 +230,77 @@ def trace(
         if group is not None:
             cgroups.limit(group, "pids.max", MOST_PROCESSES)
             cgroups.limit(group, "memory.max", limits.trace_memory_mib << 20)
-        tracer = _start(request, limits, output, token, group, loud)
+            cgroups.limit(group, "cpu.weight", _CPU_WEIGHT)
+        launch = launch_of(request, limits, token, group, loud)
+        tracer = _start(launch, output, token, loud)
     except OSError as error:
         forget()
         raise NotTraced(f"the tracer cannot be started: {error.strerror}") from None
     finally:
         os.close(output)
     try:
-        return _document(source, tracer, limits.trace_limit_s, ended)
+        document = _document(source, tracer, limits.trace_limit_s, ended)
     finally:
         _end(tracer)
         # A killed parent has ended no process, so end them here as well.
         users = () if request.uid is None else (request.uid,)
         kill_tree(token, None, (), group, users=users)
         forget()
+    if tracer.returncode != start_tracer.NO_SANDBOX:
+        return document
+    if own and request.program is None:
+        return _without_sandbox(request, limits, loud)
+    raise NotTraced(json.loads(document)["error"])
 
 
-def _start(
+def _without_sandbox(request: TraceRequest, limits: EstimationConfig, loud: bool) -> bytes:
+    """The document of a factory of the caller's, traced as any program of the caller's runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, environment = _program(request, folder)
+        try:
+            subprocess.run(
+                program.words or (),
+                cwd=request.cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr if loud else subprocess.DEVNULL,
+                stderr=None if loud else subprocess.DEVNULL,
+                timeout=limits.trace_limit_s,
+            )
+        except subprocess.TimeoutExpired:
+            raise NotTraced(f"it took longer than {limits.trace_limit_s:g} s") from None
+        except OSError as error:
+            raise NotTraced(f"cannot run {request.python}: {error.strerror}") from None
+        documents = Documents(folder)
+        documents.look()
+        found = documents.best or documents.error
+        return json.dumps(found or failure("the tracer sent no trace")).encode()
+
+
+def launch_of(
     request: TraceRequest,
     limits: EstimationConfig,
-    output: int,
     token: str,
-    group: str | None,
-    loud: bool,
-) -> subprocess.Popen[bytes]:
-    record = {
-        "argv": [request.python, str(TRACER), f"--output={output}", *request.arguments],
-        "script": None,
-        "interpreter": None,
+    group: str | None = None,
+    loud: bool = False,
+) -> dict[str, object]:
+    """What the parent of a trace is told. `group` is the trace's control group."""
+    program, environment = _program(request, FOLDER)
+    if request.program is not None:
+        own = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{SITE}:{own}" if own else str(SITE)
+        environment[LIMIT_VARIABLE] = f"{max(limits.trace_limit_s - WRITING_S, 1.0):g}"
+        environment[GPUS_VARIABLE] = str(request.gpus)
+        environment[FOLDER_VARIABLE] = FOLDER
+    return {
+        "argv": program.words,
+        "script": program.script,
+        "interpreter": program.interpreter,
+        "factory": request.program is None,
+        "loud": loud,
+        "reads": [str(TRACER)],
         "cwd": request.cwd,
-        "environment": {
-            **request.environment,
-            **_HIDDEN,
-            TOKEN_VARIABLE: token,
-            COMMAND_VARIABLE: _shortened(request.command),
-        },
+        "environment": {**environment, TOKEN_VARIABLE: token},
         "umask": request.umask,
         "user": request.user,
         "uid": request.uid,
@@ -245,10 +309,15 @@ def _start(
         "limit_s": limits.trace_limit_s,
         "cgroup": group,
     }
+
+
+def _start(
+    launch: Mapping[str, object], output: int, token: str, loud: bool
+) -> subprocess.Popen[bytes]:
     tracer = subprocess.Popen(
         [sys.executable, "-I", "-S", start_tracer.__file__, str(output)],
         stdin=subprocess.PIPE,
-        stdout=sys.stderr if loud else subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         stderr=None if loud else subprocess.DEVNULL,
         pass_fds=(output,),
         env={TOKEN_VARIABLE: token},
@@ -256,9 +325,20 @@ def _start(
     )
     assert tracer.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        tracer.stdin.write(json.dumps(record).encode() + b"\n")
+        tracer.stdin.write(json.dumps(launch).encode() + b"\n")
         tracer.stdin.flush()  # and stays open: closing it ends the trace
     return tracer
+
+
+def _program(request: TraceRequest, folder: str) -> tuple[Program, dict[str, str]]:
+    """What is run, and its environment. A factory's document goes to `folder`."""
+    environment = {**request.environment, **_HIDDEN}
+    if request.program is not None:
+        return request.program, environment
+    environment[COMMAND_VARIABLE] = _shortened(request.command)
+    output = os.path.join(folder, "factory.json")
+    words = (request.python, str(TRACER), f"--output={output}", *request.arguments)
+    return Program(words), environment
 
 
 def _shortened(command: str) -> str:
@@ -303,24 +383,9 @@ def _document(
         if gone:
             break
         if time.monotonic() > until:
-            raise NotTraced(
-                f"the trace took longer than {limit_s:g} s; a factory should build the model "
-                "and return"
-            )
+            raise NotTraced(f"the trace took longer than {limit_s:g} s")
         if ended():
             raise NotTraced("the daemon ends")
     if not size:
-        raise NotTraced(_why_no_trace(tracer))
+        raise NotTraced("the tracer ended and sent no trace")
     return b"".join(parts)
-
-
-def _why_no_trace(tracer: subprocess.Popen[bytes]) -> str:
-    """The reason why a tracer sent nothing, as far as it is known."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        tracer.wait(1.0)
-    code = tracer.returncode
-    how = f"with exit code {code}" if code is None or code >= 0 else f"by signal {-code}"
-    return (
-        f"the tracer ended {how} and sent no trace; to see what it prints, run `radrm summarize` "
-        "with this factory"
-    )

@@ -24,17 +24,19 @@ from msgspec import Struct
 from radrm.config import Config, parse_table
 from radrm.errors import RadrmError
 from radrm.estimators.interface import Description
-from radrm.host.estimation.asking import Answer, Asking
+from radrm.host.estimation.asking import TRACE, Answer, Asking
 from radrm.host.workers.child import end_after, give_up_rights, take_pipes
 from radrm.host.workers.messages import packed, read, write
 from radrm.host.workers.parent import Worker
 
 
 class Question(Struct, frozen=True):
-    """A job, and the tracer's document about it, None if it was not traced."""
+    """A job, and the tracer's document about it, None if it was not traced; `source` is the
+    estimator for which it was."""
 
     job: Description
     events: bytes | None = None
+    source: str = TRACE
 
 
 def main() -> int:
@@ -51,7 +53,7 @@ def main() -> int:
     while (question := read(source, Question)) is not None:
         # The daemon ends this process earlier. If the daemon is dead, SIGALRM ends it.
         end_after(limit_s)
-        answer = asking.ask(question.job, question.events)
+        answer = asking.ask(question.job, question.events, question.source)
         end_after(0)
         write(target, packed(answer))
     return 0

@@ -26,10 +26,7 @@ _FACTS = "LoadState,UnitFileState,ActiveState,Result,Delegate,KillMode"
 _STARTS_BY_ITSELF = ("enabled", "enabled-runtime", "static", "linked", "generated", "alias")
 _INSTALL = 'install it: sudo "$(command -v radrm)" service install'
 _LOG = f"see why: journalctl -u {UNIT} -n 50"
-_TRACES = (
-    "sudo sysctl user.max_user_namespaces=15000, and on Ubuntu "
-    "kernel.apparmor_restrict_unprivileged_userns=0; or set estimation.trace = false"
-)
+_NO_TRACES = "set estimation.trace = false"
 
 _KEEP_IPC = (
     r"sudo mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\nRemoveIPC=no\n' | sudo tee "
@@ -140,7 +137,7 @@ def logind(
 
 
 def traces(wanted: bool, owner: int, uid: int, ask: Ask = ask) -> Finding:
-    """Whether a traced training step runs without network and with limited processes.
+    """Whether training steps can be traced: in a sandbox, or not at all.
 
     `wanted` is `estimation.trace`, `owner` the daemon's user, `uid` this command's user.
     """
@@ -150,14 +147,15 @@ def traces(wanted: bool, owner: int, uid: int, ask: Ask = ask) -> Finding:
     if uid != owner:
         return ok(name, f"only user {owner}, who runs the daemon, can check their limits")
     try:
-        flags = int(ask(start_tracer.PROBE, LIMIT_S))
-    except (DeviceError, ValueError) as error:
-        return warn(name, f"their limits cannot be checked: {error}", _TRACES)
-    if not flags & confine.NEW_NET:
-        return warn(name, "the kernel does not let this user run them without network", _TRACES)
-    more = "" if flags & confine.NEW_USER else " more than its user has"
+        answer = ask(start_tracer.PROBE, LIMIT_S).strip()
+    except DeviceError as error:
+        return warn(name, f"their sandbox cannot be checked: {error}", _NO_TRACES)
+    if answer not in (start_tracer.APART, start_tracer.TOGETHER):
+        cause, _, step = answer.partition("; ")
+        return warn(name, f"no training step is traced: {cause}", step or _NO_TRACES)
+    more = "" if answer == start_tracer.APART else " more than its user has"
     most = f"at most {confine.MOST_PROCESSES} processes{more}"
-    return ok(name, f"a trace has no network and {most}")
+    return ok(name, f"a trace changes no file, has no network and {most}")
 
 
 # ------------------------------------------------------------------ the service's code

@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     procfs       reads of /proc, each with a bound
+    naming       what other processes see of this one: name, command line, environment
     affinity     the CPUs near a job's GPUs, on which its processes run
     cgroups      a control group for processes, where one can be made
     controllers  where CPUs and host memory can be limited; the daemon's own group

@@ -20,6 +20,19 @@ def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) 
     When this returns, the file survives a power failure; when it raises `OSError`, the
     file is as it was. A process killed in between may leave a hidden `.NAME.*.tmp`.
     """
+    write_whole(path, data, mode, synced=True)
+    folder, name = os.path.split(os.fspath(path))
+    fsync_folder(folder or ".")
+    crossed("file durable", name)
+
+
+def write_whole(
+    path: str | os.PathLike[str], data: bytes, mode: int = 0o600, synced: bool = False
+) -> None:
+    """As `write_durably`, but a power failure may leave the file empty, or no name of it.
+
+    `synced`: only the name may be lost.
+    """
     folder, name = os.path.split(os.fspath(path))
     temporary = os.path.join(folder, f".{name}.{os.urandom(_DRAWN).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,17 +42,17 @@ def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) 
             os.fchmod(fd, mode)  # open's own mode is cut by the umask
             write_all(fd, data)
             crossed("file written", name)
-            os.fsync(fd)
+            if synced:
+                os.fsync(fd)
         finally:
             os.close(fd)
-        crossed("file synced", name)
+        if synced:
+            crossed("file synced", name)
         os.rename(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
     crossed("file renamed", name)
-    fsync_folder(folder or ".")
-    crossed("file durable", name)
 
 
 def remove_drafts(path: str) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-import typer
-
-from radrm.cli.options import Json
+from radrm.cli.parameters import COMMAND, JSON, REAL, TEXT, TEXTS, Parameter
 from radrm.client.text import print_json, warn
 from radrm.core.units import parse_seconds
 from radrm.errors import UsageError
@@ -37,61 +35,38 @@ from radrm.lab.show.collocation import show_collocation, show_mixed
 S = TypeVar("S")
 T = TypeVar("T")
 
-bench = typer.Typer(
-    name="bench",
-    help="Measure on this server.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+_COPIES = "Numbers of copies; 1,2,4 by default, 1 always."
+_OTHERS = "Another program, in place of copies (repeatable)."
+_SCALE = "Run the clock of simulated GPUs N times as fast."
+COLLOCATE_PARAMETERS = (
+    Parameter("command", COMMAND, "The command of a job.", "CMD...", least=1),
+    Parameter("copies", TEXT, _COPIES, "LIST", ("--copies",)),
+    Parameter("others", TEXTS, _OTHERS, "'CMD'", ("--with",)),
+    Parameter("gpu", TEXT, "Index or UUID; a free GPU by default.", "GPU", ("--gpu",)),
+    Parameter("modes", TEXT, "timeslice, mps, mig; all by default.", "LIST", ("--modes",)),
+    Parameter(
+        *("step_pattern", TEXT, "Matches a line that reports a step.", "REGEX"),
+        flags=("--step-pattern",),
+    ),
+    Parameter("seconds", TEXT, "End each round after this time.", "TIME", ("--seconds",)),
+    Parameter("gpus", TEXT, "Use simulated GPUs, as sim:1xA100-40GB.", "sim:SPEC", ("--gpus",)),
+    Parameter("time_scale", REAL, _SCALE, "N", ("--time-scale",), least=1, initial=1.0),
+    JSON,
 )
 
 
-@bench.callback()
-def _bench() -> None:
-    """Do nothing. Without a callback, typer would drop the name of the only command."""
-
-
-@bench.command(context_settings={"allow_interspersed_args": False})
 def collocate(
-    command: Annotated[list[str], typer.Argument(metavar="CMD...", help="The command of a job.")],
-    copies: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Numbers of copies; 1,2,4 by default, 1 always."),
-    ] = None,
-    others: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with", metavar="'CMD'", help="Another program, in place of copies (repeatable)."
-        ),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(metavar="GPU", help="Index or UUID; a free GPU by default."),
-    ] = None,
-    modes: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="timeslice, mps, mig; all by default."),
-    ] = None,
-    step_pattern: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help="Matches a line that reports a step."),
-    ] = None,
-    seconds: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End each round after this time.")
-    ] = None,
-    gpus: Annotated[
-        str | None, typer.Option(metavar="sim:SPEC", help="Use simulated GPUs, as sim:1xA100-40GB.")
-    ] = None,
-    time_scale: Annotated[
-        float,
-        typer.Option(
-            metavar="N",
-            min=1.0,
-            help="Run the clock of simulated GPUs N times as fast.",
-            show_default=False,
-        ),
-    ] = 1.0,
-    as_json: Json = False,
-) -> None:
+    command: list[str],
+    copies: str,
+    others: list[str],
+    gpu: str,
+    modes: str,
+    step_pattern: str,
+    seconds: str,
+    gpus: str,
+    time_scale: float,
+    as_json: bool,
+) -> int:
     """Run 1, 2, 4 copies of a command on one GPU, and say whether sharing the GPU pays.
 
     Shows for each number of copies, with time-slicing and with MPS: the time of a copy, the
@@ -113,23 +88,23 @@ def collocate(
       radrm bench collocate --gpus sim:1xA100-40GB --time-scale 60 -- \\
         radrm-simjob --gpu-memory 6G --smact 0.4 --seconds 300
     """
-    if others and copies is not None:
+    if others and copies:
         raise UsageError("--copies goes without --with: give a program twice to run it twice")
     numbers = _usage("--copies", parse_copies, copies or "1,2,4")
-    programs = _usage("--with", parse_programs, others or [])
-    wanted = _usage("--modes", parse_modes, modes) if modes is not None else None
-    limit_s = _usage("--seconds", parse_seconds, seconds) if seconds is not None else None
-    pattern = compiled(step_pattern) if step_pattern is not None else None
+    programs = _usage("--with", parse_programs, others)
+    wanted = _usage("--modes", parse_modes, modes) if modes else None
+    limit_s = _usage("--seconds", parse_seconds, seconds) if seconds else None
+    pattern = compiled(step_pattern) if step_pattern else None
     if limit_s is not None and pattern is None:
         raise UsageError(
             "--seconds needs --step-pattern: copies that are cut short compare by their steps only"
         )
-    if gpus is None and time_scale != 1.0:
+    if not gpus and time_scale != 1.0:
         raise UsageError("--time-scale goes with simulated GPUs only: add --gpus sim:1xA100-40GB")
     work = Work(tuple(command), pattern, limit_s, programs)
     with orderly_end(_say_stopped), tempfile.TemporaryDirectory(prefix="radrm-bench-") as folder:
-        servers = Servers(Path(folder), gpus, time_scale)
-        devices = take(servers, gpu)
+        servers = Servers(Path(folder), gpus or None, time_scale)
+        devices = take(servers, gpu or None)
         device = devices[0]
         offered = modes_of(device, wanted)
         numbers = at_once(devices, numbers, work)
@@ -145,8 +120,7 @@ def collocate(
         show_mixed(device, work, mixed, notes)
     else:
         show_collocation(device, work, results, notes)
-    if not measured.complete:
-        raise typer.Exit(1)
+    return 0 if measured.complete else 1
 
 
 def _usage(option: str, read: Callable[[S], T], text: S) -> T:

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 
-import typer
 from rich.console import Console
 from rich.live import Live
 
@@ -32,8 +31,10 @@ from radrm.lab.experiments.demo.run import (
 from radrm.lab.experiments.demo.server import orderly_end, submitted
 from radrm.lab.show.demo import Changes, live_view, show_end
 
+DEMO_PARAMETERS = ()
 
-def demo() -> None:
+
+def demo() -> int:
     """Show it all once on simulated GPUs, in less than a minute."""
     began_s = time.monotonic()
     console = make_console()
@@ -57,7 +58,7 @@ def demo() -> None:
             submitted([r.server.submit(write_job_files(r.server.work)) for r in runs])
             _watch(runs, console, began_s)
             good = show_end(sharing, alone, console)
-    raise typer.Exit(0 if good else 1)
+    return 0 if good else 1
 
 
 def _say_stopped(kind: type[BaseException] | None, *_: object) -> None:

@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
 
-import typer
-
-from radrm.cli.options import Json
+from radrm.cli.parameters import FLAG, JSON, OF_JOBS, TEXT, Parameter
 from radrm.cli.show.progress import progress_bar
 from radrm.client.estimates import names_of
 from radrm.client.text import print_json, warn
 from radrm.config import load_config
 from radrm.errors import UsageError
 from radrm.host.storage.paths import system_mode
-from radrm.jobfile.parsing import parse_words
+from radrm.jobfile.options import RawOptions
 from radrm.lab.experiments.datasets import read_dataset
 from radrm.lab.experiments.evaluation import estimators_known, evaluate, evaluation_document
 from radrm.lab.show.estimates import show_estimators, show_evaluation
 
 SHOWN_ERRORS = 5
 
-Dataset_ = Annotated[
-    str | None,
-    typer.Option(
-        "--evaluate",
-        metavar="DATASET",
-        help="Measured jobs: a folder of job files, a CSV table, or `history`.",
+_MEASURED = "Measured jobs: a folder of job files, a CSV table, or `history`."
+_PYTHON = "The Python in which models are traced."
+ESTIMATORS_PARAMETERS = (
+    Parameter("dataset", TEXT, _MEASURED, "DATASET", ("--evaluate",)),
+    Parameter(
+        *("estimator", TEXT, "One estimator, or `all`.", "NAME", ("--estimator",)), initial="all"
     ),
-]
-Tried = Annotated[str, typer.Option("--estimator", metavar="NAME", help="One estimator, or `all`.")]
-Python = Annotated[
-    str, typer.Option("--python", metavar="PATH", help="The Python in which models are traced.")
-]
-Cases = Annotated[
-    bool, typer.Option("--cases", help="Also the estimate of every job (with --json).")
-]
+    Parameter("python", TEXT, _PYTHON, "PATH", ("--python",), initial="python3"),
+    Parameter(
+        *("cases", FLAG, "Also the estimate of every job (with --json)."), flags=("--cases",)
+    ),
+    Parameter("options", OF_JOBS, "Options of radrm submit that estimators use."),
+    JSON,
+)
 
 
 def estimators(
-    context: typer.Context,
-    dataset: Dataset_ = None,
-    estimator: Tried = "all",
-    python: Python = "python3",
-    cases: Cases = False,
-    as_json: Json = False,
+    dataset: str, estimator: str, python: str, cases: bool, options: RawOptions, as_json: bool
 ) -> None:
     """List the estimators, or try them on measured jobs.
 
@@ -58,14 +49,14 @@ def estimators(
       radrm estimators --evaluate history --json
     """
     config = load_config(os.environ, system_mode(os.environ, os.getuid()))
-    if dataset is None:
-        if context.args:
-            raise UsageError(f"{context.args[0]!r} needs --evaluate; add it")
+    if not dataset:
+        if options:
+            raise UsageError(f"--{next(iter(options))} needs --evaluate; add it")
         rows = estimators_known(config)
         print_json(rows) if as_json else show_estimators(rows)
         return
     names = tuple(n for n in names_of(estimator, config) if n not in ("declared", "history"))
-    found = read_dataset(dataset, parse_words(context.args, "command line"))
+    found = read_dataset(dataset, options)
     with progress_bar() as progress:
         results = evaluate(found, config, names, python, progress)
     if as_json:

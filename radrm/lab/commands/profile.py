@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
-
-from radrm.cli.options import Json
+from radrm.cli.parameters import JSON, NUMBER, TEXT, TEXTS, WORD, Parameter
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import show
 from radrm.client.amounts import number
@@ -44,36 +41,38 @@ def _table(found: Sequence[Probed]) -> Rows:
     return rows
 
 
+_KINDS = "Only these types: repeat it, or a,b."
+_PATTERN = r"Read steps from the log, as in (?P<step>\d+)/(?P<total>\d+)."
+PROFILE_PARAMETERS = (
+    Parameter("file", WORD, "A job file.", "FILE", least=1),
+    Parameter("gpu_type", TEXTS, _KINDS, "TYPE", ("--gpu-type",)),
+    Parameter("gpus", TEXTS, "Only these numbers of GPUs: 1,2.", "N", ("--gpus",)),
+    Parameter(
+        *("probe_steps", NUMBER, "Steps of each probe.", "N", ("--probe-steps",)),
+        least=1,
+        initial=20,
+    ),
+    Parameter(
+        *("limit", TEXT, "Stop each probe after this time.", "TIME", ("--limit",)), initial="5m"
+    ),
+    Parameter(
+        *("steps", NUMBER, "All steps of the job, if not reported.", "N", ("--steps",)), least=1
+    ),
+    Parameter("progress_pattern", TEXT, _PATTERN, "REGEX|auto", ("--progress-pattern",)),
+    JSON,
+)
+
+
 def profile(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A job file.")],
-    gpu_type: Annotated[
-        list[str] | None,
-        typer.Option("--gpu-type", metavar="TYPE", help="Only these types: repeat it, or a,b."),
-    ] = None,
-    gpus: Annotated[
-        list[str] | None,
-        typer.Option("--gpus", metavar="N", help="Only these numbers of GPUs: 1,2."),
-    ] = None,
-    probe_steps: Annotated[
-        int, typer.Option("--probe-steps", metavar="N", min=1, help="Steps of each probe.")
-    ] = 20,
-    limit: Annotated[
-        str, typer.Option("--limit", metavar="TIME", help="Stop each probe after this time.")
-    ] = "5m",
-    steps: Annotated[
-        int | None,
-        typer.Option("--steps", metavar="N", min=1, help="All steps of the job, if not reported."),
-    ] = None,
-    progress_pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--progress-pattern",
-            metavar="REGEX|auto",
-            help="Read steps from the log, as in (?P<step>\\d+)/(?P<total>\\d+).",
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+    file: str,
+    gpu_type: list[str],
+    gpus: list[str],
+    probe_steps: int,
+    limit: str,
+    steps: int | None,
+    progress_pattern: str,
+    as_json: bool,
+) -> int:
     """Run a few steps of a job on each free kind and number of GPUs, and show the run times.
 
     Each probe is an ordinary job of yours: alone on idle GPUs, behind all other jobs, and
@@ -92,7 +91,7 @@ def profile(
         steps=probe_steps,
         limit_s=_seconds(limit),
         total=steps,
-        pattern=progress_pattern,
+        pattern=progress_pattern or None,
     )
     with Client() as client, orderly_end(lambda: warn("stopped; the probe is cancelled")):
         profiler = Profiler(client, file, wishes)
@@ -104,8 +103,7 @@ def profile(
         print_json([each.document() for each in found])
     else:
         show(_table(found))
-    if all(each.step_s is None and each.whole_s is None for each in found):
-        raise typer.Exit(1)
+    return int(all(each.step_s is None and each.whole_s is None for each in found))
 
 
 def _numbers(words: list[str]) -> tuple[int, ...]:

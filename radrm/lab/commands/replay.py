@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from radrm.cli.options import Json
+from radrm.cli.parameters import JSON, TEXT, Parameter
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json
@@ -40,53 +36,48 @@ from radrm.lab.show.simulations import setting_line
 from radrm.policies import POLICIES
 from radrm.structs import replace
 
-Since = Annotated[
-    str, typer.Option("--since", metavar="SPAN", help="Only jobs of this last time: 30d, 12h.")
-]
-Instead = Annotated[
-    str | None,
-    typer.Option(
-        "--instead-of",
-        metavar="NAME",
-        help="Compare with this policy; by default the configured one.",
+_BEFORE = "Compare with this policy; by default the configured one."
+REPLAY_PARAMETERS = (
+    Parameter(
+        *("since", TEXT, "Only jobs of this last time: 30d, 12h.", "SPAN", ("--since",)),
+        initial="30d",
     ),
-]
-StoreFile = Annotated[
-    str | None, typer.Option("--store", metavar="FILE", help="A daemon's store, or a copy of it.")
-]
-OwnGpus = Annotated[
-    str | None,
-    typer.Option("--gpus", metavar="sim:SPEC", help="The GPUs; by default those of the daemon."),
-]
-OwnEstimator = Annotated[
-    str | None,
-    typer.Option("--estimator", metavar="NAME", help="recorded (by default), oracle or none."),
-]
-Save = Annotated[
-    str | None, typer.Option("--save", metavar="FILE", help="Write the jobs as a trace.")
-]
+    options.POLICIES,
+    Parameter("instead_of", TEXT, _BEFORE, "NAME", ("--instead-of",)),
+    Parameter("gpus", TEXT, "The GPUs; by default those of the daemon.", "sim:SPEC", ("--gpus",)),
+    *(options.ORDER, options.PLANNERS),
+    Parameter(
+        *("estimator", TEXT, "recorded (by default), oracle or none.", "NAME", ("--estimator",))
+    ),
+    *(options.KNOWN, options.DURATION_ERROR, options.MODE, options.RECOVERY, options.seeds(12)),
+    *(options.ADVISE, options.OBJECTIVE, options.SET),
+    Parameter("store", TEXT, "A daemon's store, or a copy of it.", "FILE", ("--store",)),
+    options.PLOT,
+    Parameter("save", TEXT, "Write the jobs as a trace.", "FILE", ("--save",)),
+    JSON,
+)
 
 
 def replay(
-    since: Since = "30d",
-    policy: options.Policies = None,
-    instead_of: Instead = None,
-    gpus: OwnGpus = None,
-    order: options.Order = None,
-    planner: options.Planners = None,
-    estimator: OwnEstimator = None,
-    known: options.Known = None,
-    duration_error: options.DurationError = None,
-    collocation: options.Mode = None,
-    recovery: options.Recovery = None,
-    seeds: options.Seeds = 12,
-    advise: options.Advise = False,
-    objective: options.Objective = "completion",
-    settings: options.Set = None,
-    store: StoreFile = None,
-    plot: options.PlotFile = None,
-    save: Save = None,
-    as_json: Json = False,
+    since: str,
+    policy: list[str],
+    instead_of: str,
+    gpus: str,
+    order: str,
+    planner: list[str],
+    estimator: str,
+    known: list[str],
+    duration_error: str,
+    collocation: str,
+    recovery: str,
+    seeds: int,
+    advise: bool,
+    objective: str,
+    settings: list[str],
+    store: str,
+    plot: str,
+    save: str,
+    as_json: bool,
 ) -> None:
     """Run the daemon's own past jobs under other policies.
 
@@ -97,19 +88,19 @@ def replay(
       radrm replay --advise
       radrm replay --store copy.sqlite --gpus sim:4xA100-40GB --json
     """
-    check_plot(plot)
+    check_plot(plot or None)
     metric = objective_of(objective)
-    past = past_jobs(store, since)
+    past = past_jobs(store or None, since)
     base = configured()
     before = instead_of or base.policy
     chosen = estimator or own_estimator(past)
     choices = Choices(
         gpus=gpus or own_gpus(past),
-        order=order,
+        order=order or None,
         collocation=collocation or (own_mode(base, past) if store else None),
-        recovery=recovery,
+        recovery=recovery or None,
         seeds=seeds,
-        settings=settings or (),
+        settings=settings,
         known=options.known_names(known, duration_error),
     )
     if advise:
@@ -136,12 +127,12 @@ def replay(
     yours = your_daemon(base, chosen, Choices(choices.gpus))
     with progress_bar() as progress:
         done = replay_past(past, variants, seeds, progress)
-    if save is not None:
+    if save:
         save_trace(save, done.jobs)
     if as_json:
         print_json(past_document(done, since))
     else:
         show(Styled(setting_line(variants[0], yours)))
         show_replay(done, since)
-    if plot is not None:
+    if plot:
         plot_comparison(plot, done.found)

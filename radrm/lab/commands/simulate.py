@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from radrm.cli.options import Json
+from radrm.cli.parameters import JSON, TEXT, TEXTS, WORD, Parameter
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
@@ -52,52 +48,52 @@ from radrm.lab.show.simulations import (
     variant_name,
 )
 from radrm.lab.simulator.scenario import ORACLE
-from radrm.lab.simulator.servers import HASH
 from radrm.lab.simulator.traces.importers.andreas import Mix
 from radrm.policies import POLICIES
 from radrm.structs import replace
 
-TraceFile = Annotated[
-    str | None, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")
-]
-Policy = Annotated[
-    str | None,
-    typer.Option("--policy", metavar="NAME", help="The policy; by default the configured one."),
-]
-Save = Annotated[
-    str | None, typer.Option("--save", metavar="FILE", help="Write the trace as radrm's CSV.")
-]
+_TRACE = Parameter("trace", WORD, "A trace file; - for standard input.", "TRACE")
+_MIX = (options.SCENARIO, options.NODES, options.LOAD, options.FIRST_SEED)
+SIMULATE_PARAMETERS = (
+    *(_TRACE, options.POLICY, options.GPUS, options.CPUS, options.ORDER, options.PLANNER),
+    *(options.ESTIMATOR, options.KNOWN, options.DURATION_ERROR, options.MODE, options.RECOVERY),
+    *(options.FIDELITY, options.seeds(1), options.SET, options.SERVERS, options.DEALER),
+    *(options.MIX_FORM, options.PROFILE, options.FILL, options.FILL_SEED, options.USERS, *_MIX),
+    options.PLOT,
+    Parameter("save", TEXT, "Write the trace as radrm's CSV.", "FILE", ("--save",)),
+    JSON,
+)
 
 
 def simulate(
-    trace: TraceFile = None,
-    policy: Policy = None,
-    gpus: options.SomeGpus = None,
-    cpus: options.Cpus = None,
-    order: options.Order = None,
-    planner: options.Planner = None,
-    estimator: options.Estimator = None,
-    known: options.Known = None,
-    duration_error: options.DurationError = None,
-    collocation: options.Mode = None,
-    recovery: options.Recovery = None,
-    fidelity: options.FidelityOption = "radrm",
-    seeds: options.Seeds = 1,
-    settings: options.Set = None,
-    servers: options.Servers = 1,
-    dealer: options.Dealer = HASH,
-    form: options.MixForm = "auto",
-    profile: options.Profile = None,
-    fill: options.FillTable = None,
-    fill_seed: options.FillSeed = 0,
-    users: options.Users = None,
-    scenario: options.Scenario = None,
-    nodes: options.Nodes = None,
-    load: options.Load = None,
-    seed: options.FirstSeed = None,
-    plot: options.PlotFile = None,
-    save: Save = None,
-    as_json: Json = False,
+    trace: str,
+    policy: str,
+    gpus: str,
+    cpus: float | None,
+    order: str,
+    planner: str,
+    estimator: str,
+    known: list[str],
+    duration_error: str,
+    collocation: str,
+    recovery: str,
+    fidelity: str,
+    seeds: int,
+    settings: list[str],
+    servers: int,
+    dealer: str,
+    form: str,
+    profile: list[str],
+    fill: str,
+    fill_seed: int,
+    users: int | None,
+    scenario: int | None,
+    nodes: int | None,
+    load: float | None,
+    seed: int | None,
+    plot: str,
+    save: str,
+    as_json: bool,
 ) -> None:
     """Run a trace on a simulated server and show the result.
 
@@ -110,20 +106,28 @@ def simulate(
       radrm simulate --import andreas --nodes 10 --load 0.5 --planner andreas
       sacct -P -a -S 2024-01-01 -o ... | radrm simulate - --import slurm
     """
-    check_plot(plot)
+    check_plot(plot or None)
     mix = mix_of(
-        *(trace, form),
+        *(trace or None, form),
         scenario=scenario,
         nodes=nodes,
         load=load,
         seed=seed,
-        gpus=gpus,
+        gpus=gpus or None,
         servers=servers,
     )
     base = configured()
     choices = Choices(
-        *(gpus or options.USUAL_GPUS, order, planner, collocation, recovery, fidelity, seeds),
-        *(settings or (), options.known_names(known, duration_error), servers),
+        gpus=gpus or options.USUAL_GPUS,
+        order=order or None,
+        planner=planner or None,
+        collocation=collocation or None,
+        recovery=recovery or None,
+        fidelity=fidelity,
+        seeds=seeds,
+        settings=settings,
+        known=options.known_names(known, duration_error),
+        servers=servers,
         cpus=cpus,
         dealer=dealer,
     )
@@ -132,17 +136,15 @@ def simulate(
     estimator = estimator or (ORACLE if mix else own_estimator(base, fidelity))
     variant = make_variant(base, policy or (ALONE if mix else base.policy), estimator, choices)
     check_settings(choices.settings, [variant.policy])
-    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed, users)
+    source = mix or File(trace or "-", form, tuple(profile), fill or None, fill_seed, users)
     with progress_bar("bytes") as progress:
         loaded = load_draws(source, variant, seeds, progress)
     for note in loaded.notes:
         warn(note)
-    if save is not None:
+    if save:
         save_trace(save, loaded.whole)
     with progress_bar() as progress:
-        (result,) = results_of_draws(
-            loaded.draws, [variant], range(seeds), plot is not None, progress
-        )
+        (result,) = results_of_draws(loaded.draws, [variant], range(seeds), bool(plot), progress)
     if as_json:
         print_json(document(result, loaded.left_out))
     else:
@@ -155,48 +157,52 @@ def simulate(
         show(one_table(result))
     if line := unfinished_line([result]):
         warn(line)
-    if plot is not None and result.run is not None:
+    if plot and result.run is not None:
         plot_run(plot, result.run, f"{variant.policy}, {estimator}")
 
 
-Estimators = Annotated[
-    list[str] | None,
-    typer.Option("--estimator", metavar="NAME", help="As for simulate: repeat it, or use a,b."),
-]
-
+_ESTIMATORS = "As for simulate: repeat it, or use a,b."
+COMPARE_PARAMETERS = (
+    *(_TRACE, options.POLICIES, options.GPUS, options.CPUS, options.ORDERS, options.PLANNERS),
+    Parameter("estimator", TEXTS, _ESTIMATORS, "NAME", ("--estimator",)),
+    *(options.KNOWN, options.DURATION_ERROR, options.MODE, options.RECOVERY, options.FIDELITY),
+    *(options.seeds(None), options.ADVISE, options.OBJECTIVE, options.SET, options.SERVERS),
+    *(options.DEALER, options.MIX_FORM, options.PROFILE, options.FILL, options.FILL_SEED),
+    *(options.USERS, *_MIX, options.PLOT, JSON),
+)
 _ADVICE_SEEDS = 6
 
 
 def compare(
-    trace: TraceFile = None,
-    policy: options.Policies = None,
-    gpus: options.SomeGpus = None,
-    cpus: options.Cpus = None,
-    order: options.Orders = None,
-    planner: options.Planners = None,
-    estimator: Estimators = None,
-    known: options.Known = None,
-    duration_error: options.DurationError = None,
-    collocation: options.Mode = None,
-    recovery: options.Recovery = None,
-    fidelity: options.FidelityOption = "radrm",
-    seeds: options.SomeSeeds = None,
-    advise: options.Advise = False,
-    objective: options.Objective = "completion",
-    settings: options.Set = None,
-    servers: options.Servers = 1,
-    dealer: options.Dealer = HASH,
-    form: options.MixForm = "auto",
-    profile: options.Profile = None,
-    fill: options.FillTable = None,
-    fill_seed: options.FillSeed = 0,
-    users: options.Users = None,
-    scenario: options.Scenario = None,
-    nodes: options.Nodes = None,
-    load: options.Load = None,
-    seed: options.FirstSeed = None,
-    plot: options.PlotFile = None,
-    as_json: Json = False,
+    trace: str,
+    policy: list[str],
+    gpus: str,
+    cpus: float | None,
+    order: list[str],
+    planner: list[str],
+    estimator: list[str],
+    known: list[str],
+    duration_error: str,
+    collocation: str,
+    recovery: str,
+    fidelity: str,
+    seeds: int | None,
+    advise: bool,
+    objective: str,
+    settings: list[str],
+    servers: int,
+    dealer: str,
+    form: str,
+    profile: list[str],
+    fill: str,
+    fill_seed: int,
+    users: int | None,
+    scenario: int | None,
+    nodes: int | None,
+    load: float | None,
+    seed: int | None,
+    plot: str,
+    as_json: bool,
 ) -> None:
     """Run a trace as configured here, and under several policies, beside lower bounds.
 
@@ -207,17 +213,17 @@ def compare(
       radrm compare trace.csv --advise --objective makespan
       radrm compare --import andreas --scenario 1 --nodes 10 --load 0.5 --seeds 12
     """
-    check_plot(plot)
+    check_plot(plot or None)
     metric = objective_of(objective)
     seeds = seeds or (_ADVICE_SEEDS if advise else 1)
     base = configured()
     mix = mix_of(
-        *(trace, form),
+        *(trace or None, form),
         scenario=scenario,
         nodes=nodes,
         load=load,
         seed=seed,
-        gpus=gpus,
+        gpus=gpus or None,
         servers=servers,
     )
     if mix is not None and advise:
@@ -226,11 +232,11 @@ def compare(
     choices = Choices(
         gpus=gpus or options.USUAL_GPUS,
         order=next(iter(orders), None),
-        collocation=collocation,
-        recovery=recovery,
+        collocation=collocation or None,
+        recovery=recovery or None,
         fidelity=fidelity,
         seeds=seeds,
-        settings=settings or (),
+        settings=settings,
         known=options.known_names(known, duration_error),
         servers=servers,
         cpus=cpus,
@@ -238,7 +244,7 @@ def compare(
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)
-    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed, users)
+    source = mix or File(trace or "-", form, tuple(profile), fill or None, fill_seed, users)
     estimators = options.names(estimator)
     if advise:
         (own,) = _at_most_one(estimators) or [own_estimator(base, fidelity)]
@@ -281,7 +287,7 @@ def compare(
         show(Styled(f"{len(loaded.draws[0])} jobs; in percent: of {first}. {FOOT}"))
     if line := unfinished_line(found):
         warn(line)
-    if plot is not None:
+    if plot:
         plot_comparison(plot, found)
 
 

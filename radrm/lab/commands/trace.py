@@ -6,11 +6,9 @@ import dataclasses
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from radrm.cli.options import Json, finite
+from radrm.cli.parameters import JSON, NUMBER, REAL, TEXT, TEXTS, WORD, Parameter
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
@@ -49,50 +47,37 @@ from radrm.lab.simulator.traces.trace import fitting, trace_lines
 from radrm.simulated.spec import parse
 from radrm.structs import replace
 
-trace = typer.Typer(
-    name="trace",
-    help="Draw a trace, or play one through a daemon.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+_TRACE = Parameter("trace", WORD, "A trace file; - for standard input.", "TRACE", least=1)
+_KINDS = "Kinds of jobs: name,gpus,duration_s,memory_mib,smact, optionally class,share."
+_JOBS = "Number of jobs; by default all of the window."
+_BEGIN = "The window's begin after the first job: 36h."
+_SHARES = "Shares of the classes: light=65,heavy=35."
+MAKE_PARAMETERS = (
+    _TRACE,
+    Parameter("kinds", TEXT, _KINDS, "CSV", ("--kinds",)),
+    Parameter("jobs", NUMBER, _JOBS, "N", ("--jobs",), least=1),
+    Parameter("begin", TEXT, _BEGIN, "TIME", ("--from",)),
+    Parameter("hours", REAL, "The window's length.", "H", ("--hours",), least=0),
+    Parameter("mix", TEXT, _SHARES, "CLASS=SHARE,...", ("--mix",)),
+    Parameter(
+        *("seed", NUMBER, "Seed of the random choice.", "N", ("--seed",)), least=0, initial=0
+    ),
+    *(options.FORM, options.PROFILE),
+    Parameter("save", TEXT, "Write here, not to standard output.", "FILE", ("--save",)),
 )
 
-TraceFile = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")
-]
 
-
-@trace.command()
 def make(
-    trace: TraceFile,
-    kinds: Annotated[
-        str,
-        typer.Option(
-            metavar="CSV",
-            help="Kinds of jobs: name,gpus,duration_s,memory_mib,smact, optionally class,share.",
-        ),
-    ],
-    jobs: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Number of jobs; by default all of the window."),
-    ] = None,
-    begin: Annotated[
-        str | None,
-        typer.Option("--from", metavar="TIME", help="The window's begin after the first job: 36h."),
-    ] = None,
-    hours: Annotated[
-        float | None,
-        typer.Option(metavar="H", min=0.0, callback=finite, help="The window's length."),
-    ] = None,
-    mix: Annotated[
-        str | None,
-        typer.Option(metavar="CLASS=SHARE,...", help="Shares of the classes: light=65,heavy=35."),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random choice.")] = 0,
-    form: options.Form = "auto",
-    profile: options.Profile = None,
-    save: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write here, not to standard output.")
-    ] = None,
+    trace: str,
+    kinds: str,
+    jobs: int | None,
+    begin: str,
+    hours: float | None,
+    mix: str,
+    seed: int,
+    form: str,
+    profile: list[str],
+    save: str,
 ) -> None:
     """Draw a trace: submission times of a window of TRACE, jobs of a table of kinds.
 
@@ -105,77 +90,69 @@ def make(
       radrm trace make philly.csv --kinds kinds.csv --from 36h --hours 8 --jobs 90 \\
         --mix light=65,medium=27,heavy=8 --seed 1 --save light90.csv
     """
+    if not kinds:
+        raise UsageError("radrm trace make: name a table of kinds: --kinds CSV")
     from_s = 0.0
-    if begin is not None:
+    if begin:
         try:
             from_s = parse_seconds(begin)
         except ValueError as error:
             raise UsageError(f"--from: {error}") from None
-    shares = parse_mix(mix) if mix is not None else None
+    shares = parse_mix(mix) if mix else None
     table = load_kinds(kinds)
-    source = load_trace(trace, form, tuple(profile or ()))
+    source = load_trace(trace, form, tuple(profile))
     length_s = float("inf") if hours is None else hours * 3600
     times_s, there = arrivals(source.jobs, from_s, length_s, jobs, seed)
     drawn = make_trace(times_s, table, shares, seed)
     chosen = f"{len(times_s)} of {there} submissions of the window"
     warn("; ".join((chosen, *drawn.notes)))
-    if save is not None:
+    if save:
         save_trace(save, drawn.jobs)
     else:
         sys.stdout.writelines(trace_lines(drawn.jobs))
 
 
-@trace.command()
+_SCALE = "Its clock is N times as fast, by default 60."
+_ITS_POLICIES = "Its policies, a run each: repeat it, or use a,b,c."
+_DECLARED = "Each job's declared memory: oracle (what the trace says), none, or a column NAME_mib."
+_COMMAND = "Command of each job; {name} and others are filled in."
+RUN_PARAMETERS = (
+    _TRACE,
+    Parameter("gpus", TEXT, "A private daemon on simulated GPUs.", "sim:SPEC", ("--gpus",)),
+    Parameter("time_scale", REAL, _SCALE, "N", ("--time-scale",), least=1, most=10_000),
+    Parameter("policy", TEXTS, _ITS_POLICIES, "NAME", ("--policy",)),
+    *(options.ORDER, options.PLANNER, options.MODE, options.RECOVERY),
+    Parameter("settings", TEXTS, "A setting, as policy.max_smact=0.75.", "KEY=VALUE", ("--set",)),
+    Parameter("estimator", TEXT, _DECLARED, "NAME", ("--estimator",), initial="oracle"),
+    options.KNOWN,
+    Parameter("command", TEXT, _COMMAND, "CMD", ("--command",)),
+    Parameter(
+        *("jobs_dir", TEXT, "Folder with a job file NAME.rad per job.", "DIR", ("--jobs-dir",))
+    ),
+    *(options.FORM, options.PROFILE, options.FILL, options.FILL_SEED, options.PLOT, JSON),
+)
+
+
 def run(
-    trace: TraceFile,
-    gpus: Annotated[
-        str | None,
-        typer.Option(metavar="sim:SPEC", help="A private daemon on simulated GPUs."),
-    ] = None,
-    time_scale: Annotated[
-        float | None,
-        typer.Option(
-            metavar="N",
-            min=1.0,
-            max=10_000.0,
-            callback=finite,
-            help="Its clock is N times as fast, by default 60.",
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Its policies, a run each: repeat it, or use a,b,c."),
-    ] = None,
-    order: options.Order = None,
-    planner: options.Planner = None,
-    collocation: options.Mode = None,
-    recovery: options.Recovery = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting, as policy.max_smact=0.75."),
-    ] = None,
-    estimator: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="What each job declares as its memory: oracle (what the trace says), none, or a "
-            "column NAME_mib.",
-        ),
-    ] = "oracle",
-    known: options.Known = None,
-    command: Annotated[
-        str | None,
-        typer.Option(metavar="CMD", help="Command of each job; {name} and others are filled in."),
-    ] = None,
-    jobs_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with a job file NAME.rad per job.")
-    ] = None,
-    form: options.Form = "auto",
-    profile: options.Profile = None,
-    fill: options.FillTable = None,
-    fill_seed: options.FillSeed = 0,
-    plot: options.PlotFile = None,
-    as_json: Json = False,
+    trace: str,
+    gpus: str,
+    time_scale: float | None,
+    policy: list[str],
+    order: str,
+    planner: str,
+    collocation: str,
+    recovery: str,
+    settings: list[str],
+    estimator: str,
+    known: list[str],
+    command: str,
+    jobs_dir: str,
+    form: str,
+    profile: list[str],
+    fill: str,
+    fill_seed: int,
+    plot: str,
+    as_json: bool,
 ) -> None:
     """Play a trace through a daemon, and show its metrics beside the simulator's.
 
@@ -189,28 +166,28 @@ def run(
       radrm trace run trace.csv --gpus sim:4xA100-40GB --policy exclusive,magm
       radrm trace run trace.csv --command 'python train.py --model {name} --batch {batch_size}'
     """
-    check_plot(plot)
+    check_plot(plot or None)
     if estimator == AUTO:
         raise UsageError(
             "--estimator auto: a job declares a figure; choose none, and your daemon "
             "estimates by itself"
         )
     choices = Choices(
-        gpus=gpus or "",
-        order=order,
-        planner=planner,
-        collocation=collocation,
-        recovery=recovery,
-        settings=settings or (),
+        gpus=gpus,
+        order=order or None,
+        planner=planner or None,
+        collocation=collocation or None,
+        recovery=recovery or None,
+        settings=settings,
         known=options.names(known),
     )
     names = options.names(policy)
-    loaded = load_trace(trace, form, tuple(profile or ()), fill, fill_seed)
+    loaded = load_trace(trace, form, tuple(profile), fill or None, fill_seed)
     for note in loaded.notes:
         warn(note)
-    commands = Commands(jobs_dir, command, stand_ins=gpus is not None)
-    if gpus is not None:
-        if command is not None or jobs_dir is not None:
+    commands = Commands(jobs_dir or None, command or None, stand_ins=bool(gpus))
+    if gpus:
+        if command or jobs_dir:
             raise UsageError("--gpus runs stand-ins; leave out --command and --jobs-dir")
         scale = time_scale or 60.0
         played, left_out = _on_private(loaded.jobs, names, estimator, choices, scale)
@@ -222,7 +199,7 @@ def run(
             )
         played, left_out, scale = _on_own(loaded.jobs, estimator, choices, commands)
     _show(played, scale, left_out, as_json)
-    if plot is not None:
+    if plot:
         path, ending = os.path.splitext(plot)
         for each in played:
             name = plot if len(played) == 1 else f"{path}-{each.policy}{ending}"

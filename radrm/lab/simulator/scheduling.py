@@ -4,13 +4,16 @@ The daemon reads every device each second. This loop must decide the same, and r
 device only if that can change a decision: its memory has changed or settled, or a job has
 left. While jobs wait, also if its activity is trusted again, or its mean activity falls. A
 rising mean lets no job start. Between readings the windows are exact (`PiecewiseWindow`).
+
+Under a policy with trials each job says that it has done its first steps, `Life.steps_s` after its
+peak.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 
 from msgspec import Struct
 
@@ -132,6 +135,18 @@ class _Look(Struct, frozen=True):
     restarted_s: float
 
 
+class _Stepped(Struct, frozen=True):
+    """An attempt has done its first steps."""
+
+    attempt: LiveAttempt
+
+
+class _Reread(Struct, frozen=True):
+    """The daemon would read these devices now, and perhaps correct a reservation."""
+
+    devices: tuple[int, ...]
+
+
 class OwnLoop(CoreLoop[LiveAttempt]):
     """The servers of a scenario from the first arrival to the last end."""
 
@@ -223,6 +238,10 @@ class OwnLoop(CoreLoop[LiveAttempt]):
             self._on_world_event(happened)
         elif isinstance(happened, _Look):
             self._look(happened)
+        elif isinstance(happened, _Stepped):
+            self._on_steps(happened.attempt)
+        elif isinstance(happened, _Reread):
+            self._read(happened.devices)
         else:
             super()._on(happened)
 
@@ -280,8 +299,11 @@ class OwnLoop(CoreLoop[LiveAttempt]):
         self._reserved[job_id] = reserved = max(sizes, default=0)
         self._history.attempt_started(attempt, reserved)
         self._tell(ev.AttemptStarted, attempt)
-        if attempt.held_mib > reserved:
+        trial = self._on_trial(attempt)
+        if attempt.held_mib > reserved or trial:
             self._read(devices)
+        if trial:
+            self._reread(attempt, self._settings.settle_s + READING_INTERVAL_S)
         self._look_again(devices, self._settings.smact_warm_s)
 
     def _course(self, job_id: int) -> Course:
@@ -312,6 +334,31 @@ class OwnLoop(CoreLoop[LiveAttempt]):
             self._ended(attempt, (Exit(code=0),), None)
         elif happened.stage is not Stage.COMPUTES and self._changes_free_memory(attempt):
             self._read(attempt.devices)
+            steps_s = self._scenario.life.steps_s
+            if happened.stage is Stage.PEAK and self._counts_steps and steps_s < inf:
+                self._world.at(self._world.now_s + steps_s, _Stepped(attempt), attempt)
+
+    @property
+    def _counts_steps(self) -> bool:
+        return self._settings.trial_floor_mib is not None
+
+    def _on_trial(self, attempt: LiveAttempt) -> bool:
+        """Return whether a new attempt is on trial on one of its devices."""
+        if not self._counts_steps:
+            return False
+        state = self._scheduler.state
+        ledgers = (state.ledgers[self._devices[at].uuid] for at in attempt.devices)
+        holdings = (each.holdings.get(attempt.job + 1) for each in ledgers)
+        return any(each is not None and each.on_trial for each in holdings)
+
+    def _on_steps(self, attempt: LiveAttempt) -> None:
+        """Say that an attempt has done its first steps, and read its devices until it settles."""
+        self._tell(ev.StepsReported, attempt, steps=self._settings.settle_steps)
+        for late_s in (0.0, self._settings.settle_steps_s):
+            self._reread(attempt, READING_INTERVAL_S + late_s)
+
+    def _reread(self, attempt: LiveAttempt, after_s: float) -> None:
+        self._world.at(self._world.now_s + after_s, _Reread(attempt.devices), attempt)
 
     def _changes_free_memory(self, attempt: LiveAttempt) -> bool:
         """Return whether an attempt on a shared device can exceed its reservation, or shrink it."""

@@ -7,10 +7,8 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from radrm.cli.parameters import FLAG, TEXT, TEXTS, WORD, Parameter
 from radrm.client.connection import Client
 from radrm.client.text import warn
 from radrm.core.units import parse_mib
@@ -19,36 +17,20 @@ from radrm.slurm.asking import OURS, is_ours
 from radrm.slurm.commands.names import NAMES
 from radrm.slurm.setup import ClusterNode, cluster_config, gres_conf, job_submit_lua, slurm_conf
 
-slurm = typer.Typer(
-    name="slurm",
-    help="Print what a Slurm cluster needs for shared GPUs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
 _FILES = ("slurm.conf", "gres.conf", "job_submit.lua")
 
 
-@slurm.callback()
-def _slurm() -> None:
-    """Print what a Slurm cluster needs for shared GPUs."""
+_NODE = (
+    "A node or range of nodes, and the memory of all GPUs of one: 'g[1-8]:640G' (repeatable); "
+    "by default this server, as its daemon knows it."
+)
+SETUP_PARAMETERS = (
+    Parameter("node", TEXTS, _NODE, "NAME:SIZE", ("--node",)),
+    Parameter("only", TEXT, f"One file: {', '.join(_FILES)}.", "FILE", ("--only",)),
+)
 
 
-@slurm.command()
-def setup(
-    node: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME:SIZE",
-            help="A node or range of nodes, and the memory of all GPUs of one: 'g[1-8]:640G' "
-            "(repeatable); by default this server, as its daemon knows it.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="One file: slurm.conf, gres.conf or job_submit.lua."),
-    ] = None,
-) -> None:
+def setup(node: list[str], only: str) -> None:
     """Print the lines for Slurm's configuration: slurm.conf, gres.conf, job_submit.lua.
 
     Nothing is written. The names and amounts are those of [slurm] in radrm's configuration.
@@ -58,16 +40,16 @@ def setup(
       radrm slurm setup --node 'g[1-8]:640G'
       radrm slurm setup --only job_submit.lua > /etc/slurm/job_submit.lua
     """
-    if only is not None and only not in _FILES:
+    if only and only not in _FILES:
         raise UsageError(f"--only {only[:40]!r}: name one of {', '.join(_FILES)}")
     config = cluster_config(os.environ).slurm
-    named = [_node(text) for text in node or ()]
+    named = [_node(text) for text in node]
     if only == "job_submit.lua":
         print(job_submit_lua(config, named), end="")
         return
     nodes = named or [_this_node(config.node)]
     texts = {"slurm.conf": slurm_conf(config, nodes), "gres.conf": gres_conf(config, nodes)}
-    if only is not None:
+    if only:
         print(texts[only], end="")
         return
     texts["job_submit.lua"] = job_submit_lua(config, nodes)
@@ -100,12 +82,13 @@ def _this_node(name: str) -> ClusterNode:
     return ClusterNode(name or os.uname().nodename.partition(".")[0], mib)
 
 
-def install_slurm_names(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the commands go.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Also where a Slurm is installed.")
-    ] = False,
-) -> None:
+INSTALL_SLURM_NAMES_PARAMETERS = (
+    Parameter("target", WORD, "Where the commands go.", "DIR", least=1),
+    Parameter("force", FLAG, "Also where a Slurm is installed.", flags=("--force",)),
+)
+
+
+def install_slurm_names(target: str, force: bool) -> None:
     """Write commands named sbatch, squeue, scancel, srun... that speak to radrm.
 
     They are for terminals of a server without Slurm, whose users know these names. Jobs that are
@@ -117,6 +100,7 @@ def install_slurm_names(
       radrm install-slurm-names ~/bin
       sudo "$(command -v radrm)" install-slurm-names /usr/local/bin
     """
+    folder = Path(target)
     texts = {name: _text(name) for name in NAMES}
     if not force:
         for name in NAMES:

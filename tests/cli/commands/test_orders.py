@@ -10,10 +10,8 @@ from typer.testing import CliRunner, Result
 
 import radrm.client.commands
 from radrm.cli.app import make_app
-from radrm.cli.commands.edit import edit_help
 from radrm.client.commands import batches
 from radrm.errors import UsageError
-from radrm.jobfile.options import SHOWN
 from tests.cli.fakes import ESC, Script
 
 
@@ -58,7 +56,7 @@ def test_what_was_refused_is_said_apart_and_the_rest_is_done(run: Any, command: 
     assert (as_json.exit_code, json.loads(as_json.stdout)) == (1, answer)
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "edit"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_names_jobs(run: Any, command: str) -> None:
     done = run(Script(), command)
     assert done.exit_code == 2 or isinstance(done.exception, UsageError)
@@ -125,53 +123,6 @@ def test_who_names_nobody_is_told_how(run: Any) -> None:
 def test_a_cancel_names_those_that_fail_with_it(run: Any, followers: list[str], said: str) -> None:
     done = run(Script(cancel=[[result(followers=followers)]]), "cancel", "12_3")
     assert done.stdout == f"Cancelled job 12_3 (sweep), it was RUNNING{said}\n"
-
-
-# ------------------------------------------------------------------ edit
-
-
-def test_edit_sends_the_options_as_they_were_written(run: Any) -> None:
-    client = Script(edit=[[result()]])
-    done = run(client, "edit", "12", "--priority", "5", "sweep-*", "--time=2:00:00", "--requeue")
-    assert done.stdout == "Changed job 12_3 (sweep)\n"
-    options = {"priority": "5", "time": "2:00:00", "requeue": True}
-    assert client.asked == [
-        ("edit", {"jobs": ["12", "sweep-*"], "options": options, "folders": True})
-    ]
-    as_json = run(client, "edit", "12", "--json", "--priority=-5")
-    assert json.loads(as_json.stdout) == [result()]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["12"], "nothing to change"),
-        (["--priority=1"], "no job named"),
-        (["12", "--prioriti=1"], "--priority"),
-        (["12", "--priority=many"], "whole number"),
-        (["12", "--array=0-3"], "array"),
-        (["12", "--hold"], "radrm hold"),
-    ],
-)
-def test_what_cannot_be_edited_is_said_before_anybody_is_asked(
-    run: Any, words: list[str], said: str
-) -> None:
-    client = Script()
-    done = run(client, "edit", *words)
-    assert isinstance(done.exception, UsageError) and said in str(done.exception)
-    assert client.asked == []
-
-
-def test_edits_help_has_every_option_that_can_be_edited(run: Any) -> None:
-    done = run(Script(), "edit", "--help")
-    assert done.exit_code == 0 and done.stdout.rstrip("\n") == edit_help()
-    lines = [line.lstrip(" *") for line in edit_help().splitlines()]
-    named = {line[2:].replace("=", " ").split()[0] for line in lines if line.startswith("--")}
-    fixed = {"array", "at-once", "max-fails", "param", "params"}
-    fixed |= {"hold", "interactive", "snapshot"}
-    editable = {option.name for option in SHOWN} - fixed
-    assert named == editable | {"json"}
-    assert max(map(len, edit_help().splitlines())) <= 100
 
 
 # ------------------------------------------------------------------ devices

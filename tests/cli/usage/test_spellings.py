@@ -9,11 +9,13 @@ from typer.main import get_command
 
 from radrm import spellings
 from radrm.cli.app import make_app
+from radrm.cli.commands.edit import EDIT_PARAMETERS
 from radrm.cli.listing import commands as listed
 from radrm.cli.listing import unknown
+from radrm.cli.parameters import parse as parse_parameters
 from radrm.elastic.radrun.arguments import parse as parse_radrun
 from radrm.errors import UsageError
-from radrm.jobfile.command_line import parse_edit, parse_run, parse_submit
+from radrm.jobfile.command_line import parse_run, parse_submit
 from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.radfile import read_job_file
 from radrm.spellings import command_hint, option_hint
@@ -46,7 +48,7 @@ def test_an_option_of_submit_has_one_answer_everywhere(word: str, ours: str) -> 
     for parse in (
         lambda: parse_submit([word, "--", "true"]),
         lambda: parse_run([word, "--", "true"]),
-        lambda: parse_edit([word, "3"]),
+        lambda: parse_parameters(EDIT_PARAMETERS, [word, "3"]),
         of_file,
     ):
         with pytest.raises(UsageError) as caught:

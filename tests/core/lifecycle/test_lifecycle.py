@@ -213,12 +213,12 @@ def test_one_that_grows_has_not_settled() -> None:
         led.take(reading(boot_s, used=mib, held={1: mib}))
         settled.append(holding.settled)
     assert settled == [False, False, False, False, True], "100 s after it has grown, not come"
-    smaller = led.shrunk(holding)
+    smaller = led.corrected(holding)
     assert smaller is not None and smaller.mib == 9000 + 1024
     led.take(reading(1191.0, used=9000 + 64, held={1: 9000 + 64}))
     assert holding.settled, "a little more is no growth"
     led.take(reading(1192.0, used=12_000, held={1: 12_000}))
-    assert not holding.settled and led.shrunk(holding) is None
+    assert not holding.settled and led.corrected(holding) is None
     led.take(reading(1292.0, used=12_000, held={1: 12_000}))
     assert holding.settled
 
@@ -229,7 +229,7 @@ def test_one_that_was_never_seen_to_use_anything_does_not_settle(used_mib: int |
     admit(led, 1, 30_000)
     admit(led, 2, 1_000)
     led.take(reading(1500.0, used=0, held={1: used_mib, 2: used_mib}))
-    assert not led.holdings[1].settled and led.shrunk(led.holdings[1]) is None
+    assert not led.holdings[1].settled and led.corrected(led.holdings[1]) is None
 
 
 def test_after_an_exit_the_load_is_measured_anew_for_a_while() -> None:

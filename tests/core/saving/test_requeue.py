@@ -130,6 +130,19 @@ def test_in_slurms_job_a_lost_one_does_not_return() -> None:
     assert (world.attempts[1, 1].outcome, job.state) == (LOST, JobState.FAILED)
 
 
+@pytest.mark.parametrize("how", [OK, BAD])
+def test_one_that_an_earlier_daemon_may_have_asked_returns(how: Exit) -> None:
+    """It has reset its handler to leave, so the next daemon asks in vain."""
+    world, job = saving(EXIT)
+    world.requeue(job)
+    world.pass_time(1.0)
+    world.restart()
+    (asked,) = [a for a in world.actions if isinstance(a, act.TakeCheckpoint)][-1:]
+    world.step(ev.ActionFailed(at=world.now, action=asked, reason="nobody handles TERM"))
+    job = end(world, job, how)
+    assert (world.attempts[1, 1].outcome, job.state) == (Outcome.PREEMPTED, JobState.LAUNCHING)
+
+
 @pytest.mark.parametrize("how", [BAD, KILLED])
 def test_one_that_was_to_save_and_runs_on_may_fail_later(how: Exit) -> None:
     world, job = saving(EXIT)

@@ -148,21 +148,43 @@ def test_an_earlier_request_still_counts() -> None:
     assert end(world, job, OK).state is JobState.LAUNCHING
 
 
-@pytest.mark.parametrize(
-    "proposal", [TakeCheckpointNow(job_id=1), Migrate(job_id=1, placement=on("GPU-1"))]
-)
-def test_what_an_earlier_daemon_may_have_asked_for_still_counts(proposal: Proposal) -> None:
-    """It has asked, and was killed. The job leaves, so nobody hears the next daemon ask."""
-    world, job = saving(EXIT)
-    ask(world, proposal)
-    first = world.now
+def asked_in_vain(world: World) -> None:
+    """Restart: the earlier daemon has asked. The job leaves, so nobody hears the next one ask."""
     world.pass_time(1.0)
     world.restart()
     (asked,) = [a for a in world.actions if isinstance(a, act.TakeCheckpoint)][-1:]
     world.step(ev.ActionFailed(at=world.now, action=asked, reason="nobody handles TERM"))
+
+
+@pytest.mark.parametrize(
+    ("proposal", "where", "moves"),
+    [
+        (TakeCheckpointNow(job_id=1), ("GPU-0",), 0),
+        (Migrate(job_id=1, placement=on("GPU-1")), ("GPU-1",), 1),
+    ],
+)
+def test_what_an_earlier_daemon_may_have_asked_for_still_counts(
+    proposal: Proposal, where: tuple[str, ...], moves: int
+) -> None:
+    world, job = saving(EXIT)
+    ask(world, proposal)
+    first = world.now
+    asked_in_vain(world)
     attempt = world.live(1)
     assert attempt is not None and attempt.checkpoint_asked == first
-    assert end(world, job, OK).state is JobState.LAUNCHING
+    job = end(world, job, OK)
+    assert (job.state, job.moves, world.where(1)) == (JobState.LAUNCHING, moves, where)
+
+
+def test_what_an_earlier_daemon_may_have_asked_for_is_given_up_at_its_deadline() -> None:
+    world, _ = saving(EXIT)
+    ask(world, Migrate(job_id=1, placement=on("GPU-1")))
+    asked_in_vain(world)
+    world.pass_time(PATIENCE_S)
+    attempt = world.live(1)
+    assert attempt is not None and not attempt.pending and attempt.checkpoint_failed
+    assert world.jobs[1].target is None and world.state(1) is JobState.RUNNING
+    assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
 
 
 def test_the_time_of_a_save_is_measured() -> None:

@@ -31,7 +31,7 @@ def started(folder: Path, patience_s: int, scale: float) -> DaemonHome:
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
     # A migration waits for a minute of this clock until the next daemon has read its target.
-    found = started(tmp_path, patience_s=60, scale=20.0)
+    found = started(tmp_path, patience_s=1200, scale=20.0)
     yield found
     found.close()
 
@@ -204,6 +204,41 @@ def test_a_request_that_its_daemon_may_not_have_sent_is_sent_by_the_next(
     home.start()
     wait_until(lambda: home.job(job)["moves"] == 1, f"the migration: {home.job(job)}")
     assert gpu(home, job) != before and home.job(job)["saved_work_done"] > 0
+
+
+LEAVES = """
+import signal, sys, time
+from pathlib import Path
+
+def leave(number, frame):
+    signal.signal(number, signal.SIG_DFL)  # as an interpreter does while it ends
+    Path("leaves").touch()
+    while not Path("may end").exists():
+        time.sleep(0.01)
+    sys.exit()
+
+signal.signal(signal.SIGTERM, leave)
+Path("epoch").touch()
+while True:
+    time.sleep(1)
+"""
+
+
+def test_a_job_that_leaves_for_an_earlier_daemon_moves_though_it_hears_no_other(
+    home: DaemonHome,
+) -> None:
+    program = home.file("leaves.py", LEAVES)
+    job = home.submit("--checkpoint=exit", "--gpu-memory=4G", "--", "python", str(program))
+    wait_until((home.work / "epoch").exists, "it to be at work")
+    before = gpu(home, job)
+    assert home.radrm("migrate", str(job), "--no-wait").returncode == 0
+    wait_until((home.work / "leaves").exists, "the request to reach it")
+    home.kill()
+    home.start()
+    wait_until(lambda: "none of its processes handles TERM" in home.said(), "the next request")
+    (home.work / "may end").touch()
+    wait_until(lambda: home.job(job)["attempts"] == 2, f"the next attempt: {home.job(job)}")
+    assert gpu(home, job) != before and home.job(job)["moves"] == 1
 
 
 def test_a_runner_killed_after_a_save_loses_no_work(home: DaemonHome) -> None:

@@ -15,7 +15,7 @@ from radrm.cli.parameters import parse
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.config import Config, with_set
 from radrm.errors import RadrmError
-from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_run, parse_submit
+from radrm.jobfile.command_line import SUBMIT_FLAGS, check_edit, parse_run, parse_submit
 from radrm.jobfile.radfile import wrap_command
 from radrm.jobfile.slurm import read as read_slurm
 from radrm.jobfile.slurm import translate
@@ -23,7 +23,7 @@ from radrm.wiring import registry
 
 _LACKS = ("MissingParameter", "NoArgsIsHelpError", "BadOptionUsage")
 """Errors of click for a command line that lacks something."""
-_OF_JOBS = ("estimate", "requeue", "summarize")
+_OF_JOBS = ("estimate", "estimators", "requeue", "summarize")
 """Commands that take the options of a job besides their own."""
 
 
@@ -74,10 +74,9 @@ def _parse(words: list[str], spoken: bool) -> None:
 
 def _of_the_option_table(name: str, words: list[str], spoken: bool) -> None:
     if name == "edit":
-        words = [word for word in words if word != "--json"]
-        jobs = [] if any(not word.startswith("-") for word in words) else ["12"]
-        options = [] if any(word.startswith("-") for word in words) else ["--priority=1"]
-        parse_edit([*words, *jobs, *options] if spoken else words)
+        given = parse(parameters_of(name), words)
+        assert given is not None
+        check_edit(given["options"] or {"priority": "1"} if spoken else given["options"], name)
     elif name == "run":
         command = [] if "--" in words or not spoken else ["--", "true"]
         parse_run([*words, *command])
@@ -99,7 +98,7 @@ def _check_values(given: dict[str, Any]) -> None:
             config = with_set(config, setting)
     for table, key in RULE_TABLES.items():
         value = given.get(key)
-        names = [value] if isinstance(value, str) else value or []
+        names = [value] if isinstance(value, str) and value else value or []
         for name in re.split("[,+]", ",".join(names)) if names else ():
             known = {*registry(registry_of(table)), "all", "oracle", "guess", "none", "recorded"}
             if name not in known and not name.isupper():

@@ -21,7 +21,7 @@ import pytest
 
 from radrm.cli.commands.submit import run as submit
 from radrm.cli.listing import commands as listed
-from radrm.cli.listing import function_of, is_everyday, parameters_of
+from radrm.cli.listing import function_of, of_group, parameters_of
 from radrm.cli.parameters import parse
 from radrm.config import parse_config
 from radrm.errors import RadrmError, UsageError
@@ -182,9 +182,13 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonHome]:
     place.close()
 
 
-def everyday(words: list[str]) -> dict[str, Any] | None:
-    """The parameters of a command that starts without typer; None for another, or wrong words."""
-    return parse(parameters_of(words[0]), words[1:]) if is_everyday(words[0]) else None
+def usual(words: list[str]) -> tuple[str, dict[str, Any]] | None:
+    """The command and its parameters; None for words that typer reads."""
+    name = " ".join(words[:2]) if of_group(words[0]) else words[0]
+    if words[0] not in listed() or name == "run" or name not in (of_group(words[0]) or (name,)):
+        return None
+    given = parse(parameters_of(name), words[len(name.split()) :])
+    return None if given is None else (name, given)
 
 
 def ask(words: list[str]) -> tuple[int, str]:
@@ -197,8 +201,8 @@ def ask(words: list[str]) -> tuple[int, str]:
         try:
             if words[0] == "submit":
                 code = submit(words[1:])
-            elif (given := everyday(words)) is not None:
-                code = function_of(words[0])(**given) or 0
+            elif (found := usual(words)) is not None:
+                code = function_of(found[0])(**found[1]) or 0
             else:
                 code = application()(words, prog_name="radrm", standalone_mode=False) or 0
         except UsageError:

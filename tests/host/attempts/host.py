@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import runner
 from radrm.host.attempts.evidence import Ended, Lost, Started
+from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.clock import Clock
@@ -25,8 +28,25 @@ from tests.waiting import wait_until
 SERIAL = 7
 
 
+@cache
+def _forker() -> Forker:
+    found = Forker("(of tests)")
+    atexit.register(found.close)
+    return found
+
+
+def ready_forker() -> Forker:
+    """The one forker of all daemons of this test process: it holds nothing of any."""
+    found = _forker()
+    wait_until(found.is_ready, "the forker")
+    return found
+
+
 class Host:
     """A state folder, and the daemons that follow one another on it."""
+
+    forks = True
+    """Whether runners are forks; else each is a new interpreter."""
 
     def __init__(self, place: Path) -> None:
         self.state = place / "state"
@@ -41,7 +61,8 @@ class Host:
         """A new daemon; the one before it is gone."""
         if self.launchers:
             self.launchers[-1].close()
-        self.launchers.append(Launcher(self.state, clock or Clock(), keep))
+        forker = ready_forker() if self.forks else None
+        self.launchers.append(Launcher(self.state, clock or Clock(), keep, forker=forker))
         return self.launchers[-1]
 
     def plan(self, *argv: str, **changes: Any) -> LaunchPlan:

@@ -108,11 +108,11 @@ def test_a_runner_that_dies_before_its_claim(host: Host, monkeypatch: pytest.Mon
     host.state.joinpath("attempts").mkdir()
     spawn = Live.start_runner
 
-    def spawn_held_up(live: Live, gate: int | None) -> None:
+    def spawn_held_up(live: Live, *how: Any) -> None:
         lock = attempts.take_lock(live.evidence.folder)
-        spawn(live, gate)
-        assert live.child is not None
-        os.kill(live.child, signal.SIGKILL)
+        spawn(live, *how)
+        assert live.runner is not None
+        os.kill(live.runner.pid, signal.SIGKILL)
         os.close(lock)
 
     monkeypatch.setattr(Live, "start_runner", spawn_held_up)
@@ -185,8 +185,7 @@ MOMENTS_S = [n * 0.03 for n in range(3)]
 def test_a_runner_killed_at_any_moment(host: Host, moment_s: float) -> None:
     daemon = host.daemon()
     daemon.launch(host.plan(*ONCE))
-    (pid,) = {live.child for live in daemon._live.values()}
-    assert pid is not None
+    (pid,) = {live.runner.pid for live in daemon._live.values() if live.runner is not None}
     time.sleep(moment_s)  # not to wait for anything: the moment is the test
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: gone(pid))

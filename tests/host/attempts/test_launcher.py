@@ -166,6 +166,7 @@ def test_a_launch_that_fails_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(attempts if step == "write_record" else launcher.os, step, full)
+    host.forks = False
     daemon = host.daemon()
     with pytest.raises(StoreError, match="No space left on device"):
         daemon.launch(host.plan("true"))
@@ -177,6 +178,7 @@ def test_no_descriptor_for_the_runner(host: Host, monkeypatch: pytest.MonkeyPatc
     def none_left(_: int) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
+    host.forks = False
     daemon = host.daemon()
     with monkeypatch.context() as patch:
         patch.setattr(launcher.os, "pidfd_open", none_left)

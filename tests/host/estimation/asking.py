@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from radrm.config import Config, EstimationConfig
 from radrm.core.records import JobSpec
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description
 from radrm.host.estimation.asking import Answer
-from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
+from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
 from radrm.jobfile.parsing import typed
 
 HASTY = Config(estimation=EstimationConfig(time_limit_s=0.3, trace_limit_s=20.0))
+
+
+def said(request: TraceRequest, limits: EstimationConfig | None = None) -> Any:
+    """What a program says in the document of its trace."""
+    return json.loads(trace(request, limits or EstimationConfig()))["said"]
 
 
 def description(**told: object) -> Description:
@@ -36,4 +43,10 @@ def request(program: Path, text: str, cwd: Path | None = None) -> TraceRequest:
     )
 
 
-SAY = "out = int(sys.argv[2].removeprefix('--output='))\n"
+SAY = """
+def say(document):
+    path = sys.argv[2].removeprefix('--output=')
+    with open(path + '.part', 'w') as file:
+        json.dump(document, file)
+    os.rename(path + '.part', path)
+"""

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,20 +17,21 @@ from msgspec.structs import asdict
 from radrm.host.estimation import tracing
 from radrm.host.estimation.tracing import Leftovers
 from radrm.host.processes.procfs import TOKEN_VARIABLE, read_stat
+from radrm.host.processes.tree import attempt_processes
 from tests.host.estimation.asking import request
+from tests.host.estimation.boxes import needs_sandbox
 from tests.paths import REPOSITORY
 from tests.waiting import wait_until
 
 CLINGING = """
+import ctypes
+ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # it would outlive its parent
 pid = os.fork()
 if pid == 0:  # a daemon's child as they should be: own session, no parent, nothing open
     os.setsid()
     if os.fork():
         os._exit(0)
     os.closerange(0, 1024)
-{before}
-with open({pids!r}, "a") as file:
-    file.write(f"{{os.getpid()}}\\n")
 time.sleep(600)
 """
 SERVER = """
@@ -46,22 +47,25 @@ trace(request, EstimationConfig(), leftovers=Leftovers(sys.argv[2]))
 class Traced:
     """A process that traces as a daemon does; what it traces clings to life."""
 
-    def __init__(self, python3: Path, tmp_path: Path, before: str = "") -> None:
-        self._pids = tmp_path / "pids"
+    def __init__(self, python3: Path, tmp_path: Path) -> None:
         self.notes = tmp_path / "traces"
-        asked = request(python3, CLINGING.format(pids=str(self._pids), before=before))
-        words = json.dumps(asdict(asked))
+        words = json.dumps(asdict(request(python3, CLINGING)))
         command = [sys.executable, "-c", SERVER, words, str(self.notes)]
         self.daemon = subprocess.Popen(command, cwd=REPOSITORY)
-        wait_until(lambda: len(self.pids()) == 2)
+        wait_until(lambda: self.clinging())
         (self.parent,) = children_of(self.daemon.pid)
 
-    def pids(self) -> list[int]:
-        return list(map(int, self._pids.read_text().split())) if self._pids.exists() else []
+    def token(self) -> str:
+        return next((note.stem for note in self.notes.glob("*.json")), "")
 
-    def running(self) -> list[int]:
-        stats = {pid: read_stat(pid) for pid in (*self.pids(), self.parent)}
-        return [pid for pid, stat in stats.items() if stat is not None and not stat.dead]
+    def running(self) -> set[int]:
+        token = self.token()
+        return attempt_processes(token, None) if token else set()
+
+    def clinging(self) -> bool:
+        """Whether a process of the tracer's has left its session."""
+        stats = [read_stat(pid) for pid in self.running()]
+        return len({stat.session for stat in stats if stat is not None}) > 3
 
     def close(self) -> None:
         self.daemon.kill()
@@ -77,50 +81,26 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.fixture
-def traced(python3: Path, tmp_path: Path) -> Iterator[Callable[..., Traced]]:
-    made: list[Traced] = []
-
-    def make(before: str = "") -> Traced:
-        made.append(Traced(python3, tmp_path, before))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+def traced(python3: Path, tmp_path: Path) -> Iterator[Traced]:
+    made = Traced(python3, tmp_path)
+    yield made
+    made.close()
 
 
-def test_a_trace_ends_with_its_killed_daemon(traced: Callable[..., Traced]) -> None:
-    under_way = traced()
-    under_way.daemon.kill()
-    wait_until(lambda: not under_way.running())
+@needs_sandbox
+def test_a_trace_ends_with_its_killed_daemon(traced: Traced) -> None:
+    traced.daemon.kill()
+    wait_until(lambda: not traced.running())
+    assert Leftovers(str(traced.notes)).end() == 1, "what is left is a note"
+    assert Leftovers(str(traced.notes)).end() == 0
 
 
-def test_a_tracer_ends_with_its_parent(traced: Callable[..., Traced]) -> None:
-    under_way = traced()
-    tracer, _ = sorted(under_way.pids(), key=lambda pid: read_stat(pid).session != pid)  # type: ignore[union-attr]
-    under_way.daemon.kill()
-    os.kill(under_way.parent, signal.SIGKILL)
-    wait_until(lambda: tracer not in under_way.running())
-
-
-def test_what_both_have_left_is_ended_by_the_next_daemon(traced: Callable[..., Traced]) -> None:
-    spared = "import ctypes; ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)"
-    under_way = traced(spared)
-    os.kill(under_way.parent, signal.SIGSTOP)  # so that it ends nothing before it is killed
-    under_way.daemon.kill()
-    under_way.daemon.wait()
-    os.kill(under_way.parent, signal.SIGKILL)
-    wait_until(lambda: under_way.parent not in under_way.running())
-    assert len(under_way.running()) == 2
-    unmanaged = subprocess.Popen(["sleep", "600"], env={TOKEN_VARIABLE: "f" * 32})
-    try:
-        assert Leftovers(str(under_way.notes)).end() == 1
-        assert not under_way.running()
-        assert unmanaged.poll() is None
-        assert Leftovers(str(under_way.notes)).end() == 0
-    finally:
-        unmanaged.kill()
-        unmanaged.wait()
+@needs_sandbox
+def test_a_trace_ends_with_its_killed_parent_even_if_that_ends_nothing(traced: Traced) -> None:
+    os.kill(traced.parent, signal.SIGSTOP)
+    traced.daemon.kill()
+    os.kill(traced.parent, signal.SIGKILL)
+    wait_until(lambda: not traced.running())
 
 
 @pytest.mark.parametrize(

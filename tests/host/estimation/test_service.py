@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,10 @@ from radrm.core.words import Quantity
 from radrm.host.estimation import service as service_module
 from radrm.host.estimation.asking import Answer
 from radrm.host.estimation.service import Estimated, EstimationService, Wanted
+from radrm.host.estimation.tracing import TraceRequest
 from radrm.host.estimation.worker import NoAnswer, Question, Thinker
+from radrm.jobfile.radfile import Program
+from radrm.structs import replace
 from tests.host.estimation.asking import HASTY, SAY, description, request
 
 
@@ -101,17 +105,16 @@ def test_a_question_without_an_answer_is_answered_by_its_reason(
     assert inbox.next().answer == Answer((), ("the estimators failed: 13",))
 
 
-def test_a_trace_is_handed_on_and_a_failed_one_is_a_note_beside_the_answer(
+def test_a_trace_and_the_reason_of_a_failed_one_are_handed_on(
     service: EstimationService, inbox: Inbox, thinker: Answers, python3: Path
 ) -> None:
     thinker.may.set()
-    service.ask("T1", 1, Wanted(description(), request(python3, SAY + "os.write(out, b'events')")))
+    service.ask("T1", 1, Wanted(description(), request(python3, SAY + "say({'said': 7})")))
     assert inbox.next().answer.notes == ("a note",)
-    assert thinker.asked[-1].events == b"events"
+    assert json.loads(thinker.asked[-1].events or b"")["said"] == 7
     service.ask("T2", 2, Wanted(description(), request(python3, "sys.exit(4)")))
-    notes = inbox.next().answer.notes
-    assert notes[0].startswith("trace: the tracer ended with exit code 4") and len(notes) == 2
-    assert thinker.asked[-1].events is None
+    inbox.next()
+    assert "exit code 4" in json.loads(thinker.asked[-1].events or b"")["error"]
 
 
 def test_a_trace_that_hangs_keeps_no_other_job_waiting(
@@ -123,7 +126,10 @@ def test_a_trace_that_hangs_keeps_no_other_job_waiting(
     assert inbox.next().job_ids == (2,)
 
 
-def test_a_long_line_of_traces_is_cut_short(inbox: Inbox, thinker: Answers, python3: Path) -> None:
+def test_a_long_line_of_traces_is_cut_short(
+    inbox: Inbox, thinker: Answers, python3: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "WAITS_TIMES", 1.0)
     hasty = Config(estimation=EstimationConfig(trace_limit_s=1.0))
     service = EstimationService(hasty, inbox.posted.put, thinker)
     thinker.may.set()
@@ -133,4 +139,84 @@ def test_a_long_line_of_traces_is_cut_short(inbox: Inbox, thinker: Answers, pyth
     notes = [note for _ in range(20) for note in inbox.next().answer.notes]
     service.close()
     late = [note for note in notes if "for other traces and the limit is" in note]
-    assert len(late) >= 14, "two at once, one second each, and no further than that"
+    assert len(late) >= 16, "one at a time, one second each, and no further than that"
+
+
+class Traces(Answers):
+    """Has what a worker has: the text of a trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may.set()
+
+    def ask(self, question: Question) -> Answer:
+        text = "a trace" if question.events is not None else question.job.trace
+        return replace(super().ask(question), trace=text)
+
+
+class Tracer:
+    """Instead of traces: counts them. They end when they may; those of the user bob at once."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.traced: list[TraceRequest] = []
+
+    def __call__(self, request: TraceRequest, *_: object, **__: object) -> bytes:
+        self.traced.append(request)
+        assert request.user == "bob" or self.may.wait(60)
+        return b"{}"
+
+
+@pytest.fixture
+def tracer(monkeypatch: pytest.MonkeyPatch) -> Tracer:
+    found = Tracer()
+    monkeypatch.setattr(service_module, "trace", found)
+    return found
+
+
+ASKED = TraceRequest(cwd="/", environment={}, program=Program(("train",)))
+
+
+def test_jobs_with_one_command_share_a_trace_while_it_runs_and_after_it(
+    inbox: Inbox, tracer: Tracer
+) -> None:
+    thinker = Traces()
+    service = EstimationService(HASTY, inbox.posted.put, thinker)
+    for number in (1, 2, 3):
+        service.ask(f"T{number}", number, Wanted(description(), ASKED, "0 same"))
+    tracer.may.set()
+    assert {inbox.next().job_ids for _ in range(3)} == {(1,), (2,), (3,)}
+    assert len(tracer.traced) == 1
+    service.ask("T4", 4, Wanted(description(), ASKED, "0 another"))
+    assert inbox.next().job_ids == (4,)
+    service.ask("T5", 5, Wanted(description(), ASKED))
+    assert inbox.next().job_ids == (5,)
+    service.close()
+    assert len(tracer.traced) == 3
+
+
+@pytest.mark.parametrize(("times", "traces"), [(1e9, 1), (0.0, 2)])
+def test_a_trace_is_kept_for_a_while(
+    inbox: Inbox, tracer: Tracer, monkeypatch: pytest.MonkeyPatch, times: float, traces: int
+) -> None:
+    monkeypatch.setattr(service_module, "KEPT_TIMES", times)
+    tracer.may.set()
+    thinker = Traces()
+    service = EstimationService(HASTY, inbox.posted.put, thinker)
+    for number in (1, 2):
+        service.ask(f"T{number}", number, Wanted(description(), ASKED, "0 same"))
+        inbox.next()
+    service.close()
+    assert len(tracer.traced) == traces
+    assert traces == 2 or thinker.asked[-1].job.trace == "a trace"
+
+
+def test_a_users_many_traces_delay_no_other_user(inbox: Inbox, tracer: Tracer) -> None:
+    service = EstimationService(HASTY, inbox.posted.put, Traces())
+    for number in range(5):
+        service.ask(f"T{number}", number, Wanted(description(), ASKED, f"0 {number}"))
+    bobs = replace(description(), spec=replace(description().spec, user="bob"))
+    service.ask("T9", 9, Wanted(bobs, replace(ASKED, user="bob"), "1 x"))
+    assert inbox.next().job_ids == (9,), "the others still hang"
+    tracer.may.set()
+    service.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from radrm.errors import DeviceError
-from radrm.host.estimation import confine
+from radrm.host.estimation import confine, start_tracer
 from radrm.host.gpus.stream import ask
 from radrm.host.health import services
 from radrm.host.service import code as service_code
@@ -157,22 +157,27 @@ def test_a_logind_that_cannot_be_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "level", "words"),
+    ("answer", "level", "words", "step"),
     [
-        (
-            confine.NEW_USER | confine.NEW_NET,
-            "ok",
-            "a trace has no network and at most 512 processes",
-        ),
-        (confine.NEW_NET, "ok", "512 processes more than its user has"),
-        (0, "warn", "run them without network"),
-        ("nonsense", "warn", "cannot be checked"),
+        (start_tracer.APART, "ok", "at most 512 processes", None),
+        (start_tracer.TOGETHER, "ok", "512 processes more than its user has", None),
+        (confine.cause("refused"), "warn", "no sandbox for traces (refused)", "CAP_SYS_ADMIN"),
+        ("nonsense", "warn", "nonsense", "estimation.trace"),
     ],
 )
-def test_what_traces_are_kept_from(flags: object, level: str, words: str) -> None:
-    found = services.traces(True, 0, 0, lambda command, limit_s: f"{flags}\n")
+def test_whether_traces_have_a_sandbox(
+    answer: str, level: str, words: str, step: str | None
+) -> None:
+    found = services.traces(True, 0, 0, lambda command, limit_s: f"{answer}\n")
     assert found.level.value == level and words in found.finding
-    assert (found.next_step is None) == (level == "ok")
+    assert found.next_step is step or step in str(found.next_step)
+
+
+def test_a_sandbox_that_cannot_be_checked() -> None:
+    def silent(command: Sequence[str], limit_s: float) -> str:
+        raise DeviceError("it does not answer")
+
+    assert "cannot be checked" in services.traces(True, 0, 0, silent).finding
 
 
 def test_what_traces_are_kept_from_is_asked_where_it_matters() -> None:

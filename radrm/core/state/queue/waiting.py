@@ -367,8 +367,8 @@ class Lines:
             for role in job.spec.roles
         )
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
-        estimated = bisect_left(self.sizes, job.need_mib or 0)
-        spec = job.spec
+        need_mib, spec = job.need_mib, job.spec
+        estimated = None if need_mib is None else bisect_left(self.sizes, need_mib)
         alone = job.own_device, spec.max_slowdown is not None, spec.sm_share
         wishes = spec.collocation, spec.gpu_types, alone, spec.time_limit_s is None
         # What a recovering job needs must fit in every case, so each is a need of its own.

@@ -1,22 +1,10 @@
-"""Options that several commands share, for commands that always use typer."""
+"""Where a server of radrm listens: the `--listen` of the page and of the metrics."""
 
 from __future__ import annotations
 
-import math
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Annotated
 
-import typer
-
-from radrm.cli.parameters import DEVICES, JSON
 from radrm.errors import UsageError
-
-
-def finite(value: float | None) -> float | None:
-    """The callback of every option that takes a number with a point: `nan` passes all limits."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is not a finite number.")
-    return value
 
 
 def address(text: str, port: int) -> tuple[IPv4Address | IPv6Address, int]:
@@ -35,7 +23,3 @@ def address(text: str, port: int) -> tuple[IPv4Address | IPv6Address, int]:
         raise UsageError(
             f"--listen={text} is not an address and a port, as in 127.0.0.1:{port}"
         ) from None
-
-
-Json = Annotated[bool, typer.Option(*JSON.flags, help=JSON.help)]
-Devices = Annotated[list[str] | None, typer.Argument(metavar=DEVICES.metavar, help=DEVICES.help)]

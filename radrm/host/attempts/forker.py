@@ -1,0 +1,227 @@
+"""The process that has imported what a runner needs, and forks one for each attempt.
+
+    python -I -S forker.py ATTEMPTS
+
+Theory of operation. A new interpreter costs tens of milliseconds, a fork one. The daemon starts
+this process (`forking.py`), whose standard input is their socket. A message there asks for one
+runner, and brings the descriptors that it gets; the answer brings a descriptor of its process. That
+is opened before the runner can be reaped, so no other process can have its pid.
+
+    the daemon has ended     the socket says so: the forker ends, and its runners run on
+    the forker has ended     the daemon starts another one; its runners run on
+    it stands still          the daemon waits for a moment, kills it, and starts a runner by itself
+    its files have changed   it says so and ends: an upgrade is run, not what was imported
+
+So that there are never two runners of an attempt, each waits for a word of the daemon before it
+does anything. That word comes after the answer; where none comes, the runner ends without a trace.
+
+A runner has from this process what it would have from the daemon: user, groups, rights, limits of
+resources, priority, CPUs, control group and namespaces. All else is made anew in `_become_runner`:
+descriptors, session, signals, environment, name. The forker holds nothing of any job, and reads
+nothing of a user. It blocks all signals: KILL ends it, and nobody loses by that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+
+if not __package__:
+    # Run by its path, isolated: the package that it belongs to has to be found.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+
+from radrm.host.attempts import (
+    containers,
+    engines,
+    leftovers,
+    log_watcher,
+    redirected,
+    runner,
+    start_runner,
+)
+from radrm.host.attempts.fork_messages import READY, STALE, receive, send
+from radrm.host.crossings import crossed
+from radrm.host.processes.naming import Shown
+from radrm.host.processes.procfs import TOKEN_VARIABLE, read_stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+    Stamps = dict[str, tuple[int, int, int]]
+
+IMPORTED = (containers, engines, leftovers, log_watcher, redirected, runner)
+"""What a runner imports only when it needs it: not again in each."""
+NAME = "radrm-forker"
+_RUNNER_NAME = "radrm-runner"
+_ABOVE = 16
+"""Numbers of descriptors that no runner gets begin here."""
+
+
+def main(attempts: str, run: Callable[[str, str | None], int] = start_runner.main) -> int:
+    """Serve the daemon at standard input. `run` is what each fork runs, with its folder and group;
+    `attempts` tells in `ps` whose forker this is."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    close_from(3)
+    os.chdir("/")
+    os.umask(0o077)
+    shown = Shown()
+    shown.show(f"{NAME} {attempts}", {})
+    shown.rename(NAME)
+    daemon = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, os.dup(0))
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    forker = Forker(daemon, shown, run)
+    gc.collect()
+    gc.freeze()  # what is never written to stays shared
+    send(daemon, READY, [])
+    return forker.serve()
+
+
+class Forker:
+    """Answers one daemon until that ends."""
+
+    def __init__(
+        self, daemon: socket.socket, shown: Shown, run: Callable[[str, str | None], int]
+    ) -> None:
+        self._daemon = daemon
+        self._shown = shown
+        self._run = run
+        self._stamps = stamps()
+        self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # else nothing is written there
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def serve(self) -> int:
+        """Fork what is asked for, until the daemon has ended or a file has changed."""
+        while True:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+            ready, _, _ = select.select([self._daemon, self._woken], [], [])
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                _reap()
+            if self._daemon in ready and not self._answer():
+                return 0
+
+    def _answer(self) -> bool:
+        """Answer one message; False for the last one."""
+        words, fds = receive(self._daemon)
+        try:
+            if words is None:
+                return False
+            if stamps() != self._stamps:
+                send(self._daemon, STALE, [])
+                return False
+            if "errno" in words:
+                send(self._daemon, words, [])
+                return True
+            crossed("start asked for")
+            self._fork(words, fds)
+            return True
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _fork(self, words: dict[str, Any], fds: list[int]) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            send(self._daemon, {"errno": error.errno}, [])
+            return
+        if pid == 0:
+            self._become_runner(words, fds)
+        # It is not reaped before the next turn, so the pid is its own.
+        crossed("runner forked")
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:  # without a word from the daemon it ends
+            send(self._daemon, {"errno": error.errno}, [])
+            return
+        try:
+            stat = read_stat(pid)
+            ticks = stat.start_ticks if stat is not None else 0
+            send(self._daemon, {"pid": pid, "start_ticks": ticks}, [pidfd])
+        finally:
+            os.close(pidfd)
+        crossed("runner handed over")
+
+    def _become_runner(self, words: dict[str, Any], fds: list[int]) -> NoReturn:
+        """Be what `start_runner` is after its `execve`, and run it."""
+        code = 1
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            gate = fds[1] if words["gated"] else None
+            _take_descriptors(fds[0], gate)
+            environment = {TOKEN_VARIABLE: words["token"]}
+            if gate is not None:
+                environment |= start_runner.GATED
+            os.environ.update(environment)
+            self._shown.show(f"{_RUNNER_NAME} {words['folder']}", environment)
+            self._shown.rename(_RUNNER_NAME)
+            # Nothing to read: the daemon has ended, or does not count on this one.
+            code = self._run(words["folder"], words["group"]) if os.read(1, 1) else 0
+        finally:
+            os._exit(code)
+
+
+def _take_descriptors(output: int, gate: int | None) -> None:
+    """Have the null device, this output and this gate, and nothing else open."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    # First out of the way, for one may have the number that another is to get.
+    taken = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for fd in (null, output)]
+    if gate is not None:
+        taken.append(fcntl.fcntl(gate, fcntl.F_DUPFD_CLOEXEC, _ABOVE))
+    os.dup2(taken[0], 0)
+    os.dup2(taken[1], 1)
+    os.dup2(taken[0], 2)
+    if gate is not None:
+        os.dup2(taken[2], start_runner.GATE)
+    close_from(start_runner.GATE + (gate is not None))
+
+
+def stamps() -> Stamps:
+    """What changes when a file of radrm that was imported here, or the interpreter, is replaced."""
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    files = [str(getattr(each, "__file__", None) or "") for each in tuple(sys.modules.values())]
+    ours = [path for path in files if path.startswith(here + os.sep)]
+    return {path: _stamp(path) for path in (*ours, sys.executable, str(os.__file__))}
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _reap() -> None:
+    """Reap what has ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def close_from(first: int) -> None:
+    """Close all descriptors from this number on."""
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        try:
+            if fd >= first:
+                os.close(fd)
+        except OSError:
+            pass
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1]))

@@ -1,0 +1,78 @@
+"""What is traced of a job: its factory, or its own command, and where it runs."""
+
+from __future__ import annotations
+
+import os
+
+from radrm.config import Config
+from radrm.host.estimation.marks import command_of
+from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
+from radrm.host.storage.spool import Envelope
+from radrm.jobfile.options import Options
+from radrm.jobfile.radfile import JobFile
+from radrm.jobfile.slurm import MARK
+
+_JOB_ID = "0"
+"""What a traced command is told of its job: it has no number of its own."""
+
+
+def may_trace(config: Config, options: Options) -> bool:
+    """Return whether the site and the job allow that a factory is traced."""
+    return config.estimation.trace and not options.no_trace
+
+
+def may_run(config: Config, options: Options) -> bool:
+    """Return whether the site and the job allow that the job's command is traced."""
+    return config.estimation.script and may_trace(config, options) and options.least_gpus > 0
+
+
+def factory_request(job_file: JobFile, envelope: Envelope) -> TraceRequest:
+    """How to trace the factory of a job, as this process's user."""
+    return TraceRequest(
+        arguments=tracer_arguments(job_file.options),
+        cwd=os.path.join(envelope.cwd, job_file.options.chdir or ""),
+        environment={**envelope.environment, **dict(job_file.options.env)},
+        umask=envelope.umask,
+        command=command_of(job_file),
+    )
+
+
+def command_request(job_file: JobFile, envelope: Envelope, index: int | None) -> TraceRequest:
+    """How to trace the command of a job, as this process's user. `index`: of an array's element."""
+    options = job_file.options
+    cwd = os.path.join(envelope.cwd, options.chdir or "", options.snapshot or "")
+    return TraceRequest(
+        cwd=cwd,
+        environment={
+            **envelope.environment,
+            **_job_variables(job_file, envelope, cwd, index),
+            **dict(options.env),
+        },
+        umask=envelope.umask,
+        command=command_of(job_file),
+        program=job_file.program(),
+        gpus=options.least_gpus,
+    )
+
+
+def _job_variables(
+    job_file: JobFile, envelope: Envelope, cwd: str, index: int | None
+) -> dict[str, str]:
+    """The variables of a job that its script is likely to use."""
+    number = "" if index is None else str(index)
+    found = {
+        "RADRM_JOB_ID": _JOB_ID,
+        "RADRM_JOB_NAME": job_file.name,
+        "RADRM_ATTEMPT": "1",
+        "RADRM_ARRAY_ID": _JOB_ID if number else "",
+        "RADRM_ARRAY_TASK_ID": number,
+        "RADRM_SUBMIT_DIR": cwd,
+        "MASTER_PORT": "29500",
+    }
+    if envelope.file is not None:
+        found["RADRM_SCRIPT"] = envelope.file
+    if envelope.environment.get(MARK) == "1":
+        names = {"SLURM_JOB_ID": _JOB_ID, "SLURM_JOB_NAME": job_file.name}
+        found |= {**names, "SLURM_SUBMIT_DIR": cwd}
+        found |= {"SLURM_ARRAY_TASK_ID": number} if number else {}
+    return found

@@ -1,0 +1,114 @@
+"""Load data in this process, and end an epoch once its steps have been seen.
+
+Workers would be processes without the tracer, and pinned memory needs a GPU. After enough steps
+the loader in use ends its epoch, so that the script goes on to its evaluation, which can need
+more memory than training. A loader that evaluates then gives three batches.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+import weakref
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+EVALUATED = 3
+"""Batches of an evaluation after the steps."""
+SLOW_S = 3.0
+"""A training batch that takes this long is used again for the further steps."""
+
+
+class Data:
+    """All loaders of the program."""
+
+    def __init__(self, script: Any) -> None:
+        self._script = script
+        self._latest: Any = None
+        self.over = False
+
+    def begin(self) -> None:
+        tensor, loader = torch.Tensor, DataLoader
+        tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign,assignment]
+        tensor.is_pinned = lambda self, *_, **__: False  # type: ignore[method-assign,assignment]
+        make, iterate = loader.__init__, loader.__iter__
+        known = inspect.signature(make).parameters
+        here = {name: value for name, value in _HERE.items() if name in known}
+        data = self
+
+        def made(this: Any, *args: Any, **kwargs: Any) -> None:
+            bound = inspect.signature(make).bind(this, *args, **kwargs).arguments
+            extra = bound.pop("kwargs", {})
+            bound.pop("self", None)
+            make(this, **{**bound, **extra, **here})
+
+        def iterated(this: Any) -> Any:
+            return Batches(data, iterate(this))
+
+        loader.__init__, loader.__iter__ = made, iterated  # type: ignore[method-assign]
+
+    @property
+    def passes(self) -> int:
+        return int(self._script.steps.backward)
+
+    def took(self, batches: Batches) -> None:
+        self._latest = weakref.ref(batches)
+
+    def end_epoch(self) -> bool:
+        """End the epoch of the loader that trains. False: no loader does."""
+        latest = self._latest() if self._latest is not None else None
+        if latest is None or not latest.trains:
+            return False
+        self.over = True
+        return True
+
+    def repeated(self) -> None:
+        self._script.skip("data loading")
+
+
+_HERE = {
+    "num_workers": 0, "pin_memory": False, "persistent_workers": False, "prefetch_factor": None,
+    "timeout": 0, "multiprocessing_context": None, "pin_memory_device": "",
+}  # fmt: skip
+
+
+class Batches:
+    """The iterator of one epoch."""
+
+    def __init__(self, data: Data, real: Any) -> None:
+        self._data, self._real = data, real
+        self._taken, self._passes = 0, data.passes
+        self._kept: Any = None
+
+    @property
+    def trains(self) -> bool:
+        """Return whether there was a backward pass since the first batch."""
+        return self._taken > 0 and self._data.passes > self._passes
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    def __next__(self) -> Any:
+        if self._data.over and (self.trains or self._taken >= EVALUATED):
+            raise StopIteration
+        self._data.took(self)
+        if self._kept is not None:
+            self._data.repeated()
+            batch = self._kept
+        else:
+            started = time.monotonic()
+            batch = next(self._real)
+            if self.trains and time.monotonic() - started > SLOW_S:
+                self._kept = batch
+        self._taken += 1
+        return batch
+
+    next = __next__
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)

@@ -1,0 +1,157 @@
+"""What a trace leaves out: compilation, checkpoints on disk, loggers, CUDA graphs.
+
+None of them changes what a training step keeps on the GPU, except compilation, which mostly
+needs less. The noun for each is shown to the user.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from devices import CUDA
+from torch.utils._pytree import tree_map
+
+_WRITERS = {
+    "torch.utils.tensorboard": "SummaryWriter",
+    "torch.utils.tensorboard.writer": "SummaryWriter",
+    "tensorboardX": "SummaryWriter",
+}
+
+
+def begin(script: Any) -> None:
+    _compilation(script)
+    _Checkpoints(script).begin()
+    _graphs(script)
+    _profiling()
+    for module, name in _WRITERS.items():
+        script.imports.after(module, lambda found, name=name: _quiet(script, found, name))
+
+
+def _compilation(script: Any) -> None:
+    def compiled(model: Any = None, *_: Any, **__: Any) -> Any:
+        script.skip("torch.compile")
+        return (lambda function: function) if model is None else model
+
+    torch.compile = compiled  # type: ignore[assignment]
+    torch.nn.Module.compile = lambda self, *_, **__: script.skip("torch.compile")  # type: ignore[method-assign]
+
+
+# ------------------------------------------------------------------ torch.save, torch.load
+
+
+class _Shape:
+    """A tensor in a checkpoint: its sizes and place, without values."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.shape, self.stride = tuple(tensor.shape), tuple(tensor.stride())
+        self.dtype, self.device = tensor.dtype, tensor.device
+        self.weight = isinstance(tensor, torch.nn.Parameter)
+
+    def tensor(self, place: Any) -> torch.Tensor:
+        device = self.device if place is None else place
+        made = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=device)
+        return torch.nn.Parameter(made) if self.weight else made
+
+
+class _Checkpoints:
+    """Keeps what is saved in memory, without values, for a program that loads it again."""
+
+    def __init__(self, script: Any) -> None:
+        self._script = script
+        self._saved: dict[Any, Any] = {}
+
+    def begin(self) -> None:
+        torch.save, self._load = self._save, torch.load
+        torch.load = self._loaded
+
+    def _save(self, obj: Any, f: Any, *_: Any, **__: Any) -> None:
+        self._script.skip("checkpoints")
+        plain = tree_map(lambda v: _Shape(v) if isinstance(v, torch.Tensor) else v, obj)
+        self._saved[_name(f)] = plain
+        if isinstance(f, (str, os.PathLike)):
+            try:
+                open(f, "ab").close()
+            except OSError:
+                pass
+
+    def _loaded(self, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        saved = self._saved.get(_name(f))
+        place = None if map_location is None or callable(map_location) else map_location
+        if isinstance(place, dict):
+            place = next(iter(place.values()), None)
+        if saved is not None:
+            return tree_map(lambda v: v.tensor(place) if isinstance(v, _Shape) else v, saved)
+        found = self._load(f, "cpu", *args, **kwargs)
+        if place is None or torch.device(place).type != "cuda":
+            return found
+        return tree_map(lambda v: v.to(CUDA) if isinstance(v, torch.Tensor) else v, found)
+
+
+def _name(file: Any) -> Any:
+    if isinstance(file, (str, os.PathLike)):
+        return os.path.realpath(os.fspath(file))
+    return id(file)
+
+
+# ------------------------------------------------------------------ loggers and tools
+
+
+def _quiet(script: Any, module: Any, name: str) -> None:
+    writer = getattr(module, name, None)
+    for method in dir(writer):
+        if method.startswith("add_"):
+            setattr(writer, method, lambda *_, **__: script.skip("TensorBoard"))
+
+
+def _graphs(script: Any) -> None:
+    """Run what a CUDA graph would record once. Its replays do nothing."""
+
+    class Graph:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            script.skip("CUDA graphs")
+
+        def capture_begin(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def capture_end(self) -> None:
+            pass
+
+        def replay(self) -> None:
+            script.steps.replayed()
+
+        def reset(self) -> None:
+            pass
+
+        def pool(self) -> tuple[int, int]:
+            return (0, 0)
+
+    class Capture:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: Any) -> None:
+            pass
+
+    def callables(functions: Any, *_: Any, **__: Any) -> Any:
+        script.skip("CUDA graphs")
+        return functions
+
+    cuda: Any = torch.cuda
+    cuda.CUDAGraph, cuda.graph, cuda.make_graphed_callables = Graph, Capture, callables
+    cuda.graph_pool_handle = lambda: (0, 0)
+
+
+def _profiling() -> None:
+    nvtx: Any = torch.cuda.nvtx
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        if hasattr(nvtx, name):
+            setattr(nvtx, name, lambda *_, **__: 0)
+    profiler: Any = torch.cuda.profiler
+    for name in ("start", "stop", "init"):
+        if hasattr(profiler, name):
+            setattr(profiler, name, lambda *_, **__: None)

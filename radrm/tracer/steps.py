@@ -1,0 +1,225 @@
+"""Count optimizer steps and backward passes, and decide when enough has been seen.
+
+Theory of operation: PyTorch calls a hook after every optimizer's step. Memory is at its most from
+the second step on, when gradients and the optimizer's state are there. So three steps are enough,
+with two at least of each optimizer. A loop of its own without an optimizer of PyTorch is seen by
+its backward passes. Where many passes come before a step (accumulation), the tracer makes
+the step itself: the state is there, and further passes show the most. What a step allocates is
+compared with the step before: see `Steps.differ`.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pretend
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+ENOUGH, EACH, OTHERS = 3, 2, 12
+"""Steps of one optimizer; of each that steps; until one that never stepped is left out."""
+PASSES, WITHOUT_OPTIMIZER, AFTER_STEP = 16, 4, 2
+"""Backward passes until a step is made; if there is no optimizer; after the step."""
+_MOST_MARKS = 200
+
+
+class Steps:
+    """What the hooks have counted. `enough(reason)` is called each time enough is there."""
+
+    def __init__(
+        self,
+        watch: Any,
+        enough: Callable[[str], None],
+        slow: Callable[[], bool],
+        finished: Callable[[], bool],
+    ) -> None:
+        self._watch, self._enough, self._slow, self._finished = watch, enough, slow, finished
+        self._made: list[Any] = []
+        self._seen: dict[int, _Optimizer] = {}
+        self.backward = self._since_step = 0
+        self.shortened = False
+        self.scaled = False
+        self.cpu_steps = 0
+
+    # ------------------------------------------------------------------ results
+
+    @property
+    def counts(self) -> list[int]:
+        return [each.steps for each in self._seen.values()]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the optimizer with the most weights, in lower case."""
+        largest = max(self._seen.values(), key=lambda each: each.weights, default=None)
+        return "none" if largest is None else largest.name
+
+    def sizes(self) -> dict[str, int]:
+        seen = self._seen.values()
+        return {
+            "parameter_bytes": sum(each.weights for each in seen),
+            "gradient_bytes": sum(each.gradients for each in seen),
+            "optimizer_bytes": sum(each.state for each in seen),
+        }
+
+    # ------------------------------------------------------------------ hooks
+
+    def begin(self) -> None:
+        optimizer = torch.optim.Optimizer
+        register_optimizer_step_pre_hook(self._before)
+        register_optimizer_step_post_hook(self._after)
+        make, zero = optimizer.__init__, optimizer.zero_grad
+
+        def made(this: Any, *args: Any, **kwargs: Any) -> None:
+            make(this, *args, **kwargs)
+            self._made.append(weakref.ref(this))
+
+        def zeroed(this: Any, *args: Any, **kwargs: Any) -> Any:
+            follow(this)
+            return zero(this, *args, **kwargs)
+
+        optimizer.__init__ = made  # type: ignore[method-assign]
+        optimizer.zero_grad = zeroed  # type: ignore[method-assign]
+        backward = torch.autograd.backward
+
+        def passed(*args: Any, **kwargs: Any) -> Any:
+            result = backward(*args, **kwargs)
+            self._passed()
+            return result
+
+        torch.autograd.backward = passed
+        self._scaler()
+
+    def _scaler(self) -> None:
+        """Let a gradient scaler never skip a step: it would read a made-up value."""
+        from torch.amp.grad_scaler import GradScaler
+
+        def step(this: Any, optimizer: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+            self.scaled = True
+            return optimizer.step(*args, **kwargs)
+
+        def with_latest(method: Callable[..., Any]) -> Callable[..., Any]:
+            def run(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+                follow(getattr(optimizer, "optimizer", optimizer))
+                return method(this, optimizer, *args, **kwargs)
+
+            return run
+
+        scaler: Any = GradScaler
+        scaler._maybe_opt_step = step
+        scaler.unscale_, scaler.step = with_latest(scaler.unscale_), with_latest(scaler.step)
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        follow(optimizer)
+
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not any(_on_gpu(w) for group in optimizer.param_groups for w in group["params"]):
+            self.cpu_steps += 1
+            return
+        seen = self._seen.get(id(optimizer))
+        if seen is None:
+            seen = self._seen[id(optimizer)] = _Optimizer(optimizer)
+        seen.stepped(optimizer)
+        self._since_step = 0
+        self.mark(f"optimizer {seen.steps}")
+        gc.collect()
+        if not self.shortened and self._all_seen():
+            self._enough("steps")
+
+    def _all_seen(self) -> bool:
+        counts = self.counts
+        if max(counts) < ENOUGH or (min(counts) < EACH and sum(counts) < OTHERS):
+            return False
+        waiting = [o for o in (made() for made in self._made) if o is not None]
+        never = [o for o in waiting if id(o) not in self._seen and _has_gpu_weights(o)]
+        return not never or sum(counts) >= OTHERS
+
+    def _passed(self) -> None:
+        self.backward += 1
+        self._since_step += 1
+        self.mark(f"backward {self.backward}")
+        if self._finished():
+            self._enough("steps")
+        waiting = [o for o in (made() for made in self._made) if o is not None]
+        waiting = [o for o in waiting if _trains_on_gpu(o)]
+        if self.shortened:
+            if self._since_step >= AFTER_STEP:
+                self._enough("backward passes")
+        elif not waiting:
+            if not self._seen and self._since_step >= WITHOUT_OPTIMIZER and self._watch.live:
+                self._enough("backward passes")
+        elif self._since_step >= PASSES or (self._since_step >= WITHOUT_OPTIMIZER and self._slow()):
+            self._step_all(waiting)
+
+    def replayed(self) -> None:
+        """Count the replay of a CUDA graph as a backward pass; the first run was real."""
+        if self.backward:
+            self._passed()
+
+    def _step_all(self, optimizers: list[Any]) -> None:
+        """Make the step that the script would make after many more passes."""
+        self.shortened = True
+        for optimizer in optimizers:
+            with torch.no_grad():
+                optimizer.step()
+        self._since_step = 0
+
+    def mark(self, name: str) -> None:
+        if len(self._watch.marks) < _MOST_MARKS:
+            self._watch.mark(name)
+
+
+class _Optimizer:
+    def __init__(self, optimizer: Any) -> None:
+        # It stays alive, so that no other gets its id.
+        self.optimizer, self.steps = optimizer, 0
+        self.name = type(optimizer).__name__.lower()
+        self.weights = self.gradients = self.state = 0
+        self.half: str | None = None
+
+    def stepped(self, optimizer: Any) -> None:
+        self.steps += 1
+        weights = [w for group in optimizer.param_groups for w in group["params"]]
+        self.weights = sum(_size(w) for w in weights)
+        self.gradients = sum(_size(w.grad) for w in weights if w.grad is not None)
+        self.state = sum(
+            _size(value)
+            for state in optimizer.state.values()
+            if isinstance(state, dict)
+            for value in state.values()
+            if _on_gpu(value)
+        )
+
+
+def follow(optimizer: Any) -> None:
+    """Give an optimizer the weights that have replaced its own after a move to the GPU."""
+    for group in optimizer.param_groups:
+        group["params"][:] = [pretend.latest(weight) for weight in group["params"]]
+        # PyTorch chooses `foreach` for weights on a GPU, but not for fake ones.
+        unset = "foreach" in group and group["foreach"] is None and not group.get("fused")
+        if unset and any(_on_gpu(weight) for weight in group["params"]):
+            group["foreach"] = True
+
+
+def _on_gpu(value: Any) -> bool:
+    return isinstance(value, FakeTensor) and value.fake_device.type == "cuda"
+
+
+def _trains_on_gpu(optimizer: Any) -> bool:
+    weights = (pretend.latest(w) for group in optimizer.param_groups for w in group["params"])
+    return any(_on_gpu(w) and w.grad is not None for w in weights)
+
+
+def _has_gpu_weights(optimizer: Any) -> bool:
+    weights = (pretend.latest(w) for group in optimizer.param_groups for w in group["params"])
+    return any(_on_gpu(w) for w in weights)
+
+
+def _size(tensor: Any) -> int:
+    return int(tensor.numel()) * int(tensor.element_size())

@@ -1,0 +1,249 @@
+"""Values of tensors on the GPU: which are known, and what code gets that reads the others.
+
+Theory of operation: a tensor on the pretended GPU has no data. But small tensors that come from
+the CPU (labels, masks, lengths), and what is computed from them alone, have values that this
+process can compute, too. `Known` keeps them beside the fake tensor. So a size, a mask or a
+branch that depends on the *data* is real. What depends on weights is unknown; reading it gives
+a made-up value: 1 for a number, False for a truth. A made-up whole number is a `Guess`, so that
+a size made from it can be seen (`sizes_from_guesses`): such a trace would be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+MOST_WHOLE, MOST_FLOATS = 1 << 18, 1 << 12
+"""Known tensors have at most this many elements, of whole numbers or truths, or of floats."""
+_MOST_READ = 1 << 26
+
+
+class Known:
+    """The values of a fake tensor. `valid` is shared by all views of the same memory."""
+
+    __slots__ = ("tensor", "valid")
+
+    def __init__(self, tensor: torch.Tensor, valid: list[bool]) -> None:
+        self.tensor, self.valid = tensor, valid
+
+
+def known(tensor: Any) -> torch.Tensor | None:
+    """Return a tensor's values, as a tensor on the CPU. None: they are unknown."""
+    if not isinstance(tensor, FakeTensor):
+        return tensor if isinstance(tensor, torch.Tensor) else None
+    constant = getattr(tensor, "constant", None)
+    if constant is not None:
+        return constant  # type: ignore[no-any-return]
+    kept = tensor.__dict__.get("known")
+    return kept.tensor if kept is not None and kept.valid[0] else None
+
+
+def small(tensor: torch.Tensor) -> bool:
+    whole = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
+    return tensor.numel() <= (MOST_WHOLE if whole else MOST_FLOATS)
+
+
+def count(mask: torch.Tensor) -> int:
+    """Return how many elements a known mask selects."""
+    with _disable_current_modes():
+        return int(mask.count_nonzero())
+
+
+def forget(tensor: Any) -> None:
+    """Note that something unknown was written into this tensor."""
+    if isinstance(tensor, FakeTensor):
+        kept = tensor.__dict__.get("known")
+        if kept is not None:
+            kept.valid[0] = False
+            tensor.constant = None
+
+
+# ------------------------------------------------------------------ made-up values
+
+
+class Guess(int):
+    """A whole number that was made up for a value on the GPU, or computed from one."""
+
+
+def _closed(name: str) -> Callable[..., Any]:
+    plain = getattr(int, name)
+
+    def operate(self: Any, *others: Any) -> Any:
+        result = plain(self, *others)
+        return Guess(result) if type(result) is int else result
+
+    return operate
+
+
+for _name in (
+    "add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "neg",
+    "abs", "pos",
+):  # fmt: skip
+    setattr(Guess, f"__{_name}__", _closed(f"__{_name}__"))
+
+
+def made_up(dtype: torch.dtype) -> Any:
+    """Return a value of this type for one that is unknown."""
+    if dtype == torch.bool:
+        return False
+    if dtype.is_complex:
+        return complex(1.0)
+    return 1.0 if dtype.is_floating_point else Guess(1)
+
+
+def array(tensor: Any) -> torch.Tensor:
+    """Return a real tensor on the CPU with the known values, or with made-up ones."""
+    values = known(tensor)
+    if values is not None:
+        return values.detach()
+    if tensor.numel() > _MOST_READ:
+        raise MemoryError(f"a tensor of {tensor.numel()} elements was read from the GPU")
+    make = torch.ones if tensor.dtype.is_floating_point else torch.zeros
+    with _disable_current_modes():
+        return make(tuple(tensor.shape), dtype=tensor.dtype, device="cpu")
+
+
+_SIZED = frozenset(
+    name
+    for name in (
+        "zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "eye",
+        "randperm", "new_zeros", "new_ones", "new_empty", "new_full", "view", "reshape", "expand",
+        "repeat", "narrow", "split", "chunk", "topk", "pad", "interpolate", "one_hot", "tile",
+        "repeat_interleave", "unfold", "resize_", "tril", "triu", "broadcast_to", "__getitem__",
+    )
+)  # fmt: skip
+
+
+class Sizes(TorchFunctionMode):
+    """Calls `found()` if a made-up number becomes a size of a tensor."""
+
+    def __init__(self, found: Callable[[], None]) -> None:
+        super().__init__()
+        self._found = found
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _SIZED and _has_guess(args[1:] if name == "__getitem__" else (args, kwargs)):
+            self._found()
+        return func(*args, **(kwargs or {}))
+
+
+def _has_guess(value: Any) -> bool:
+    if isinstance(value, Guess):
+        return True
+    if isinstance(value, slice):
+        return any(isinstance(end, Guess) for end in (value.start, value.stop, value.step))
+    if isinstance(value, (list, tuple)):
+        return len(value) <= 64 and any(_has_guess(each) for each in value)
+    return isinstance(value, dict) and any(_has_guess(each) for each in value.values())
+
+
+# ------------------------------------------------------------------ fake tensors in Python
+
+
+def begin() -> None:
+    """Let fake tensors be printed, converted, indexed, assigned and copied like others."""
+    fake: Any = FakeTensor
+    fake.__format__ = _format
+    fake.numpy = fake.__array__ = _numpy
+    fake.tolist = _list
+    fake.__deepcopy__ = _deep_copy
+    fake.__reduce_ex__ = _reduced
+    _index_with_lists()
+    _inference_mode()
+
+
+def _format(self: Any, spec: str) -> str:
+    return format(self.item(), spec) if self.dim() == 0 else object.__format__(str(self), spec)
+
+
+def _numpy(self: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
+    values = array(self)
+    with _disable_current_modes():
+        result = values.numpy()
+    return result if dtype is None or isinstance(dtype, bool) else result.astype(dtype)
+
+
+def _list(self: Any) -> Any:
+    values = array(self)
+    with _disable_current_modes():
+        return values.tolist()
+
+
+def _deep_copy(self: Any, memo: dict[int, Any]) -> Any:
+    done = memo.get(id(self))
+    if done is not None:
+        return done
+    with torch.no_grad():
+        copy = self.detach().clone()
+    if isinstance(self, torch.nn.Parameter):
+        copy = torch.nn.Parameter(copy, self.requires_grad)
+    else:
+        copy.requires_grad_(self.requires_grad)
+    if self.grad is not None:
+        copy.grad = self.grad.clone()
+    memo[id(self)] = copy
+    return copy
+
+
+def _reduced(self: Any, protocol: int) -> Any:
+    """A tensor in a pickle has its shape, and no values."""
+    return _unpickled, (tuple(self.shape), self.dtype, self.device.type)
+
+
+def _unpickled(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Any:
+    return torch.empty(shape, dtype=dtype, device=device)
+
+
+def _index_with_lists() -> None:
+    """Move lists and arrays in an index to the GPU first: PyTorch would make them there."""
+    tensor = torch.Tensor
+    get, put = tensor.__getitem__, tensor.__setitem__
+
+    def moved(self: Any, key: Any) -> Any:
+        if isinstance(key, tuple):
+            return tuple(moved(self, each) for each in key)
+        if isinstance(key, (list, range)) or type(key).__module__ == "numpy":
+            made = torch.as_tensor(list(key) if isinstance(key, range) else key)
+            return made.to(self.device) if made.dim() else key
+        return key
+
+    def get_item(self: Any, key: Any) -> Any:
+        if isinstance(self, FakeTensor) and not isinstance(key, (int, slice)):
+            key = moved(self, key)
+        return get(self, key)
+
+    def set_item(self: Any, key: Any, value: Any) -> None:
+        if isinstance(self, FakeTensor):
+            if not isinstance(key, (int, slice)):
+                key = moved(self, key)
+            if isinstance(value, torch.Tensor):
+                value = value.to(self.device) if value.device != self.device else value
+            elif isinstance(value, (list, tuple)) or type(value).__module__ == "numpy":
+                value = torch.as_tensor(value).to(self.device)
+            else:
+                value = torch.full((), value, dtype=self.dtype, device=self.device)
+        elif isinstance(value, FakeTensor):
+            # A tensor on the CPU gets made-up values.
+            value = array(value)
+        put(self, key, value)
+
+    tensor.__getitem__ = get_item  # type: ignore[method-assign,assignment]
+    tensor.__setitem__ = set_item  # type: ignore[method-assign,assignment]
+
+
+def _inference_mode() -> None:
+    """Use `no_grad` for it: fake tensors do not know tensors of inference."""
+
+    def inference_mode(mode: Any = True) -> Any:
+        if callable(mode):
+            return torch.no_grad()(mode)
+        return torch.no_grad() if mode else torch.enable_grad()
+
+    torch.inference_mode = inference_mode  # type: ignore[misc,assignment]
+    torch.autograd.inference_mode = inference_mode  # type: ignore[attr-defined]

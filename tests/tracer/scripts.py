@@ -1,0 +1,490 @@
+"""Training scripts in everyday shapes, for the tracer of scripts: `scripts.py NAME`.
+
+Their one large matrix makes the memory known: weights, gradients, and states of the optimizer
+are multiples of `WEIGHTS`, and all else is small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import math
+import os
+import random
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+WIDTH, CLASSES = 2048, 10
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, CLASSES))
+
+
+def batches(samples: int = 96, size: int = 8) -> DataLoader[Any]:
+    data = TensorDataset(torch.randn(samples, WIDTH), torch.randint(0, CLASSES, (samples,)))
+    return DataLoader(data, size, shuffle=True, num_workers=2, pin_memory=True)
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train(model: Any, optimizer: Any, device: Any = "cuda", epochs: int = 3) -> None:
+    for _ in range(epochs):
+        for x, y in batches():
+            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+
+# ------------------------------------------------------------------ naming the GPU
+
+
+def plain() -> None:
+    model = net().cuda()
+    train(model, sgd(model))
+
+
+def numbered() -> None:
+    model = net().to(0)
+    train(model, sgd(model), 0)
+
+
+def device_of_number() -> None:
+    device = torch.device(0)
+    model = net().to(device)
+    train(model, sgd(model), device)
+
+
+def accelerator() -> None:
+    device = torch.accelerator.current_accelerator()
+    model = net().to(device)
+    train(model, sgd(model), device)
+
+
+def default_device() -> None:
+    torch.set_default_device("cuda")
+    model = net()
+    optimizer = sgd(model)
+    for _ in range(5):
+        model(torch.randn(8, WIDTH)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def with_device() -> None:
+    with torch.device("cuda"):
+        model = net()
+    train(model, sgd(model))
+
+
+def legacy() -> None:
+    kind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+    model = net().cuda()
+    optimizer = sgd(model)
+    for x, _ in batches():
+        target = torch.autograd.Variable(kind(x.size(0), 1).fill_(1.0), requires_grad=False)
+        loss = functional.mse_loss(model(x.type(kind))[:, :1], target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def optimizer_first() -> None:
+    model = net()
+    optimizer = sgd(model)
+    weights = list(model.parameters())
+    model.to("cuda")
+    for x, y in batches():
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+
+
+def data_moved() -> None:
+    model = net()
+    for weight in model.parameters():
+        weight.data = weight.data.cuda()
+    train(model, sgd(model))
+
+
+# ------------------------------------------------------------------ reading values
+
+
+def reading() -> None:
+    model = net().cuda()
+    optimizer = sgd(model)
+    best, total = 1e9, 0.0
+    for x, y in batches():
+        x, y = x.cuda(), y.cuda()
+        output = model(x)
+        loss = functional.cross_entropy(output, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        print(f"{loss:.3f} {math.log(loss.item())} {loss}")
+        right = (output.argmax(1) == y).sum().item()
+        print(right / len(y), output.detach().cpu().numpy().mean(), y.tolist())
+        if loss < best or torch.isnan(loss):
+            best = float(loss)
+
+
+def indexed() -> None:
+    model = net().cuda()
+    optimizer = sgd(model)
+    for x, y in batches():
+        x, y = x.cuda(), y.cuda()
+        y[:4] = -100
+        output = model(x)
+        kept = output[y != -100]
+        assert kept.shape[0] == 4, "labels come from the CPU: the mask is known"
+        copy_of = output.detach().clone()
+        copy_of[copy_of < 0] = -1.0
+        loss = functional.cross_entropy(output[:, [0, 1, 2]], y.clamp(0, 2)) + kept.sum()
+        assert int(torch.unique(y).numel()) <= 5
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def inference_mode() -> None:
+    model = net().cuda()
+    with torch.inference_mode():
+        model(torch.zeros(4, WIDTH, device="cuda")).argmax(1).tolist()
+    train(model, sgd(model))
+
+
+def lengths() -> None:
+    """The longest of a batch is a size. It comes from the data."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for step in range(5):
+        long = torch.tensor([3, 7, 5]).cuda()
+        x = torch.randn(3, 9, WIDTH).cuda()[:, : long.max().item()]
+        assert x.shape[1] == 7, step
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+# ------------------------------------------------------------------ optimizers
+
+
+class Own(torch.optim.Optimizer):
+    def __init__(self, weights: Any) -> None:
+        super().__init__(weights, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                state = self.state[weight]
+                if not state:
+                    state["mean"] = torch.zeros_like(weight)
+                state["mean"].mul_(0.9).add_(weight.grad)
+                weight.add_(state["mean"], alpha=-group["lr"])
+
+
+def own_optimizer() -> None:
+    model = net().cuda()
+    train(model, Own(model.parameters()))
+
+
+def by_hand() -> None:
+    model = net().cuda()
+    for x, y in batches(960):
+        model.zero_grad()
+        functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight -= 0.1 * weight.grad
+
+
+def fused() -> None:
+    model = net().cuda()
+    train(model, torch.optim.AdamW(model.parameters(), fused=True))
+
+
+def amp() -> None:
+    model = net().cuda()
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cuda")
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    for x, y in batches():
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = functional.cross_entropy(model(x.cuda()), y.cuda())
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        schedule.step()
+
+
+def accumulation() -> None:
+    """Hundreds of passes before the first step; the state comes by the tracer's own step."""
+    model = net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for number in range(100_000):
+        model(torch.randn(8, WIDTH, device="cuda")).sum().backward()
+        if number % 500 == 499:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def gan() -> None:
+    one, two = net().cuda(), net().cuda()
+    first, second = sgd(one), sgd(two)
+    for number in range(1000):
+        x = torch.randn(8, WIDTH, device="cuda")
+        first.zero_grad()
+        one(x).sum().backward()
+        first.step()
+        if number % 4 == 3:
+            second.zero_grad()
+            two(x).sum().backward()
+            second.step()
+
+
+def average() -> None:
+    model = net().cuda()
+    mean = copy.deepcopy(model).requires_grad_(False)
+    optimizer = sgd(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+        for old, new in zip(mean.parameters(), model.parameters()):  # noqa: B905
+            old.mul_(0.99).add_(new.detach(), alpha=0.01)
+
+
+# ------------------------------------------------------------------ loops and files
+
+
+def evaluated() -> None:
+    """The evaluation after an epoch has a much larger batch."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    large = DataLoader(TensorDataset(torch.randn(8192, WIDTH)), batch_size=4096)
+    for epoch in range(3):
+        model.train()
+        for x, y in batches():
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for (x,) in large:
+                model(x.cuda()).sum().item()
+        print(epoch)
+
+
+def evaluated_first() -> None:
+    model = net().cuda()
+    model.eval()
+    with torch.no_grad():
+        seen = [model(torch.randn(8, WIDTH, device="cuda")).mean().item() for _ in range(200)]
+    assert len(seen) == 200
+    model.train()
+    train(model, sgd(model))
+
+
+def checkpoint() -> None:
+    model = net().cuda()
+    optimizer = sgd(model)
+    torch.save({"model": model.state_dict(), "step": 5}, "last.pt")
+    found = torch.load("last.pt", map_location="cpu")
+    model.load_state_dict(found["model"])
+    assert found["step"] == 5
+    train(model, optimizer)
+
+
+def compiled() -> None:
+    model = torch.compile(net().cuda())
+
+    @torch.compile
+    def loss_of(output: Any, y: Any) -> Any:
+        return functional.cross_entropy(output, y)
+
+    optimizer = sgd(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss_of(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+
+
+def measured() -> None:
+    torch.backends.cudnn.benchmark = True
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    model = net().cuda()
+    assert torch.cuda.memory_allocated() >= 4 * WIDTH * WIDTH
+    free, total = torch.cuda.mem_get_info()
+    assert 0 < free <= total
+    assert torch.cuda.get_device_properties(0).total_memory > 1 << 30
+    with torch.cuda.device(0), torch.cuda.stream(torch.cuda.Stream()):
+        start.record()
+        train(model, sgd(model), epochs=1)
+        end.record()
+    torch.cuda.synchronize()
+    print(start.elapsed_time(end), torch.cuda.max_memory_allocated())
+
+
+def short() -> None:
+    """It ends by itself, after two steps."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for _ in range(2):
+        model(torch.randn(8, WIDTH, device="cuda")).sum().backward()
+        optimizer.step()
+
+
+class Sentences(Dataset):  # type: ignore[type-arg]
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, at: int) -> Any:
+        return torch.randint(0, 100, (at % 5 + 2,))
+
+
+def recurrent() -> None:
+    """Variable lengths, a hidden state that is kept, and no optimizer of PyTorch."""
+    words, cell = nn.Embedding(100, 64).cuda(), nn.LSTM(64, WIDTH // 2).cuda()
+    hidden = None
+    loader = DataLoader(Sentences(), 4, collate_fn=lambda b: nn.utils.rnn.pad_sequence(b))
+    for _ in range(10):
+        for tokens in loader:
+            output, hidden = cell(words(tokens.cuda()), hidden)
+            hidden = tuple(part.detach() for part in hidden)
+            output.mean().backward()
+            for weight in (*words.parameters(), *cell.parameters()):
+                weight.data.add_(weight.grad, alpha=-0.1)
+                weight.grad = None
+
+
+# ------------------------------------------------------------------ several processes
+
+
+def _rank(rank: int, world: int) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29555")
+    torch.distributed.init_process_group("nccl", rank=rank, world_size=world)
+    torch.cuda.set_device(rank)
+    model = nn.parallel.DistributedDataParallel(net().to(rank), device_ids=[rank])
+    optimizer = sgd(model)
+    for _ in range(5):
+        model(torch.randn(8, WIDTH).to(rank)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.distributed.all_reduce(torch.ones(1, device=rank))
+    torch.distributed.destroy_process_group()
+
+
+def spawned() -> None:
+    torch.multiprocessing.spawn(_rank, args=(2,), nprocs=2)
+
+
+def launched() -> None:
+    _rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+
+
+def forked() -> None:
+    import multiprocessing
+
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=_rank, args=(rank, 2)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join()
+
+
+def data_parallel() -> None:
+    model = nn.DataParallel(net()).cuda()
+    train(model, sgd(model))
+
+
+# ------------------------------------------------------------------ no answer
+
+
+def on_cpu() -> None:
+    model = net()
+    train(model, sgd(model), "cpu", 1)
+
+
+def no_training() -> None:
+    model = net().cuda()
+    with torch.no_grad():
+        print(model(torch.zeros(8, WIDTH).cuda()).argmax(1).tolist())
+
+
+def failing() -> None:
+    model = net().cuda()
+    model(torch.randn(8, WIDTH + 1, device="cuda"))
+
+
+def failing_late() -> None:
+    model = net().cuda()
+    optimizer = sgd(model)
+    model(torch.randn(8, WIDTH, device="cuda")).sum().backward()
+    optimizer.step()
+    raise ValueError("after one step")
+
+
+def size_of_a_guess() -> None:
+    """How many boxes pass a threshold is a size that only the weights decide."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for x, _ in batches():
+        output = model(x.cuda())
+        boxes = torch.zeros((output > 0.5).sum().item(), 4, device="cuda")
+        (output.sum() + boxes.sum()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def branch_on_a_guess() -> None:
+    """The steps differ by a branch on a value that was made up."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for number in range(20):
+        x = torch.randn(8, WIDTH, device="cuda")
+        loss = model(x).sum()
+        if (loss > 0) == (number % 2 == 0):
+            loss = loss + model(x.repeat(64, 1)).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def sharded() -> None:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    FullyShardedDataParallel(net().cuda())
+
+
+def random_sizes() -> None:
+    """The steps differ by the program's own choice, and no value of the GPU decides."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for _ in range(6):
+        model(torch.randn(random.randint(4, 12), WIDTH, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def asked_for_help() -> None:
+    argparse.ArgumentParser().parse_args(["--unknown"])
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        globals()[sys.argv[1]]()
