@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,19 @@ def daemon(home: DaemonHome) -> DaemonHome:
     """A running daemon with two simulated GPUs."""
     home.start()
     return home
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the local time zone, until the end of the test."""
+    with monkeypatch.context() as context:
+
+        def choose(name: str) -> None:
+            context.setenv("TZ", name)
+            time.tzset()
+
+        yield choose
+    time.tzset()
 
 
 @pytest.fixture
