@@ -1,49 +1,62 @@
-"""The errors of each estimator on measured jobs: the figures of `errors_seen.py`.
+"""The errors of each estimator by family of models, held out: the figures of `learned.py`.
 
     python -m benchmarks.estimates.errors_seen --jobs FOLDER --mlps CSV --timm CSV \
-        --tables FOLDER --documents FOLDER --python PYTHON
+        --tables FOLDER --documents FOLDER
 
-Prints, for each estimator, the accuracy and how good its upper bound is when its errors
-are learned on one half of the models and tried on the other, then the ratios (measured over
-estimated) as `radrm/estimators/learning/learned.py` has them. Halves are by model, so that no
-model is in both. `--tables` holds what `benchmarks.estimates.timm_tables` wrote, `--documents` what
-`benchmarks/estimates/trace_accuracy.py --keep` did; without them those cases are left out.
+Prints, for each estimator and family, errors and how good upper bounds are. The architectures
+(ResNet, ViT, ...) are split at random into two halves, many times. The errors of one half bound
+the estimates of the other, by the daemon's own rule, so no architecture is judged by its own
+errors. Shown are the medians over the splits, and the tenth and ninetieth of 100 splits.
+Then the shipped ratios (measured over estimated) for `radrm/estimators/learning/learned.py`.
+
+The CUDA context is that of the machine of these measurements, as after a probe. `--tables` holds
+what `benchmarks.estimates.timm_tables` wrote, `--documents` what `trace_accuracy --keep` wrote:
+every document there counts. TIMM's script sets `cudnn.benchmark`, so its CNNs are of that family.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import zlib
-from collections.abc import Iterator, Sequence
+import random
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 from benchmarks.estimates import summary_accuracy, trace_accuracy
 from radrm.core.units import WHOLE_DEVICE_MIB
+from radrm.estimators.families import Family
 from radrm.estimators.gpumemnet.estimator import GPUMemNet
 from radrm.estimators.horus import Horus
 from radrm.estimators.interface import Description, Estimator
-from radrm.estimators.learning.learned import learned
+from radrm.estimators.learning.learned import Learned
 from radrm.estimators.memory import context_mib
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
-from radrm.lab.experiments.evaluation import Case, accuracy
+from radrm.estimators.traces import Traced
 from radrm.structs import replace
 
 QUANTILES = 40
 QUANTILE = 0.95
+SPLITS = 100
 MLPS_OF_ALL = 40
 """The number of MLPs that count: all 2,100 would make every error look small."""
+LEAST_JOBS = 20
+"""A family with fewer jobs has no shipped errors of its own."""
+LEAST_ARCHITECTURES = 4
+ALL = "all"
+
+_AFFIX = re.compile(r"^(tf|legacy|gluon|seresnet|ese|cs3|dla|dm|bat|lambda|halo|skresnet)_?")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The estimate of one estimator for one job. The halves are made by `model`."""
+    """The estimate of one estimator for one job. `family` is None where it is unknown."""
 
-    model: str
-    kind: str
+    architecture: str
+    family: str | None
     measured_mib: float
     value_mib: float
 
@@ -52,86 +65,191 @@ class Seen:
         return self.measured_mib / self.value_mib
 
     @property
-    def half(self) -> int:
-        return zlib.crc32(self.model.encode()) % 2
+    def error(self) -> float:
+        return abs(self.value_mib / self.measured_mib - 1)
 
 
-def from_summaries(args: argparse.Namespace) -> Iterator[tuple[str, str, Description, float]]:
-    """Model, kind, job and measured memory of every job that has a summary."""
+def architecture_of(model: str) -> str:
+    """Return the first word of a model's name without its digits: `vit_base_patch16` is a `vit`."""
+    word = re.match(r"[a-z]+", _AFFIX.sub("", model.lower()))
+    return word.group() if word is not None else model
+
+
+# ------------------------------------------------------------------ the cases
+
+
+def from_summaries(args: argparse.Namespace) -> Iterator[tuple[str, Description, float]]:
+    """Architecture, job and measured memory of every job that has a summary."""
     for case in summary_accuracy.published(args.jobs, 512):
-        kind = "transformers" if case.group.split("_")[0] in ("BERT", "gpt2", "xlnet") else "CNNs"
-        yield case.group, kind, case.job, case.measured_mib
+        yield architecture_of(case.group), case.job, case.measured_mib
     if args.mlps is not None:
         for case in list(summary_accuracy.perceptrons(args.mlps))[::-1][:MLPS_OF_ALL]:
-            yield case.name, "MLPs", case.job, case.measured_mib
+            yield case.name, case.job, case.measured_mib
     if args.timm is not None and args.tables is not None:
         for case in summary_accuracy.timm_models(args.timm, args.tables):
-            yield case.group, "TIMM", case.job, case.measured_mib
+            yield architecture_of(case.group), case.job, case.measured_mib
 
 
 def by_summary(args: argparse.Namespace) -> dict[str, list[Seen]]:
     found: dict[str, list[Seen]] = {}
     rules: tuple[Estimator, ...] = (Summary(), GPUMemNet(), Horus())
-    for model, kind, job, measured in from_summaries(args):
+    for architecture, job, measured in from_summaries(args):
+        family = None
         for rule in rules:
             try:
-                told = rule.estimate(_unpublished(job))
+                told = rule.estimate(replace(job, published={}))
             except BadSummary:
                 continue
             if told and told[0].value < WHOLE_DEVICE_MIB:
-                seen = Seen(model, kind, measured, told[0].value)
+                family = told[0].family or family
+                seen = Seen(architecture, family, measured, told[0].value)
                 found.setdefault(rule.name, []).append(seen)
     return found
 
 
-def _unpublished(job: Description) -> Description:
-    return replace(job, published={})
-
-
 def by_trace(args: argparse.Namespace) -> dict[str, list[Seen]]:
     found: dict[str, list[Seen]] = {}
-    cases = [*trace_accuracy.published(args.jobs)]
+    cases = list(trace_accuracy.published(args.jobs))
     if args.timm is not None:
-        cases += trace_accuracy.timm(args.timm, args.sample, args.seed)
+        cases += trace_accuracy.timm(args.timm, None, 0)
     for case in cases:
-        outcome = trace_accuracy.trace(case, args.python, args.documents)
-        if outcome.traced is None:
-            print(f"{case.name}: {outcome.error}")
+        if not trace_accuracy.document_of(case, args.documents).exists():
             continue
-        model, kind = case.name.partition(" ")[0], "TIMM" if "timm" in case.factory else "published"
-        seen = Seen(model, kind, case.measured_mib, outcome.estimate_mib)
+        outcome = trace_accuracy.trace(case, "", args.documents)
+        if outcome.traced is None or outcome.excluded:
+            print(f"{case.name} is left out: {outcome.error or outcome.excluded}")
+            continue
+        model = case.name.partition(" ")[0]
+        family = _family(outcome.traced, "timm" in case.factory)
+        seen = Seen(architecture_of(model), family, case.measured_mib, outcome.estimate_mib)
         found.setdefault("trace", []).append(seen)
-        fake_mib = outcome.traced.faketensor_mib
-        if fake_mib > 0:
-            fake = Seen(model, kind, case.measured_mib, fake_mib)
+        if outcome.traced.faketensor_mib > 0:
+            fake = replace_value(seen, outcome.traced.faketensor_mib)
             found.setdefault("faketensor", []).append(fake)
     return found
 
 
-def upper_ratio(seen: Sequence[Seen]) -> float:
-    """The factor for estimates such that `QUANTILE` of these jobs need less."""
-    with patch("radrm.estimators.learning.learned.ERRORS_SEEN", {"some": tuple(quantiles(seen))}):
-        return learned("some", (), None).upper(1.0, QUANTILE)
+def replace_value(seen: Seen, value_mib: float) -> Seen:
+    return Seen(seen.architecture, seen.family, seen.measured_mib, value_mib)
 
 
-def tried(seen: Sequence[Seen]) -> list[Case]:
-    """Every job with the upper bound that the other half's errors give."""
-    bounds = {half: upper_ratio([s for s in seen if s.half != half] or seen) for half in (0, 1)}
-    return [Case(s.model, s.measured_mib, s.value_mib, s.value_mib * bounds[s.half]) for s in seen]
+def _family(traced: Traced, benchmark: bool) -> str | None:
+    return (
+        Family.BENCHMARK.value if benchmark and traced.family is Family.CNN else traced.family.known
+    )
+
+
+# ------------------------------------------------------------------ held out
+
+
+@dataclass(frozen=True)
+class Held:
+    """How good bounds are for jobs of one family in one split: the share of jobs beyond, and the
+    mean excess of the bounds over the need of the others."""
+
+    beyond: float
+    over: float
+
+
+def priors(seen: Sequence[Seen]) -> dict[str, tuple[float, ...]]:
+    """Return the ratios for all jobs, and for each family with enough jobs."""
+    found = {ALL: tuple(quantiles(seen))}
+    families: dict[str, list[Seen]] = {}
+    for each in seen:
+        if each.family is not None:
+            families.setdefault(each.family, []).append(each)
+    for family, jobs in families.items():
+        if enough(jobs):
+            found[family] = tuple(quantiles(jobs))
+    return found
+
+
+def enough(jobs: Sequence[Seen], part: float = 1.0) -> bool:
+    """Return whether a family has ratios of its own; in a split a `part` of all suffices."""
+    architectures = {each.architecture for each in jobs}
+    return len(jobs) >= LEAST_JOBS * part and len(architectures) >= LEAST_ARCHITECTURES * part
 
 
 def quantiles(seen: Sequence[Seen]) -> list[float]:
-    """Evenly weighted ratios, lowest first; every kind of job counts alike."""
-    kinds: dict[str, list[float]] = {}
-    for s in seen:
-        kinds.setdefault(s.kind, []).append(s.ratio)
-    weighted = sorted((r, 1 / len(rs)) for rs in kinds.values() for r in rs)
+    """Evenly weighted ratios, lowest first; every architecture counts alike, up to four jobs."""
+    counts: dict[str, int] = {}
+    for each in seen:
+        counts[each.architecture] = counts.get(each.architecture, 0) + 1
+    weighted = sorted(
+        (s.ratio, min(counts[s.architecture], 4) / counts[s.architecture]) for s in seen
+    )
     total, so_far, found = sum(w for _, w in weighted), 0.0, []
     for ratio, weight in weighted:
         so_far += weight
         while len(found) < QUANTILES and so_far / total >= (len(found) + 0.5) / QUANTILES - 1e-9:
             found.append(round(ratio, 3))
     return found
+
+
+def held_out(seen: Sequence[Seen], family: str, by_family: bool, seed: int) -> Held | None:
+    """Bound the jobs of one half of the architectures by the errors of the other.
+
+    None: the half has no job of the family, or nothing bounds it.
+    """
+    names = sorted({each.architecture for each in seen})
+    random.Random(f"split {seed}").shuffle(names)
+    judged = set(names[: len(names) // 2])
+    known = [each for each in seen if each.architecture not in judged]
+    mine = [s for s in seen if s.architecture in judged and family in (ALL, s.family)]
+    if not known or not mine:
+        return None
+    found = _half_priors(known) if by_family else {ALL: tuple(quantiles(known))}
+    beyond, over = 0, []
+    for each in mine:
+        prior = found.get(each.family or ALL, found[ALL])
+        upper = Learned(prior=prior).upper(each.value_mib, QUANTILE)
+        if each.measured_mib > upper:
+            beyond += 1
+        else:
+            over.append(upper / each.measured_mib - 1)
+    return Held(beyond / len(mine), statistics.mean(over) if over else 0.0)
+
+
+def _half_priors(seen: Sequence[Seen]) -> dict[str, tuple[float, ...]]:
+    found = {ALL: tuple(quantiles(seen))}
+    for family in {each.family for each in seen if each.family is not None}:
+        jobs = [each for each in seen if each.family == family]
+        if enough(jobs, part=0.5):
+            found[family] = tuple(quantiles(jobs))
+    return found
+
+
+# ------------------------------------------------------------------ the table
+
+
+def rows(name: str, seen: Sequence[Seen]) -> Iterator[str]:
+    families = sorted({each.family for each in seen if each.family is not None})
+    for family in (ALL, *families):
+        some = [each for each in seen if family in (ALL, each.family)]
+        errors = [each.error for each in some]
+        cells = [
+            f"{name}, {family}",
+            str(len(some)),
+            str(len({each.architecture for each in some})),
+            f"{statistics.mean(errors):.1%}",
+            f"{statistics.median(errors):.1%}",
+        ]
+        for by_family in (False, True):
+            held = [h for s in range(SPLITS) if (h := held_out(seen, family, by_family, s))]
+            cells += [_spread([h.beyond for h in held]), _spread([h.over for h in held])]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
+    ordered = sorted(values)
+    low, high = ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10]
+    return f"{statistics.median(ordered):.0%} ({low:.0%} to {high:.0%})"
+
+
+def shipped(found: Mapping[str, Sequence[Seen]]) -> str:
+    return json.dumps({name: priors(seen) for name, seen in found.items()}, indent=1)
 
 
 def main() -> None:
@@ -141,29 +259,24 @@ def main() -> None:
     parser.add_argument("--timm", type=Path)
     parser.add_argument("--tables", type=Path)
     parser.add_argument("--documents", type=Path)
-    parser.add_argument("--python", default="python3")
-    parser.add_argument("--sample", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ratios", action="store_true", help="print the shipped ratios, too")
     args = parser.parse_args()
     found = by_summary(args)
     if args.documents is not None:
         found |= by_trace(args)
-    print(f"context of an A100: {context_mib('A100'):.0f} MiB; upper bound at {QUANTILE:.0%}")
-    head = f"{'':26}{'jobs':>6}{'MAPE':>8}{'median':>8}{'under':>7}{'beyond upper':>14}"
-    print(head + f"{'upper over':>14}{'of the need':>13}")
+    print(
+        f"context {context_mib('A100'):.0f} MiB; bounds at {QUANTILE:.0%}; median of {SPLITS} "
+        "random splits by architecture (a tenth and nine tenths of them)\n"
+    )
+    titles = ("estimator, family", "jobs", "architectures", "mean error", "median")
+    bounds = ("beyond, all alike", "over, all alike", "beyond, by family", "over, by family")
+    print("| " + " | ".join((*titles, *bounds)) + " |")
+    print("|" + "---|" * (len(titles) + len(bounds)))
     for name, seen in found.items():
-        cases = tried(seen)
-        for kind in ["all", *dict.fromkeys(s.kind for s in seen)]:
-            some = [c for c, s in zip(cases, seen, strict=True) if kind in ("all", s.kind)]
-            told = accuracy(name, some)
-            assert told.mape is not None and told.median_error is not None
-            over = f"{told.upper_over_mib or 0:.0f} MiB"
-            print(
-                f"{name + ', ' + kind:26}{told.jobs:6}{told.mape:8.1%}{told.median_error:8.1%}"
-                f"{told.under:7}{told.upper_under / told.jobs:14.1%}{over:>14}"
-                f"{told.upper_over or 0:13.1%}"
-            )
-    print(json.dumps({name: quantiles(seen) for name, seen in found.items()}))
+        for row in rows(name, seen):
+            print(row)
+    if args.ratios:
+        print(shipped(found))
 
 
 if __name__ == "__main__":

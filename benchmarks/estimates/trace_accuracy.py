@@ -161,9 +161,13 @@ def timm(file: Path, sample: int | None, seed: int) -> Iterator[Case]:
 # ------------------------------------------------------------------ tracing
 
 
-def trace(case: Case, python: str, folder: Path) -> Outcome:
+def document_of(case: Case, folder: Path) -> Path:
     words = [case.factory.rpartition(".")[2], f"x{case.batch_size}", *case.options]
-    file = folder / ("_".join(words).replace(":", ".") + ".json")
+    return folder / ("_".join(words).replace(":", ".") + ".json")
+
+
+def trace(case: Case, python: str, folder: Path) -> Outcome:
+    file = document_of(case, folder)
     if not file.exists():
         command = [
             python,

@@ -53,7 +53,8 @@ _REQUESTED = (
     *("prefer_gpus", "avoid_gpus", "unknown_gpus", "collocation", "params", "roles"),
 )
 _ESTIMATE = (
-    *("estimate_mib", "estimate_upper_mib", "estimate_source", "estimate_guesses"),
+    *("estimate_mib", "estimate_upper_mib", "estimate_source", "estimate_basis"),
+    "estimate_guesses",
     *("estimate_notes", "estimate_smact", "estimate_duration_s", "needs_s"),
     *("expected_source", "expected_unknown", "start_unknown", "late_s"),
 )

@@ -60,10 +60,12 @@ class Learned(Struct, frozen=True):
 
 
 class Traceable(Struct, frozen=True):
-    """How to trace a job's factory, and its own command; None: it has none, or asks for none."""
+    """How to trace a job's factory, and its own command; None: it has none, or asks for none.
+    `why`: why its command cannot be traced."""
 
     factory: TraceRequest | None = None
     command: TraceRequest | None = None
+    why: str = ""
 
 
 def read(
@@ -83,7 +85,7 @@ def read(
         job_file = read_job_file(data, file, options)
         envelope = envelope_of(job_file, file, data, options)
     job_file = job_file.with_summary(envelope.summary)
-    asked = Asked(file, job_file.options, describe(job_file))
+    asked = Asked(file, job_file.options, describe(job_file, envelope.environment))
     return asked, fingerprint_of(job_file, envelope), _traceable(job_file, envelope)
 
 
@@ -91,10 +93,10 @@ def _traceable(job_file: JobFile, envelope: Envelope) -> Traceable:
     """Of an array, its first element is traced."""
     options, array = job_file.options, array_of(job_file)
     if options.no_trace:
-        return Traceable()
+        return Traceable(why="the job asks for no trace (--no-trace)")
     factory = None if options.model_factory is None else factory_request(job_file, envelope)
-    if not options.least_gpus or not may_train(job_file):
-        return Traceable(factory)
+    if not may_train(job_file):
+        return Traceable(factory, why="it names no program that may train")
     if (sweep := sweep_of(job_file)) is not None:
         job_file = with_values(job_file, sweep.values(0))
     index = None if array is None else array.indices[0]
@@ -166,7 +168,10 @@ def answers(
     request = to_trace(asked, ways, names, config)
     if request is not None and asked.job.trace is None:
         asked = traced(asked, request, config)
-    return asked, {name: answer(asked, config, name) for name in names}
+    found = {name: answer(asked, config, name) for name in names}
+    if ways.why and RUN & set(names) and not any(map(memory_of, found.values())):
+        asked = replace(asked, notes=(*asked.notes, failed(SCRIPT, ways.why)))
+    return asked, found
 
 
 def to_trace(

@@ -89,6 +89,7 @@ def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run |
         told_duration=told[Quantity.DURATION],
         driver=driver,
         cuda=next((e.cuda for e in job.estimates if e.cuda is not None), None),
+        family=next((e.family for e in job.estimates if e.family is not None), None),
         shown=alone(attempt, trusted(told[Quantity.SMACT])),
         length=length,
         resumed=attempt.work_begun != 0.0,

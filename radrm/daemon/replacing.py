@@ -2,8 +2,7 @@
 
 Theory of operation. A restart is safe: jobs run on, and the next daemon re-adopts them. So a reload
 is a restart that keeps the pid. The loop ends as after TERM, and `replace` executes the command of
-this process again, with the environment that it began with. systemd keeps its main process, and
-runners keep their parent.
+this process again, with the environment that it began with. systemd keeps its main process.
 
 - TERM and INT end the process at any time, as they do while a daemon starts.
 - HUP is blocked over `exec`, which keeps it pending. `begin` of the new daemon takes it, so a

@@ -6,6 +6,7 @@ The files, in the order in which they may import one another:
     interface    the input and the output of an estimator
     describing   the description of a job for estimators, from its job file
     memory       how PyTorch uses a GPU's memory: allocator, CUDA context, workspaces
+    families     kinds of models, whose errors differ
     learning     corrections of an estimator by earlier runs (a folder)
     traces       traces of a training step: documents, replayed
     summaries    readers of model summaries (a folder)

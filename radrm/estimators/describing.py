@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from radrm.estimators.interface import Description
 from radrm.jobfile.radfile import JobFile
 
 
-def describe(job_file: JobFile) -> Description:
-    """Return the description of a job file for estimators."""
+def describe(job_file: JobFile, environment: Mapping[str, str] | None = None) -> Description:
+    """Return the description of a job file for estimators; `environment` is its submitter's."""
     options = job_file.options
+    variables = {**(environment or {}), **dict(options.env)}
     named = {
         "measured": job_file.measured,
         "horus": job_file.horus,
@@ -28,4 +31,5 @@ def describe(job_file: JobFile) -> Description:
         input_shape=options.input_shape,
         optimizer=options.optimizer,
         precision=options.precision,
+        module_loading=variables.get("CUDA_MODULE_LOADING", "")[:20] or None,
     )

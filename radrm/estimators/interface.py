@@ -27,7 +27,7 @@ class PastRun(Struct, frozen=True):
     - `told`: each estimator's own figure in MiB, by name. `told_smact` and `told_duration`
       (seconds): likewise.
     - `driver` and `cuda`: the versions of the GPU driver and of the program's CUDA. None:
-      unknown.
+      unknown. `family`: the kind of model that an estimator saw.
     - `length`: the options that decide how long the program works (`learning.fingerprint`).
     - `sm_rate`: that of its kind of GPU (`Chip`); None: unknown.
     - `gpus`: the number of its GPUs at its end. One that was resized shows no duration.
@@ -50,6 +50,7 @@ class PastRun(Struct, frozen=True):
     length: str | None = None
     gpus: int = 1
     sm_rate: float | None = None
+    family: str | None = None
 
     @property
     def own_smact(self) -> float | None:
@@ -68,6 +69,7 @@ class Description(Struct, frozen=True):
     - `trace`: the text of a trace of its training step (`radrm.estimators.traces`).
     - `device_kind`: the name of the GPUs that it will run on, such as
       `NVIDIA A100-SXM4-40GB`. None: there are several kinds, or it is unknown.
+    - `module_loading`: the job's CUDA_MODULE_LOADING, such as `LAZY`. None: not set.
     - `driver`: the GPU driver's version here. `contexts`: the measured size of a CUDA
       context in MiB on these GPUs under this driver, by the version of the program's CUDA.
     - `same_runs`: earlier runs of the same job; `named_runs`: of the user's jobs of the same
@@ -94,6 +96,7 @@ class Description(Struct, frozen=True):
     trace: str | None = None
     device_kind: str | None = None
     driver: str | None = None
+    module_loading: str | None = None
     contexts: dict[str, float] = field(default_factory=dict)
     length: str | None = None
     same_runs: tuple[PastRun, ...] = ()

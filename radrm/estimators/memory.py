@@ -181,10 +181,18 @@ def segment_size(size: int) -> int:
 
 
 CONTEXT_MIB = 1716.0
-"""A100, CUDA 12.2, PyTorch 2.4. Fitted on published jobs that need almost nothing else."""
+"""All kernels loaded at once: A100, driver of CUDA 12.2, PyTorch 2.4. Fitted on published jobs that
+need almost nothing else."""
 
 CUDNN_MIB = 277.0
 """The memory that cuDNN's kernels add once a convolution has loaded them, on the same GPUs."""
+
+LAZY_CONTEXT_MIB = 430.0
+"""A bare context where each kernel is loaded when it is needed. PyTorch's issues 107667 and 109888
+name 300 to 400 MiB, newer reports 426 MiB (PyTorch 2.10, CUDA 13.0)."""
+
+LAZY_KERNELS_MIB = 94.0
+"""What the kernels of a training step then add: contexts of 524 MiB were measured with CUDA 12."""
 
 GROWTH = 0.02
 """The growth of long runs after two steps, as a share of the allocated peak: kernels that are

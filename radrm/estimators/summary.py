@@ -8,6 +8,7 @@ from radrm.core.records import Estimate
 from radrm.core.settings import fixed
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
+from radrm.estimators.families import Family
 from radrm.estimators.interface import Description
 from radrm.estimators.memory import CUDNN_MIB, Overheads, overheads
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
@@ -60,8 +61,13 @@ class Summary:
             source=self.name,
             guesses=_guesses(summary, job),
             context_mib=self._context_mib(overheads(job.device_kind)),
+            kernels_mib=self._kernels_mib(summary),
+            family=_family(summary).known,
         )
         return (estimate,)
+
+    def _kernels_mib(self, summary: ModelSummary) -> float:
+        return self.cudnn_mib if any(map(_is_convolution, summary.layers)) else 0.0
 
     def _context_mib(self, on: Overheads) -> float:
         return self.context_mib + on.context_mib - overheads().context_mib
@@ -86,9 +92,7 @@ class Summary:
                 "the model summary has no shapes of its layers; add "
                 "--sequence-length=N for a transformer, or use a summary with shapes"
             )
-        beside_mib = self._context_mib(on)
-        if any(_is_convolution(layer) for layer in summary.layers):
-            beside_mib += self.cudnn_mib
+        beside_mib = self._context_mib(on) + self._kernels_mib(summary)
         return replay(network, rule, on).reserved / _MIB + beside_mib
 
 
@@ -111,6 +115,20 @@ def _guesses(summary: ModelSummary, job: Description) -> tuple[str, ...]:
             f"GPUs: {job.spec.gpus}, one process for each (DDP): the summary shows no DataParallel"
         )
     return tuple(lines)
+
+
+def _family(summary: ModelSummary) -> Family:
+    """Return the kind of model. A summary does not show `cudnn.benchmark`."""
+    if trees.is_transformer(summary):
+        return Family.TRANSFORMER
+    if any(map(_is_convolution, summary.layers)):
+        return Family.CNN
+    roles = {role_of(layer.kind.casefold(), layer.parameters) for layer in summary.layers}
+    if Role.ATTENTION in roles:
+        return Family.TRANSFORMER
+    if Role.RECURRENT in roles:
+        return Family.RECURRENT
+    return Family.MLP if Role.LINEAR in roles else Family.OTHER
 
 
 def _is_convolution(layer: Layer) -> bool:

@@ -49,14 +49,18 @@ def of_trace(
     """Return the estimate for these tensors; `given_mib` is the context, 0: that of the kind."""
     context = given_mib or context_mib(job.device_kind)
     memory_mib = tensors_mib + context
+    # Convolutions load cuDNN's kernels on top of a bare context.
+    kernels_mib = CUDNN_MIB if traced.workspace_mib and context > CUDNN_MIB else 0.0
     return Estimate(
         quantity=Quantity.MEMORY,
         value=memory_mib,
         upper=memory_mib,
         source="trace",
-        # Convolutions load cuDNN's kernels on top of a bare context.
-        context_mib=context - (CUDNN_MIB if traced.workspace_mib and context > CUDNN_MIB else 0),
+        seconds=traced.seconds,
+        context_mib=context - kernels_mib,
+        kernels_mib=kernels_mib,
         cuda=None if traced.cuda == "unknown" else traced.cuda,
+        family=traced.family.known,
     )
 
 

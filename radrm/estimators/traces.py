@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from radrm.errors import BadFile, plain
+from radrm.estimators.families import Family, family_named, family_of
 from radrm.estimators.memory import (
     GROWTH,
     CachingAllocator,
@@ -88,6 +89,10 @@ class Document:
 
     def is_true(self, name: str) -> bool:
         return self._document.get(name) is True
+
+    def family(self) -> Family:
+        """Return the kind of model, as far as its operators show it."""
+        return family_of(self.convolutions(), self.lines("parts"), self.is_true("benchmark"))
 
     def script(self) -> Script | None:
         """Return how a job's command was traced; None: the document is of a factory."""
@@ -324,7 +329,8 @@ class Traced(Struct, frozen=True):
     PyTorch was built with, or `none`. `seconds` is how long the trace took. `guesses` are
     the tracer's assumptions; each line begins with its subject, such as `batch size`.
     `benchmark`: the program leaves cuDNN to measure which algorithm is fastest, whose workspace
-    may be large. `script`: how the job's command was traced; None: a factory was.
+    may be large. `family`: the kind of model. `script`: how the job's command was traced; None: a
+    factory was.
     """
 
     need_mib: float
@@ -345,6 +351,7 @@ class Traced(Struct, frozen=True):
     guesses: tuple[str, ...] = ()
     benchmark: bool = False
     script: Script | None = None
+    family: Family = Family.OTHER
 
     @property
     def static_mib(self) -> float:
@@ -360,6 +367,8 @@ class Traced(Struct, frozen=True):
             rows.append(f"{label}: {plain(shown)[:MAX_WORD]}")
         if self.benchmark:
             rows.append("cudnn.benchmark: on")
+        if self.family is not Family.OTHER:
+            rows.append(f"kind of model: {self.family.value}")
         if self.script is not None:
             rows += [
                 f"script: {self.script.program[:MAX_WORD]}",
@@ -415,6 +424,7 @@ class Traced(Struct, frozen=True):
             guesses=read.lines("guesses"),
             benchmark=read.is_true("benchmark"),
             script=read.script(),
+            family=read.family(),
         )
 
 
@@ -468,6 +478,7 @@ def _of_figures(figures: Mapping[str, str]) -> Traced | None:
         guesses=_numbered(figures, "guess", MAX_GUESS),
         benchmark=figures.get("cudnn.benchmark") == "on",
         script=_script(figures),
+        family=family_named(figures.get("kind of model")),
     )
 
 

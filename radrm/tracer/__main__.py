@@ -29,11 +29,18 @@ has a `loss`, as in `transformers`, needs none. `optimizer` is an optimizer, or 
 that makes one from the model's parameters. Tensors on the CPU are moved to the GPU.
 `torch.cuda.is_available()` is true here.
 
+**Unmodified scripts** are traced by the same files: `site/sitecustomize.py` is their start, and
+`script` has their theory of operation.
+
 The files, in the order in which they may import one another:
     problem    an error that ends a trace, in one line
+    lines      finds the user's line that a message names
+    devices    lets every way to name the GPU mean the first one
+    values     the values of tensors on the GPU: known ones, and made-up ones
     pretend    makes PyTorch believe in a GPU that does not exist
     kernels    the memory that CUDA kernels use while they run
     watch      records when storages are allocated and freed
+    mixed      runs code that is real on the CPU and pretended on the GPU
     factory    finds the user's function and reads its result
     batches    copies batches to the GPU; the loss if the user gives none
     command    finds batch size and use of GPUs in the job's command
@@ -41,6 +48,18 @@ The files, in the order in which they may import one another:
     parallel   DataParallel and DistributedDataParallel, as GPU 0 sees them
     table      the table of layers
     step       training and evaluation steps
+For scripts:
+    program    which program an interpreter runs; launchers; ranks
+    imports    runs functions when a module is imported
+    weights    large parameters without data
+    steps      counts optimizer steps and backward passes
+    data       loaders in this process; the end of an epoch
+    evaluation answers repeated calls without gradient
+    groups     process groups, DDP, DataParallel, mp.spawn
+    omissions  what a trace leaves out: compilation, checkpoints, loggers
+    refusals   what gets no answer, by name
+    script     the trace of one program, and its end
+By itself:
     probe      measures a CUDA context: its own program, for a real GPU
 """
 

@@ -28,6 +28,7 @@ _ONE_PROCESS_EACH = re.compile(
     r"\bAccelerator\(|deepspeed\.initialize|\bhorovod\b|strategy\s*=\s*[\"'](?:ddp|fsdp|deepspeed)"
 )
 _ONE_PROCESS = re.compile(r"\bDataParallel\b|\bdata_parallel\(")
+_BENCHMARK = re.compile(r"\bcudnn\.benchmark\s*=\s*True\b")
 _FOLDER = re.compile(r"(?m)(?:^|[;&|])\s*cd\s+([^\s;&|]+)")
 _MODULE = re.compile(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)")
 _COMMENT = re.compile(r"(?m)^\s*#.*$")
@@ -93,6 +94,12 @@ def how_parallel(command: str, folder: str) -> tuple[str, str]:
         "the job's command does not show how it uses the GPUs; "
         "DDP needs more memory than DataParallel"
     )
+
+
+def uses_benchmark(command: str, folder: str) -> str | None:
+    """Return the program of the command that sets `torch.backends.cudnn.benchmark`, None: none."""
+    texts = _texts(_plain(command), folder)
+    return next((name for name, text in texts if _BENCHMARK.search(text or "")), None)
 
 
 def _texts(command: str, folder: str) -> Iterator[tuple[str, str | None]]:

@@ -8,13 +8,13 @@ CUDA does.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._device import _device_constructors
 
 CUDA = torch.device("cuda", 0)
 _DEVICE = torch.device
@@ -27,8 +27,10 @@ def begin(gpus: int) -> None:
     _numbers()
     _moves()
     _legacy_types()
+    _new_tensors()
     _accelerator(gpus)
     _contexts()
+    _generators()
 
 
 def settled(device: Any) -> Any:
@@ -54,9 +56,8 @@ def settled(device: Any) -> Any:
 
 def default_is_gpu() -> bool:
     """Return whether new tensors are on the GPU if no device is given."""
-    with contextlib.suppress(AttributeError):
-        return bool(torch.get_default_device().type == "cuda")
-    return False
+    # Not `torch.get_default_device`: it can call `torch.tensor`, whose replacement asks here.
+    return torch.empty(0).device.type == "cuda"
 
 
 # ------------------------------------------------------------------ torch.device(0)
@@ -86,6 +87,8 @@ def _numbers() -> None:
         return
     except RuntimeError:
         torch.device = Device  # type: ignore[misc,assignment]
+    # This remembers PyTorch's own functions, which `torch.set_default_device` looks for.
+    _device_constructors()
     for name in _MAKERS:
         setattr(torch, name, _with_numbers(getattr(torch, name)))
 
@@ -205,6 +208,39 @@ def _legacy_types() -> None:
     torch.set_default_tensor_type = set_default_tensor_type
 
 
+def _new_tensors() -> None:
+    """Let `tensor.new(...)` and `tensor.new_tensor(...)` make a tensor where `tensor` is.
+
+    PyTorch makes it below the operators, by the real device.
+    """
+    plain, plain_of_values = torch.Tensor.new, torch.Tensor.new_tensor
+
+    def new_tensor(
+        self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        target = settled(self.device if device is None else device)
+        if not isinstance(self, FakeTensor) and target != CUDA:
+            return plain_of_values(
+                self, data, dtype=dtype, device=device, requires_grad=requires_grad
+            )
+        values = data.detach() if isinstance(data, torch.Tensor) else torch.tensor(data)
+        made = values.to(target, dtype or self.dtype, copy=True)
+        return made.requires_grad_() if requires_grad else made
+
+    def new(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self, FakeTensor):
+            return plain(self, *args, **kwargs)
+        first = args[0] if args else kwargs.get("data", 0)
+        if isinstance(first, torch.Size):
+            return self.new_empty(tuple(first))
+        if type(first) is int:
+            return self.new_empty(args or (0,))
+        return new_tensor(self, first)
+
+    torch.Tensor.new = new  # type: ignore[method-assign,assignment]
+    torch.Tensor.new_tensor = new_tensor  # type: ignore[method-assign,assignment]
+
+
 # ------------------------------------------------------------------ torch.accelerator
 
 
@@ -262,3 +298,14 @@ def _contexts() -> None:
         setattr(torch.cuda, name, _Context)
     if hasattr(getattr(torch, "accelerator", None), "device_index"):
         torch.accelerator.device_index = _Context  # type: ignore[misc,assignment]
+
+
+def _generators() -> None:
+    """Make every generator one of the CPU: operators on the GPU use none here."""
+    plain: Any = torch.Generator
+
+    class Generator(plain):  # type: ignore[misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, "cpu")
+
+    torch.Generator = Generator  # type: ignore[misc]

@@ -36,6 +36,10 @@ class Evaluation:
 
         module.__call__ = called
 
+    def forget(self) -> None:
+        """Run each call again: from now on more memory may be in use beside it."""
+        self._seen.clear()
+
     def _call(self, call: Any, module: Any, args: Any, kwargs: Any) -> Any:
         key = _key(module, args, kwargs)
         times, answer = self._seen.get(key, (0, None))

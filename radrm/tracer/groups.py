@@ -63,7 +63,8 @@ def _group(script: Any) -> None:
                 setattr(module, name, function)
 
     def communicate(*args: Any, **kwargs: Any) -> Any:
-        return _Work() if kwargs.get("async_op") or args[-1:] == (True,) else None
+        at_once = not kwargs.get("async_op") and not (args and args[-1] is True)
+        return None if at_once else _Work()
 
     def all_gather_object(objects: Any, obj: Any, *_: Any, **__: Any) -> None:
         objects[:] = [obj] * len(objects)

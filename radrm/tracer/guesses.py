@@ -25,11 +25,13 @@ _OFFERED = ("batch_size", "sequence_length", "input_shape")
 class Guesses:
     """Fills in the open values of `asked`, in part before and in part after the factory's call.
 
-    `lines` has a line for the user by subject.
+    `lines` has a line for the user by subject. `benchmark` says whether cuDNN measures its
+    algorithms.
     """
 
     def __init__(self, asked: argparse.Namespace, factory: Callable[..., Any]) -> None:
         self.lines: dict[str, str] = {}
+        self.benchmark = False
         self._asked = asked
         found: Mapping[str, inspect.Parameter] = {}
         try:
@@ -75,9 +77,11 @@ class Guesses:
             asked.batch_size = offered or _size(self._default("batch_size"))
             asked.precision = asked.precision or PRECISION
             asked.parallel = "none"
+            self._settle_benchmark(folder)
             return
         self._settle_shapes(made)
         self._settle_batch(made, offered)
+        self._settle_benchmark(folder)
         if made.optimizer is None and asked.optimizer is None:
             self.lines["optimizer"] = "adam, as neither the job nor its factory names one"
         if asked.precision is None:
@@ -87,6 +91,13 @@ class Guesses:
             asked.parallel, why = command.how_parallel(asked.command, folder)
             ways = {"dp": "DataParallel", "ddp": "one process for each (DDP)"}
             self.lines["GPUs"] = f"{asked.gpus}, {ways[asked.parallel]}: {why}"
+
+    def _settle_benchmark(self, folder: str) -> None:
+        """The factory's module may set it; if not, the rest of the job's program."""
+        program = command.uses_benchmark(self._asked.command, folder)
+        if program is not None and not self.benchmark:
+            self.lines["cudnn.benchmark"] = f"on, as {program} sets it"
+        self.benchmark |= torch.backends.cudnn.benchmark or program is not None
 
     def _settle_shapes(self, made: Any) -> None:
         asked = self._asked

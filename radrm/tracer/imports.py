@@ -21,6 +21,7 @@ class Imports:
 
     def __init__(self) -> None:
         self._hooks: dict[str, list[Hook]] = {}
+        self._before: dict[str, Callable[[], None]] = {}
         self._searching: set[str] = set()
 
     def begin(self) -> None:
@@ -33,6 +34,10 @@ class Imports:
             hook(module)
         else:
             self._hooks.setdefault(name, []).append(hook)
+
+    def before(self, name: str, hook: Callable[[], None]) -> None:
+        """Call `hook()` when the import of `name` begins; there must be a hook after it."""
+        self._before[name] = hook
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in self._hooks or name in self._searching:
@@ -62,6 +67,8 @@ class Imports:
     def _execute(self, name: str, loader: Any, execute: Hook, module: Any) -> None:
         with contextlib.suppress(AttributeError):
             del loader.exec_module
+        if name in self._before:
+            self._before.pop(name)()
         execute(module)
         for hook in self._hooks.pop(name, ()):
             hook(module)

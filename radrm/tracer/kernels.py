@@ -36,6 +36,8 @@ SHAPED_BY_VALUES = _packets(
     "unique_dim_consecutive", "bincount", "repeat_interleave",
 )  # fmt: skip
 """Operators whose result's size depends on values."""
+COPIES = _packets("_to_copy", "copy_")
+"""Operators that bring tensors from the CPU to the GPU."""
 UNINITIALISED = _packets("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 
 
@@ -58,6 +60,22 @@ def on_gpu(value: Any) -> bool:
 
 def size_of(tensor: Any) -> int:
     return int(tensor.numel()) * int(tensor.element_size())
+
+
+def parts_of(operators: set[str]) -> list[str]:
+    """Return what a model is made of, as far as these operators show it.
+
+    Attention is a fused kernel, or a softmax beside products of batches of matrices.
+    """
+    names = {name.partition("::")[2] for name in operators}
+    fused = any("attention" in name for name in names)
+    recurrent = any("_rnn" in name or "lstm" in name or "gru" in name for name in names)
+    found = {
+        "attention": fused or ("_softmax" in names and not names.isdisjoint({"bmm", "baddbmm"})),
+        "recurrence": recurrent,
+        "matrix products": not names.isdisjoint({"mm", "addmm", "bmm", "baddbmm"}),
+    }
+    return [part for part, there in found.items() if there]
 
 
 # ------------------------------------------------------------------ nothing to compute
@@ -102,6 +120,8 @@ def to_copy(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, device = args[0], kwargs.get("device")
     if device is None or torch.device(device).type != "cuda":
         return func(*args, **kwargs)
+    if not on_gpu(tensor):
+        watch.copied += size_of(tensor)
     if not isinstance(tensor, FakeTensor):
         shape, stride = tuple(tensor.shape), tuple(tensor.stride())
         dtype = kwargs.get("dtype") or tensor.dtype

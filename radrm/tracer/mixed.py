@@ -9,6 +9,7 @@ the CPU as well, so a large model needs little memory.
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import devices
@@ -18,6 +19,7 @@ import torch
 import values
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 from watch import DEVICE, Watch
 
 SMALL = 1 << 16
@@ -28,6 +30,8 @@ _CREATION = frozenset(
     for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "normal")
 )
 _CPU = torch.device("cpu")
+ONE_AT_A_TIME = threading.RLock()
+"""All threads share one mode of fake tensors, which knows of one operator at a time."""
 
 
 class Mixed(TorchDispatchMode):
@@ -73,7 +77,7 @@ class Mixed(TorchDispatchMode):
             if not (name == "generator" or name == "pin_memory")
         }
         if not self._keeps_values:
-            with self._fake, self._watch:
+            with ONE_AT_A_TIME, self._fake, self._watch:
                 return func(*args, **kwargs)
         return self._with_values(func, args, kwargs, tensors)
 
@@ -85,14 +89,19 @@ class Mixed(TorchDispatchMode):
             if packet in kernels.READS:
                 return computed
             if packet in kernels.SHAPED_BY_VALUES:
-                with self._fake, self._watch:
+                with ONE_AT_A_TIME, self._fake, self._watch:
                     result = _like(computed)
                 _attach(result, computed, tensors)
                 return result
         elif func._schema.is_mutable:
             for tensor in tensors:
                 values.forget(tensor)
-        with self._fake, self._watch:
+        if func._schema.is_mutable and tensors and not isinstance(tensors[0], FakeTensor):
+            # Something unknown is written into a tensor on the CPU: it keeps its values.
+            return args[0] if args else None
+        with ONE_AT_A_TIME, self._fake, self._watch:
+            if func.overloadpacket not in kernels.COPIES:
+                args, kwargs = tree_map(_faked, (args, kwargs))
             result = func(*args, **kwargs)
         if computed is not None:
             _attach(result, computed, tensors)
@@ -119,6 +128,21 @@ def _is_large(func: Any, args: Any) -> bool:
         return False
     shape = next((value for value in args if isinstance(value, (list, tuple))), ())
     return math.prod(each for each in shape if isinstance(each, int)) > SMALL
+
+
+def _faked(value: Any) -> Any:
+    """Return a fake tensor for a real one, so that PyTorch does not make and remember its own.
+
+    It would compare the real one with that later, and does not expect changes. A number is a
+    tensor without dimensions; its type counts less than that of others, so it stays.
+    """
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return value
+    if not value.dim() and not value.requires_grad:
+        return value
+    return torch.empty_strided(
+        tuple(value.shape), tuple(value.stride()), dtype=value.dtype, device=_CPU
+    )
 
 
 # ------------------------------------------------------------------ known values

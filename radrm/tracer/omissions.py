@@ -25,6 +25,7 @@ def begin(script: Any) -> None:
     _Checkpoints(script).begin()
     _graphs(script)
     _profiling()
+    script.imports.after("safetensors.torch", lambda found: _unwritten(script, found))
     for module, name in _WRITERS.items():
         script.imports.after(module, lambda found, name=name: _quiet(script, found, name))
 
@@ -103,6 +104,11 @@ def _quiet(script: Any, module: Any, name: str) -> None:
     for method in dir(writer):
         if method.startswith("add_"):
             setattr(writer, method, lambda *_, **__: script.skip("TensorBoard"))
+
+
+def _unwritten(script: Any, module: Any) -> None:
+    for name in ("save_file", "save_model"):
+        setattr(module, name, lambda *_, **__: script.skip("checkpoints"))
 
 
 def _graphs(script: Any) -> None:

@@ -203,9 +203,28 @@ def _replacement(tensor: Any, fn: Callable[[Any], Any]) -> Any:
         return tensor
     if isinstance(tensor, torch.nn.Parameter):
         new = torch.nn.Parameter(new, tensor.requires_grad)
+    if _swapped(tensor, new):
+        return tensor
     _moved.append(tensor)
     replaced[id(tensor)] = new
     return new
+
+
+def _swapped(tensor: Any, new: Any) -> bool:
+    """Let the object `tensor` be the moved one, as after a real move. False: PyTorch refuses.
+
+    So references that the program holds, such as a list of parameters, are to the moved ones.
+    """
+    if tensor.grad is not None:
+        return False
+    try:
+        torch.utils.swap_tensors(tensor, new)
+    except (RuntimeError, AttributeError, TypeError):
+        return False
+    for name, value in new.__dict__.items():
+        if name != "known":
+            tensor.__dict__.setdefault(name, value)
+    return True
 
 
 def latest(tensor: Any) -> Any:

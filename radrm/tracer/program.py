@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
+PARENT = "RADRM_TRACE_PROGRAM"
+"""The name of the program that started this one."""
 _WITH_VALUE = "WX"
 _LAUNCHERS = (
     "torchrun", "accelerate", "accelerate-launch", "deepspeed", "colossalai", "horovodrun",
@@ -23,14 +26,21 @@ _LAUNCHER_MODULES = (
 
 
 class Program:
-    """The program of one interpreter: `kind` is script, module, command, or input."""
+    """The program of one interpreter: `kind` is script, module, command, or input.
+
+    `until` is when its document must be there, on the monotonic clock.
+    """
 
     def __init__(self, kind: str, target: str) -> None:
         self.kind, self.target = kind, target
+        self.until = time.monotonic() + 60
 
     @property
     def name(self) -> str:
         """Return the name for messages, such as `train.py`."""
+        if self.kind == "command" and "multiprocessing" in self.target:
+            # A process that a program has started for a part of itself.
+            return os.environ.get(PARENT) or "python -c"
         if self.kind == "script":
             target = self.target.rstrip("/")
             name = os.path.basename(target)
@@ -82,3 +92,25 @@ def program(words: list[str]) -> Program:
                     words.pop(0)
                 break
     return Program("input", "")
+
+
+# ------------------------------------------------------------------ ranks
+
+_RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+def is_rank_0() -> bool:
+    """Return whether this process is the first, or the only one, of its launcher."""
+    return all((os.environ.get(name) or "0").strip() in ("0", "") for name in _RANKS)
+
+
+def wait_for_rank_0(folder: str, until: float) -> None:
+    """Wait for a document, as the other ranks of a traced job do, and end the process.
+
+    `until` is on the monotonic clock.
+    """
+    while time.monotonic() < until:
+        if any(name.endswith(".json") for name in os.listdir(folder)):
+            break
+        time.sleep(0.2)
+    os._exit(0)

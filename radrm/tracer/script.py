@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import json
 import os
 import sys
 import threading
@@ -22,28 +21,29 @@ import time
 from typing import Any, NoReturn
 
 import devices
+import documents
 import groups
+import kernels
 import lines
 import omissions
 import pretend
 import refusals
 import torch
+import values
 import weights
 from data import Data
 from evaluation import Evaluation
 from mixed import Mixed
 from problem import in_one_line
+from program import wait_for_rank_0
 from steps import Steps
 from torch._subclasses.fake_tensor import FakeTensorMode
 from watch import Watch
 
-VERSION = 1
 MOST_SKIPPED = 12
 MOST_EVENTS = 3_500_000
-NEXT = "specify --gpu-memory, or a --model-factory"
 EVALUATION_S = 2.0, 8.0
 """The evaluation after the steps may take as long as the script until then, within these."""
-_RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def begin(imports: Any, program: Any) -> None:
@@ -52,21 +52,8 @@ def begin(imports: Any, program: Any) -> None:
     if program.launcher:
         pretend.answers(gpus)
         return
-    limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
     folder = os.environ["RADRM_TRACE_FOLDER"]
-    if any((os.environ.get(name) or "0").strip() not in ("0", "") for name in _RANKS):
-        wait_for_rank_0(folder, limit_s)
-    Script(imports, program.name, folder, limit_s, gpus).begin()
-
-
-def wait_for_rank_0(folder: str, limit_s: float) -> NoReturn:
-    """Wait for the document of rank 0, as the other ranks of a job do, and end."""
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        if any(name.endswith(".json") for name in os.listdir(folder)):
-            break
-        time.sleep(0.2)
-    os._exit(0)
+    Script(imports, program.name, folder, program.until, gpus).begin()
 
 
 class Script:
@@ -76,22 +63,24 @@ class Script:
     that names the cause; `finish` ends it with the events.
     """
 
-    def __init__(self, imports: Any, name: str, folder: str, limit_s: float, gpus: int) -> None:
+    def __init__(self, imports: Any, name: str, folder: str, until: float, gpus: int) -> None:
         self.imports, self.name, self.gpus = imports, name, gpus
-        self._folder, self._limit_s = folder, limit_s
+        self._folder, self._deadline = folder, until
         self._started = time.monotonic()
-        self._deadline = self._started + limit_s
-        self._pid = os.getpid()
+        self._limit_s = until - self._started
+        self._pid, self._inherited = os.getpid(), 0
         self._written = threading.Lock()
         self.skipped: list[str] = []
         self.parallel = "none"
-        self.precision = "fp32"
         self.watch = Watch()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.steps = Steps(self.watch, self.enough, self._slow, lambda: bool(self._after))
+        self.steps = Steps(
+            self.watch, self.enough, self._slow, lambda: bool(self._after), self._steered
+        )
         self.data = Data(self)
         self.evaluation = Evaluation(self)
         self._after = ""
+        self._status: object = None
 
     def begin(self) -> None:
         torch.set_num_threads(1)
@@ -111,18 +100,37 @@ class Script:
         _in_threads(self._enter)
         self._watch_the_clock()
         os.register_at_fork(after_in_child=self._forked)
+        self._remember_the_status()
         atexit.register(self._ended)
+
+    def _remember_the_status(self) -> None:
+        """A wrong argument ends a program with a status: its message names that."""
+        leave = sys.exit
+
+        def remember(status: Any = None) -> NoReturn:
+            self._status = status
+            leave(status)
+
+        sys.exit = remember
 
     def _enter(self) -> None:
         torch.autograd.set_multithreading_enabled(False)
         Mixed(self.fake, self.watch, keeps_values=True).__enter__()
+        values.Sizes(self._sized).__enter__()
+
+    def _steered(self, line: str) -> None:
+        self.fail("needs more or less by a branch on a value computed on the GPU", line)
+
+    def _sized(self) -> None:
+        self.fail("makes a tensor whose size depends on a value computed on the GPU", lines.here())
 
     def _spread(self) -> None:
         self.fail("uses several GPUs in one process, which cannot be traced,", lines.here())
 
     def wait(self) -> NoReturn:
         """Wait for rank 0: this process has turned out to be another."""
-        wait_for_rank_0(self._folder, max(self._deadline - time.monotonic(), 0))
+        wait_for_rank_0(self._folder, self._deadline)
+        os._exit(0)
 
     def skip(self, noun: str) -> None:
         """Note that the trace leaves this out."""
@@ -145,62 +153,53 @@ class Script:
         self._after = reason
         left = min(max(self.elapsed_s, EVALUATION_S[0]), EVALUATION_S[1])
         self._deadline = min(self._deadline, time.monotonic() + left)
+        self.evaluation.forget()
 
     def finish(self, reason: str) -> NoReturn:
-        self._write({"version": VERSION, **self._traced(reason)})
-        self._leave()
+        self._end({"version": documents.VERSION, **self._traced(reason)})
 
     def fail(self, cause: str, line: str | None = None) -> NoReturn:
-        """End with the error `PROGRAM: CAUSE`; `line` is the line of the user's code."""
-        at = f" at {line}" if line else ""
-        document: dict[str, Any] = {
-            "version": VERSION,
-            "error": in_one_line(f"{self.name} {cause}{at}; {NEXT}"),
-        }
-        if line:
-            document["line"] = line
-        self._write(document)
-        self._leave()
+        """End with the error `PROGRAM CAUSE`; `line` is the line of the user's code."""
+        self._end(documents.error(self.name, cause, line))
 
-    def _leave(self) -> NoReturn:
-        # Not an exception: the user's code could catch it, and its own end could take long.
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError, AttributeError):
-                pass
-        os._exit(0)
+    def _end(self, document: dict[str, Any]) -> NoReturn:
+        if not self._written.acquire(blocking=False):
+            time.sleep(5)  # another thread is writing, and ends the process
+        else:
+            documents.write(self._folder, document)
+        documents.leave()
 
     def _ended(self) -> None:
         """Judge a program that has ended by itself."""
         if os.getpid() != self._pid:
             return
         error = getattr(sys, "last_value", None)
-        if isinstance(error, BaseException) and max(self.steps.counts, default=0) < 2:
-            text = f"failed with {in_one_line(error)}"
-            self.fail(text, lines.of_error(error))
-        self._judge("steps", "ended")
+        if isinstance(error, BaseException) and not self._has_enough():
+            self.fail(f"failed with {in_one_line(error)}", lines.of_error(error))
+        status = self._status
+        self._judge("steps", f"ended with status {status}" if status else "ended", "and")
 
     def _expired(self) -> None:
-        if self._after:
-            self.finish(self._after)
-        self._judge("time", f"did not reach its second step within {self._limit_s:.0f} s:")
+        """Judge a program whose time is over."""
+        if os.getpid() != self._pid and self.steps.backward == self._inherited:
+            os._exit(0)  # a child that loads data, or the like
+        self._judge("time", f"has had its {self._limit_s:.0f} s", "but")
 
-    def _judge(self, reason: str, ended: str) -> NoReturn:
-        if self._after:
-            self.finish(self._after)
-        counts = self.steps.counts
+    def _has_enough(self) -> bool:
+        """Return whether the second step was reached, or passes without an optimizer."""
+        steps = self.steps
+        return bool(self._after or steps.shortened or max(steps.counts, default=0) >= 2)
+
+    def _judge(self, reason: str, ended: str, word: str) -> NoReturn:
+        passes, counts = self.steps.backward, self.steps.counts
         if not self.watch.sizes:
-            self.fail(
-                f"{ended} and used no GPU" if reason == "steps" else f"{ended} it used no GPU"
-            )
-        if not self.steps.backward:
-            self.fail(f"{ended} without a backward pass on the GPU")
-        if max(counts, default=0) < 2 and reason == "time" and not self.steps.shortened:
-            self.fail(f"{ended} it made {sum(counts)} steps")
-        if not counts:
-            self.fail(f"{ended} without an optimizer's step")
-        self.finish(reason)
+            self.fail(f"{ended} {word} used no GPU")
+        if not passes:
+            self.fail(f"{ended} {word} made no backward pass on the GPU")
+        if not self._has_enough():
+            made = f"{sum(counts)} of 2 steps" if counts else "no optimizer's step"
+            self.fail(f"{ended} {word} made {made}")
+        self.finish(self._after or reason)
 
     def _watch_the_clock(self) -> None:
         def watch() -> None:
@@ -214,7 +213,7 @@ class Script:
 
     def _forked(self) -> None:
         """A child that trains writes a document of its own; one that does not writes none."""
-        self._written = threading.Lock()
+        self._written, self._inherited = threading.Lock(), self.steps.backward
         self._watch_the_clock()
 
     # ------------------------------------------------------------------ the document
@@ -227,12 +226,13 @@ class Script:
             "calls": list(watch.calls),
             "marks": list(watch.marks),
             "convolutions": list(watch.convolutions),
+            "parts": kernels.parts_of(set(watch.operators)),
             **self.steps.sizes(),
             "faketensor_bytes": 0,
             "batch_size": 0,
             "input_shape": [],
             "optimizer": self.steps.name,
-            "precision": "amp" if self.steps.scaled else self.precision,
+            "precision": self.steps.precision(),
             "gpus": self.gpus,
             "parallel": self.parallel,
             "torch": str(torch.__version__),
@@ -249,16 +249,6 @@ class Script:
                 "skipped": self.skipped[:MOST_SKIPPED],
             },
         }
-
-    def _write(self, document: dict[str, Any]) -> None:
-        """Write the document atomically, once."""
-        if not self._written.acquire(blocking=False):
-            time.sleep(5)  # another thread is writing, and ends the process
-            os._exit(0)
-        path = os.path.join(self._folder, f"{os.getpid()}.json")
-        with open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump(document, file, separators=(",", ":"))
-        os.replace(path + ".part", path)
 
 
 def _in_threads(enter: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator  # noqa: UP035
 
 import batches
 import factory
+import kernels
 import parallel
 import pretend
 import torch
@@ -25,8 +26,8 @@ from torch.utils.checkpoint import checkpoint
 from watch import Watch
 
 _OURS = (
-    "problem", "devices", "pretend", "values", "kernels", "watch", "mixed", "factory", "batches",
-    "command", "guesses", "parallel", "table", "step",
+    "problem", "lines", "devices", "pretend", "values", "kernels", "watch", "mixed", "factory",
+    "batches", "command", "guesses", "parallel", "table", "step",
 )  # fmt: skip
 
 
@@ -63,7 +64,8 @@ def traced(asked: argparse.Namespace) -> dict[str, Any]:
             f"the training step of {asked.factory} failed at batch size "
             f"{asked.batch_size}: {in_one_line(error)}"
         ) from error
-    return {**trace.document(), "guesses": _lines_for_user(guesses, watch)}
+    lines = _lines_for_user(guesses, watch)
+    return {**trace.document(), "benchmark": guesses.benchmark, "guesses": lines}
 
 
 def _lines_for_user(guesses: Guesses, watch: Watch) -> list[str]:
@@ -303,6 +305,7 @@ class _Trace:
             "calls": watch.calls,
             "marks": watch.marks,
             "convolutions": watch.convolutions,
+            "parts": kernels.parts_of(watch.operators),
             **self.sizes,
             "faketensor_bytes": self._faketensor_bytes(),
             "batch_size": asked.batch_size,

@@ -5,7 +5,7 @@ the second step on, when gradients and the optimizer's state are there. So three
 with two at least of each optimizer. A loop of its own without an optimizer of PyTorch is seen by
 its backward passes. Where many passes come before a step (accumulation), the tracer makes
 the step itself: the state is there, and further passes show the most. What a step allocates is
-compared with the step before: see `Steps.differ`.
+compared with the step before: see `Steps._compare`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import pretend
 import torch
+import values
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -27,6 +28,8 @@ ENOUGH, EACH, OTHERS = 3, 2, 12
 """Steps of one optimizer; of each that steps; until one that never stepped is left out."""
 PASSES, WITHOUT_OPTIMIZER, AFTER_STEP = 16, 4, 2
 """Backward passes until a step is made; if there is no optimizer; after the step."""
+TRIED, MORE = 3, 1.02
+"""The step in which a made-up truth is True, and how much more it then may need."""
 _MOST_MARKS = 200
 
 
@@ -39,13 +42,17 @@ class Steps:
         enough: Callable[[str], None],
         slow: Callable[[], bool],
         finished: Callable[[], bool],
+        steered: Callable[[str], None],
     ) -> None:
         self._watch, self._enough, self._slow, self._finished = watch, enough, slow, finished
         self._made: list[Any] = []
         self._seen: dict[int, _Optimizer] = {}
+        self._steered = steered
+        self._step_before = 0, 0
         self.backward = self._since_step = 0
         self.shortened = False
-        self.scaled = False
+        self._autocast: str | None = None
+        self._stepping = False
         self.cpu_steps = 0
 
     # ------------------------------------------------------------------ results
@@ -59,6 +66,13 @@ class Steps:
         """Return the name of the optimizer with the most weights, in lower case."""
         largest = max(self._seen.values(), key=lambda each: each.weights, default=None)
         return "none" if largest is None else largest.name
+
+    def precision(self) -> str:
+        """Return the precision in the words of the job's option `--precision`."""
+        if self._autocast is not None:
+            return self._autocast
+        largest = max(self._seen.values(), key=lambda each: each.weights, default=None)
+        return "fp32" if largest is None else largest.precision
 
     def sizes(self) -> dict[str, int]:
         seen = self._seen.values()
@@ -95,13 +109,20 @@ class Steps:
 
         torch.autograd.backward = passed
         self._scaler()
+        enter = torch.autocast.__enter__
+
+        def entered(this: Any) -> Any:
+            if this.device == "cuda" and this._enabled:
+                self._autocast = "amp-bf16" if this.fast_dtype == torch.bfloat16 else "amp"
+            return enter(this)
+
+        torch.autocast.__enter__ = entered  # type: ignore[method-assign]
 
     def _scaler(self) -> None:
         """Let a gradient scaler never skip a step: it would read a made-up value."""
         from torch.amp.grad_scaler import GradScaler
 
         def step(this: Any, optimizer: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-            self.scaled = True
             return optimizer.step(*args, **kwargs)
 
         def with_latest(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,8 +138,10 @@ class Steps:
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         follow(optimizer)
+        self._stepping = True
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._stepping = False
         if not any(_on_gpu(w) for group in optimizer.param_groups for w in group["params"]):
             self.cpu_steps += 1
             return
@@ -129,8 +152,26 @@ class Steps:
         self._since_step = 0
         self.mark(f"optimizer {seen.steps}")
         gc.collect()
+        self._compare()
         if not self.shortened and self._all_seen():
             self._enough("steps")
+
+    def _compare(self) -> None:
+        """After the second step try the other answer to truths that are made up.
+
+        A step that then needs more, with no more data, has a branch on such a value: what the
+        step really needs is unknown.
+        """
+        truths, number = values.truths, sum(self.counts)
+        highest, copied = self._watch.next_step()
+        if number == TRIED and len(self._seen) == 1 and truths.line is not None:
+            before, data = self._step_before
+            if highest > MORE * before and copied <= data:
+                self._steered(truths.line)
+        truths.left = 0
+        self._step_before = highest, copied
+        if number == TRIED - 1 and len(self._seen) == 1:
+            truths.try_true()
 
     def _all_seen(self) -> bool:
         counts = self.counts
@@ -146,6 +187,8 @@ class Steps:
         self.mark(f"backward {self.backward}")
         if self._finished():
             self._enough("steps")
+        if self._stepping:
+            return  # a closure, as L-BFGS calls it
         waiting = [o for o in (made() for made in self._made) if o is not None]
         waiting = [o for o in waiting if _trains_on_gpu(o)]
         if self.shortened:
@@ -181,12 +224,14 @@ class _Optimizer:
         self.optimizer, self.steps = optimizer, 0
         self.name = type(optimizer).__name__.lower()
         self.weights = self.gradients = self.state = 0
-        self.half: str | None = None
+        self.precision = "fp32"
 
     def stepped(self, optimizer: Any) -> None:
         self.steps += 1
         weights = [w for group in optimizer.param_groups for w in group["params"]]
         self.weights = sum(_size(w) for w in weights)
+        largest = max(weights, key=lambda w: w.numel())
+        self.precision = {torch.float16: "fp16", torch.bfloat16: "bf16"}.get(largest.dtype, "fp32")
         self.gradients = sum(_size(w.grad) for w in weights if w.grad is not None)
         self.state = sum(
             _size(value)

@@ -5,7 +5,7 @@ the CPU (labels, masks, lengths), and what is computed from them alone, have val
 process can compute, too. `Known` keeps them beside the fake tensor. So a size, a mask or a
 branch that depends on the *data* is real. What depends on weights is unknown; reading it gives
 a made-up value: 1 for a number, False for a truth. A made-up whole number is a `Guess`, so that
-a size made from it can be seen (`sizes_from_guesses`): such a trace would be wrong.
+a size made from it can be seen (`Sizes`): such a trace would be wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import lines
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
@@ -87,10 +88,38 @@ for _name in (
     setattr(Guess, f"__{_name}__", _closed(f"__{_name}__"))
 
 
+class Truths:
+    """The answer to `if tensor:` where the values are unknown.
+
+    It is False. In one step it can be True for the first `MOST` times, to see whether a branch
+    on it changes what the step needs. A loop that waits for False then still ends.
+    """
+
+    MOST = 8
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.line: str | None = None
+        """The user's line that read the latest True."""
+
+    def try_true(self) -> None:
+        self.left, self.line = self.MOST, None
+
+    def read(self) -> bool:
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        self.line = lines.here() or self.line
+        return True
+
+
+truths = Truths()
+
+
 def made_up(dtype: torch.dtype) -> Any:
     """Return a value of this type for one that is unknown."""
     if dtype == torch.bool:
-        return False
+        return truths.read()
     if dtype.is_complex:
         return complex(1.0)
     return 1.0 if dtype.is_floating_point else Guess(1)
@@ -128,19 +157,28 @@ class Sizes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _SIZED and _has_guess(args[1:] if name == "__getitem__" else (args, kwargs)):
+        if name in _SIZED and _has_guess((args, kwargs), name in _BY_LISTS):
             self._found()
         return func(*args, **(kwargs or {}))
 
 
-def _has_guess(value: Any) -> bool:
-    if isinstance(value, Guess):
-        return True
-    if isinstance(value, slice):
-        return any(isinstance(end, Guess) for end in (value.start, value.stop, value.step))
-    if isinstance(value, (list, tuple)):
-        return len(value) <= 64 and any(_has_guess(each) for each in value)
-    return isinstance(value, dict) and any(_has_guess(each) for each in value.values())
+_BY_LISTS = frozenset(("full", "new_full", "randint", "linspace", "__getitem__"))
+"""Of these only sizes in a list, or the ends of a slice, count: other numbers are values."""
+
+
+def _has_guess(arguments: tuple[Any, Any], by_lists: bool) -> bool:
+    positional, keywords = arguments
+    for value in (*positional, *(keywords or {}).values()):
+        if isinstance(value, Guess) and not by_lists:
+            return True
+        parts = value if isinstance(value, (list, tuple)) else (value,)
+        for part in parts[:64]:
+            if isinstance(part, slice):
+                if any(isinstance(end, Guess) for end in (part.start, part.stop, part.step)):
+                    return True
+            elif isinstance(part, Guess) and parts is value:
+                return True
+    return False
 
 
 # ------------------------------------------------------------------ fake tensors in Python
@@ -152,6 +190,7 @@ def begin() -> None:
     fake.__format__ = _format
     fake.numpy = fake.__array__ = _numpy
     fake.tolist = _list
+    fake.item = _item
     fake.__deepcopy__ = _deep_copy
     fake.__reduce_ex__ = _reduced
     _index_with_lists()
@@ -167,6 +206,12 @@ def _numpy(self: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
     with _disable_current_modes():
         result = values.numpy()
     return result if dtype is None or isinstance(dtype, bool) else result.astype(dtype)
+
+
+def _item(self: Any) -> Any:
+    """PyTorch's own would return a plain number for a `Guess`."""
+    value = torch._C.TensorBase.item(self)  # type: ignore[attr-defined]
+    return Guess(value) if type(value) is int and known(self) is None else value
 
 
 def _list(self: Any) -> Any:

@@ -36,10 +36,14 @@ class Watch(TorchDispatchMode):
         self.convolutions: list[list[Any]] = []
         self.guesses: set[str] = set()
         """The subjects of guesses: results that depend on unknown values."""
+        self.operators: set[str] = set()
+        """The names of the operators that ran."""
         self.sizes: list[int] = []
         """The size of allocation k, at index k - 1."""
         self.live = self.peak = 0
         """Bytes allocated now, and the most since the start or `reset_peak`."""
+        self.highest = self.copied = 0
+        """The most bytes allocated, and the bytes copied to the GPU, since the last step."""
         self._numbers: dict[int, tuple[int, int, Any]] = {}
         self._shapes: dict[Any, int] = {}
 
@@ -66,12 +70,19 @@ class Watch(TorchDispatchMode):
         self.events.append(size)
         self.live += size
         self.peak = max(self.peak, self.live)
+        self.highest = max(self.highest, self.live)
         return len(self.sizes)
 
     def free(self, number: int) -> None:
         if number:
             self.events.append(-number)
             self.live -= self.sizes[number - 1]
+
+    def next_step(self) -> tuple[int, int]:
+        """Return `highest` and `copied` of the step that ends, and begin another."""
+        found = self.highest, self.copied
+        self.highest, self.copied = self.live, 0
+        return found
 
     def reset_peak(self) -> None:
         self.peak = self.live
@@ -123,6 +134,7 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self.operators.add(func._schema.name)
         if func is DEVICE:
             tensor = args[0]
             if not isinstance(tensor, FakeTensor):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from mixed import SMALL
+from mixed import ONE_AT_A_TIME, SMALL
 from torch._subclasses.fake_tensor import FakeTensor
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -22,7 +22,7 @@ def begin(fake: Any) -> None:
 
     def new(cls: Any, data: Any = None, requires_grad: bool = True, *rest: Any) -> Any:
         if type(data) in _PLAIN and data.device.type == "cpu" and data.numel() > SMALL:
-            with fake:
+            with ONE_AT_A_TIME, fake:
                 data = torch.empty_strided(
                     tuple(data.shape), tuple(data.stride()), dtype=data.dtype, device="cpu"
                 )

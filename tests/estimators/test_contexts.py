@@ -12,7 +12,8 @@ from radrm.core.records import Estimate, JobSpec
 from radrm.core.words import Quantity
 from radrm.estimators.auto import Auto
 from radrm.estimators.interface import Description, PastRun
-from radrm.estimators.learning.contexts import LARGEST_MIB, SMALLEST_MIB, correction
+from radrm.estimators.learning.contexts import LARGEST_MIB, SMALLEST_MIB, correction, loading
+from radrm.estimators.memory import CUDNN_MIB, LAZY_CONTEXT_MIB, LAZY_KERNELS_MIB
 from radrm.estimators.summary import Summary
 from radrm.estimators.trace import Trace
 from radrm.estimators.traces import Traced
@@ -20,7 +21,7 @@ from tests.estimators.strategies import errors_seen
 
 A100 = "NVIDIA A100-SXM4-40GB"
 ASSUMED = 1700.0
-DRIVER, CUDA = "550.54", "12.4"
+DRIVER, CUDA = "550.54", "12.1"
 
 
 @dataclass(frozen=True)
@@ -106,15 +107,50 @@ def test_runs_of_software_that_is_hardly_known_are_left_out() -> None:
 
 
 def test_where_the_programs_cuda_is_not_known_the_largest_measured_counts() -> None:
-    (found,) = Auto((Says(6000, cuda=None),)).estimate(
-        job(contexts={"11.8": 900.0, "12.4": 500.0, "13": 1.0})
-    )
-    assert found.value == 6000 - ASSUMED + 900
+    for cuda in (None, "none"):
+        (found,) = Auto((Says(6000, cuda=cuda),)).estimate(
+            job(contexts={"11.8": 1000.0, "12.4": 500.0, "13": 1.0})
+        )
+        assert found.value == 6000 - ASSUMED + 1000
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "asked", "lazy"),
+    [
+        ("550.54", "12.4", None, True), ("535.104.05", "12.2", None, True),
+        ("550.54", "12.1", None, False), ("550.54", "11.8", None, False),
+        ("550.54", "12.1", "lazy", True), ("550.54", "12.4", "EAGER", False),
+        ("550.54", "12.4", "DEFAULT", True), ("550.54", "11.3", "LAZY", False),
+        ("510.47", "12.4", "LAZY", False), ("525.60", "12.4", None, False),
+        ("550.54", None, None, True), ("525.60", None, None, False), (None, None, None, True),
+        (None, "12.1", None, False), ("simulated", "13", None, True), ("x", "y.z", "w", True),
+    ],
+)  # fmt: skip
+def test_versions_and_environment_tell_how_kernels_are_loaded(
+    driver: str | None, cuda: str | None, asked: str | None, lazy: bool
+) -> None:
+    found = loading(driver, cuda, asked)
+    assert found.lazy == lazy
+    assert len(found.why.splitlines()) == 1
+
+
+def test_a_lazy_context_is_assumed_before_the_first_run() -> None:
+    """The figure itself counts an eager one, with cuDNN's kernels on top."""
+    traced = Traced(1000, 1000, 5, 1, 1, 1, 1, cuda="12.4").to_text()
+    (found,) = Auto((Trace(),)).estimate(job(trace=traced))
+    assert found.value == 1000 + LAZY_CONTEXT_MIB + LAZY_KERNELS_MIB
+    assert found.guesses[-1].startswith("CUDA context: 524 MiB, assumed: CUDA 12.4 loads")
+    (measured,) = Auto((Trace(),)).estimate(job(trace=traced, contexts={"12.4": 450.0}))
+    assert measured.value == 1000 + 450 + LAZY_KERNELS_MIB
+    (eager,) = Auto((Trace(),)).estimate(job(trace=traced, contexts={"12.4": 1400.0}))
+    assert eager.value == 1000 + 1400 + CUDNN_MIB
+    (asked,) = Auto((Trace(),)).estimate(job(trace=traced, module_loading="EAGER"))
+    assert asked.value == asked.raw
 
 
 def test_the_guess_says_where_the_context_comes_from() -> None:
     for contexts, recent, word in (
-        ({}, (), "assumed: not measured on this machine"),
+        ({}, (), "1700 MiB, assumed: CUDA 12.1 can load all kernels at once"),
         ({CUDA: 524.0}, (), "524 MiB, measured on this machine"),
         ({}, runs(3000, 5000, 9000), "500 MiB, learned from 3 runs on this machine"),
     ):

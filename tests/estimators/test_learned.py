@@ -12,9 +12,18 @@ from radrm.core.records import Estimate, Instant, Job, JobSpec
 from radrm.core.words import Quantity
 from radrm.estimators.auto import Auto
 from radrm.estimators.declared import Declared
+from radrm.estimators.families import Family
 from radrm.estimators.history import History
 from radrm.estimators.interface import Description, PastRun
-from radrm.estimators.learning.learned import PRIOR_SHIFTS, learned
+from radrm.estimators.learning.learned import (
+    ERRORS_BY_FAMILY,
+    ERRORS_SEEN,
+    PRIOR_SHIFTS,
+    Learned,
+    learned,
+    learned_for,
+    prior_of,
+)
 from radrm.structs import replace
 from tests.estimators.strategies import errors_seen
 from tests.examples import some
@@ -131,6 +140,76 @@ def test_the_upper_bound_holds_for_as_many_of_the_runs_of_one_size_as_it_says(
         known = learned("theirs", past, A100)
     held = sum(run.peak_mib <= known.upper(run.told["theirs"], 0.9) + 1e-6 for run in past)
     assert held >= 0.85 * len(past), "0.9 of the runs and the prior together"
+
+
+# ------------------------------------------------------------------ families
+
+
+def family_runs(family: str | None, *pairs: tuple[float, int]) -> tuple[PastRun, ...]:
+    return tuple(replace(run, family=family) for run in runs(*pairs))
+
+
+def of_family(family: str | None, past: tuple[PastRun, ...], mib: float = 1000.0) -> Learned:
+    told = replace(memory(mib, "theirs"), family=family)
+    return learned_for(told, job(recent_runs=past, device_kind=A100))[0]
+
+
+EXACT = family_runs(Family.TRANSFORMER, *[(1000.0, 1000)] * 30)
+WILD = family_runs(Family.BENCHMARK, *[(1000.0, 1000 + 50 * n) for n in range(30)])
+
+
+def test_a_family_is_bounded_by_its_own_runs_and_falls_back_to_all() -> None:
+    with errors_seen(theirs=(1.0,)):
+        alone = of_family(Family.TRANSFORMER, EXACT).upper(1000, 0.95)
+        beside = of_family(Family.TRANSFORMER, EXACT + WILD).upper(1000, 0.95)
+        assert alone == beside == 1000, "thirty of its own: the wild ones count for nothing"
+        assert of_family(Family.BENCHMARK, EXACT + WILD).upper(1000, 0.95) > 2000
+        everyone = of_family(None, EXACT + WILD).upper(1000, 0.95)
+        assert of_family(Family.MLP, EXACT + WILD).upper(1000, 0.95) == everyone > 1500
+        assert of_family(Family.MLP, WILD).upper(1000, 0.95) > 2000, "none of its own: all"
+        assert of_family(Family.MLP, family_runs(None, *[(1000.0, 3000)] * 30)).value(1000) > 2500
+
+
+@pytest.mark.parametrize(
+    ("own", "least", "most"), [(0, 1800, 2500), (3, 1100, 2200), (30, 1000, 1000)]
+)
+def test_the_more_runs_of_a_family_the_less_the_others_count(
+    own: int, least: float, most: float
+) -> None:
+    with errors_seen(theirs=(1.0,)):
+        known = of_family(Family.TRANSFORMER, EXACT[:own] + WILD)
+        assert least <= known.upper(1000, 0.95) <= most
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1, 1e6), st.integers(1, 10**6), st.sampled_from([None, *Family])),
+        max_size=30,
+    ),
+    st.sampled_from([None, *Family]),
+    st.floats(1, 1e6),
+    st.floats(0.01, 1),
+)
+def test_a_familys_bound_is_no_less_than_the_value_and_grows_with_the_quantile(
+    told: list[tuple[float, int, str | None]], family: str | None, said: float, quantile: float
+) -> None:
+    past = tuple(run for mib, peak, its in told for run in family_runs(its, (mib, peak)))
+    with errors_seen(theirs=(0.9, 1.0, 1.2)):
+        known = of_family(family, past, said)
+        value, upper = known.value(said), known.upper(said, quantile)
+        assert 0 < value <= upper <= known.upper(said, 1.0) < float("inf")
+
+
+def test_shipped_errors_are_those_of_the_family_else_of_all() -> None:
+    assert prior_of("theirs") == prior_of("theirs", "MLP") == (1.0,)
+    assert prior_of("trace", "no such family") == prior_of("trace") == ERRORS_SEEN["trace"]
+    assert prior_of("script", Family.CNN.value) == prior_of("trace", Family.CNN.value)
+    for source, families in ERRORS_BY_FAMILY.items():
+        assert source in ERRORS_SEEN
+        for family, ratios in families.items():
+            assert family in {each.value for each in Family}
+            assert list(ratios) == sorted(ratios) and ratios[0] > 0 and len(ratios) >= 8
+            assert prior_of(source, family) == ratios
 
 
 # ------------------------------------------------------------------ history

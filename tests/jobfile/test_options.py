@@ -27,7 +27,17 @@ NAMES = [
     *("chdir", "env", "retries", "requeue", "interactive", "snapshot", "signal", "checkpoint"),
     *("checkpoint-signal", "checkpoint-cost", "progress-pattern", "progress-file"),
     *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
-    *("optimizer", "precision", "notify", "comment", "cpus", "memory", "role", "device-ids"),
+    *(
+        "optimizer",
+        "precision",
+        "no-trace",
+        "notify",
+        "comment",
+        "cpus",
+        "memory",
+        "role",
+        "device-ids",
+    ),
     *("cpu-bind", "due", "begin", "silent-limit", "expect-idle", "retry-on", "weight"),
     "background",
 ]

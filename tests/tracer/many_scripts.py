@@ -1,4 +1,4 @@
-"""Trace many scripts: TRACER FOLDER, the names as JSON on standard input.
+"""Trace many scripts: TRACER FOLDER, and as JSON on standard input for each name [GPUs, seconds].
 
 PyTorch is imported once. Each script runs in a fork of its own, as `site/sitecustomize.py`
 would have it from the import on.
@@ -11,6 +11,8 @@ import json
 import os
 import runpy
 import sys
+import time
+import traceback
 
 import torch._subclasses.fake_tensor
 import torch.testing._internal.distributed.fake_pg  # noqa: F401
@@ -18,7 +20,7 @@ import torch.testing._internal.distributed.fake_pg  # noqa: F401
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def trace(tracer: str, name: str, gpus: int) -> None:
+def trace(tracer: str, name: str, gpus: int, limit_s: float) -> None:
     os.environ["RADRM_TRACE_GPUS"] = str(gpus)
     sys.path.insert(0, tracer)
     import imports
@@ -30,7 +32,9 @@ def trace(tracer: str, name: str, gpus: int) -> None:
     with imports.own_files(*[f[:-3] for f in os.listdir(tracer) if f.endswith(".py")]):
         import script
 
-        script.begin(found, program.Program("script", "scripts.py"))
+        running = program.Program("script", "scripts.py")
+        running.until = time.monotonic() + limit_s
+        script.begin(found, running)
     sys.argv = ["scripts.py", name]
     sys.path[0] = HERE
     try:
@@ -38,6 +42,7 @@ def trace(tracer: str, name: str, gpus: int) -> None:
     except SystemExit:
         pass
     except BaseException as error:
+        traceback.print_exception(error)
         sys.last_value = error
 
 
@@ -45,7 +50,7 @@ def main() -> None:
     tracer, folder = sys.argv[1:3]
     wanted = json.load(sys.stdin)
     running: dict[int, str] = {}
-    for name, gpus in wanted.items():
+    for name, (gpus, limit_s) in wanted.items():
         place = os.path.join(folder, name)
         os.mkdir(place)
         pid = os.fork()
@@ -55,7 +60,7 @@ def main() -> None:
             output = os.open("output", os.O_WRONLY | os.O_CREAT)
             os.dup2(output, 1)
             os.dup2(output, 2)
-            trace(tracer, name, gpus)
+            trace(tracer, name, gpus, limit_s)
             atexit._run_exitfuncs()
             os._exit(0)
         running[pid] = name

@@ -13,6 +13,7 @@ import math
 import os
 import random
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -68,6 +69,29 @@ def accelerator() -> None:
     device = torch.accelerator.current_accelerator()
     model = net().to(device)
     train(model, sgd(model), device)
+
+
+def new_tensors() -> None:
+    """Tensors made like another one, from values and sizes."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+        mean = loss.new([loss.item()]) + loss.new_tensor(2.0)
+        assert mean.is_cuda and f"{mean.item():.1f}"
+        assert loss.new(3, 4).shape == (3, 4) and loss.new(mean.shape).is_cuda
+
+
+def moved_by_threads() -> None:
+    """Tensors that several threads move at a time, as transformers loads weights."""
+    model = net()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: [torch.ones(8).cuda() for _ in range(8)], range(32)))
+        list(pool.map(lambda layer: layer.cuda(), model))
+    train(model, sgd(model))
 
 
 def default_device() -> None:
@@ -396,6 +420,13 @@ def launched() -> None:
     _rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
 
 
+def views_of_buckets() -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29555", RANK="0", WORLD_SIZE="2")
+    torch.distributed.init_process_group("nccl")
+    model = nn.parallel.DistributedDataParallel(net().cuda(), gradient_as_bucket_view=True)
+    train(model, sgd(model))
+
+
 def forked() -> None:
     import multiprocessing
 
@@ -463,6 +494,21 @@ def branch_on_a_guess() -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+def endless() -> None:
+    model = net().cuda()
+    optimizer = sgd(model)
+    model(torch.randn(8, WIDTH, device="cuda")).sum().backward()
+    optimizer.step()
+    while True:
+        pass
+
+
+def spread() -> None:
+    """Parts of one model on two GPUs: only the fullest would count, and which is unknown."""
+    first, second = nn.Linear(WIDTH, WIDTH).to("cuda:0"), nn.Linear(WIDTH, 1).to("cuda:1")
+    second(first(torch.randn(8, WIDTH).to("cuda:0")).to("cuda:1")).sum().backward()
 
 
 def sharded() -> None:

@@ -91,6 +91,24 @@ def test_what_cannot_be_told_is_taken_the_way_that_needs_more(
     assert command.how_parallel(asked, str(tmp_path))[0] == how
 
 
+@pytest.mark.parametrize(
+    ("line", "there"),
+    [
+        ("torch.backends.cudnn.benchmark = True", True), ("    cudnn.benchmark=True", True),
+        ("# cudnn.benchmark = True", False), ("cudnn.benchmark = False", False),
+        ("cudnn.benchmark_limit = True", False),
+    ],
+)  # fmt: skip
+def test_a_program_that_lets_cudnn_measure_its_algorithms(
+    tmp_path: Path, line: str, there: bool
+) -> None:
+    (tmp_path / "train.py").write_text(f"import torch\n{line}\n")
+    (tmp_path / "job.sh").write_text("python train.py\n")
+    found = command.uses_benchmark("bash job.sh", str(tmp_path))
+    assert found == ("train.py" if there else None)
+    assert command.uses_benchmark("python missing.py", str(tmp_path)) is None
+
+
 def test_scripts_that_start_one_another_fifos_and_masses_of_them_end(tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text("bash b.sh\n")
     (tmp_path / "b.sh").write_text("bash a.sh\nbash pipe.sh\n")

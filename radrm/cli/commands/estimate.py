@@ -26,7 +26,7 @@ from radrm.client.text import Document, print_json, warn
 from radrm.config import Config
 from radrm.core.units import show_mib
 from radrm.errors import BadFile, RadrmError, UsageError, plain
-from radrm.estimators.memory import context_mib
+from radrm.estimators.learning.contexts import assumed_mib
 from radrm.estimators.traces import Traced
 from radrm.host.estimation.asking import SCRIPT, Answer
 from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
@@ -184,12 +184,13 @@ def summarize(
         warn(f"{factory}: its layers cannot be shown; only the estimate is written")
         summary = ""
     _write(target, f"{summary}\n{traced.to_text()}".lstrip("\n"))
-    likely_mib = traced.reserved_mib + context_mib()
+    context_mib = assumed_mib(traced.cuda, os.environ.get("CUDA_MODULE_LOADING"))
+    likely_mib = traced.reserved_mib + context_mib
     if as_json:
         print_json(
             {
                 "file": str(target),
-                "need_mib": round(traced.need_mib + context_mib(), 1),
+                "need_mib": round(traced.need_mib + context_mib, 1),
                 "memory_mib": round(likely_mib, 1),
                 "batch_size": traced.batch_size,
                 "seconds": traced.seconds,
@@ -201,7 +202,7 @@ def summarize(
     at = "" if traced.batch_size is None else f" at batch size {traced.batch_size}"
     print(
         f"The training step will take about {show_mib(round(likely_mib))} per GPU{at}; "
-        f"{show_mib(round(traced.need_mib + context_mib()))} is the least it "
+        f"{show_mib(round(traced.need_mib + context_mib))} is the least it "
         f"can run in (traced in {traced.seconds:.1f} s)"
     )
     for guess in traced.guesses:

@@ -44,7 +44,7 @@ def show_estimates(
             "-" if memory is None else _show(memory.upper),
             show_smact(None if smact is None else smact.value),
             "-" if duration is None else show_seconds(duration.value),
-            "-" if memory is None or memory.seconds is None else f"{memory.seconds * 1e3:.1f} ms",
+            "-" if memory is None or memory.seconds is None else _took(memory.seconds),
             "none" if memory is None else memory.source,
         )
     show(table)
@@ -99,6 +99,10 @@ def _guesses(answers: dict[str, Answer]) -> Iterator[str]:
         if memory is not None and memory.guesses and memory.source not in seen:
             seen.add(memory.source)
             yield f"{memory.source} assumes: {'; '.join(memory.guesses)}"
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1.0 else f"{seconds * 1e3:.1f} ms"
 
 
 def _show(mib: float) -> str:

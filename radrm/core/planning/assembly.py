@@ -224,7 +224,7 @@ class Placer(Struct):
         that the half of what is free.
         """
         floor_mib, capacity, free = self.policy.floor_mib, offer.device.capacity_mib, offer.free_mib
-        if self.view.settings.trial_floor_mib is None or free is None:
+        if self.view.settings.trial_floor_mib is None or not self.job.needs_trial or free is None:
             return min(floor_mib, capacity)
         if self.view.tries_enough(self.job):
             free //= 2

@@ -296,6 +296,11 @@ class Job(Struct, frozen=True):
         return need
 
     @property
+    def needs_trial(self) -> bool:
+        """True if its need is unknown. A session has no first steps: it waits for its user."""
+        return self.need_mib is None and not self.spec.interactive
+
+    @property
     def recovers(self) -> bool:
         """True if it died of out-of-memory: it stays in the recovery queue until it ends, or is put
         behind all others."""

@@ -181,10 +181,11 @@ class Estimate(Struct, frozen=True):
     `source`: the route that gave it. `raw`: the estimator's own figure before the correction
     by past runs; None if they are equal. `seconds`: how long the answer took. `guesses`:
     assumptions about the job, each a line for the user. `context_mib`: the part of the raw
-    figure that is the CUDA context; None if it is not counted apart. `cuda`: the CUDA version
-    of the job's program; None if unknown. `chip`, of SM activity: the kind of GPU that the figures
-    are about; None: whichever the job gets. `basis`: what was done to find it, a sentence for the
-    user, or empty.
+    figure that is the CUDA context; None if it is not counted apart. `kernels_mib`: the part that
+    libraries' kernels add to that context. `cuda`: the CUDA version of the job's program; None if
+    unknown. `family`: the kind of model, whose errors are alike; None: unknown. `chip`, of SM
+    activity: the kind of GPU that the figures are about; None: whichever the job gets. `basis`:
+    what was done to find it, a sentence for the user, or empty.
     """
 
     quantity: Quantity
@@ -198,6 +199,8 @@ class Estimate(Struct, frozen=True):
     cuda: str | None = None
     chip: Chip | None = None
     basis: str = ""
+    kernels_mib: float = 0.0
+    family: str | None = None
 
     def on(self, chip: Chip | None) -> Estimate:
         """Return this prediction of SM activity for another kind of GPU (None: unknown).

@@ -527,10 +527,10 @@ class DeviceLedger:
             recovering=job.recovers_idle,
             predicted_smact=smact,
             wide=len(attempt.devices) > 1,
-            unknown=job.need_mib is None,
+            unknown=job.needs_trial,
         )
         self.holdings[job.id].on_trial = (
-            job.need_mib is None
+            job.needs_trial
             and self._settings.trial_floor_mib is not None
             and not attempt.placement.collocation.whole_device
         )

@@ -86,7 +86,7 @@ class Holding(Struct):
     wide: bool = False
     """The attempt has several devices."""
     unknown: bool = False
-    """Its need was not known when it came."""
+    """Its need was not known when it came, and it is no session."""
     on_trial: bool = False
     """Its need is not known, and it has not settled yet (`CoreSettings.trial_floor_mib`)."""
     began_s: float | None = None

@@ -118,7 +118,7 @@ class Estimation:
         if job_file.options.least_gpus == 0:
             return NOTHING_KNOWN
         mark = fingerprint_of(job_file, envelope)
-        description = self._described(job_file, mark, uid)
+        description = self._described(job_file, envelope, mark, uid)
         if description.same_runs or description.profile:
             description = replace(description, contexts=self.contexts(uid))
         estimates = self._asking.at_once(description)
@@ -136,7 +136,7 @@ class Estimation:
         submission = self._store.submissions.of_job(job.id)
         envelope, job_file = submission.envelope, submission.job_file()
         mark = fingerprint_of(job_file, envelope)
-        description = self._described(job_file, mark, submission.uid)
+        description = self._described(job_file, envelope, mark, submission.uid)
         description = replace(description, contexts=self.contexts(submission.uid))
         wanted = Wanted(description)
         if self._is_to_be_traced(description, job_file):
@@ -197,9 +197,11 @@ class Estimation:
             predicted.append(Again(job.id, *found[key]))
         return tuple(predicted)
 
-    def _described(self, job_file: JobFile, mark: str | None, uid: int) -> Description:
+    def _described(
+        self, job_file: JobFile, envelope: Envelope, mark: str | None, uid: int
+    ) -> Description:
         program, length = parts_of(mark)
-        runs, described = self._store.runs, describe(job_file)
+        runs, described = self._store.runs, describe(job_file, envelope.environment)
         same = runs.same(program, uid, SAME_RUNS) if program is not None else ()
         brief = runs.brief(program, uid, SAME_RUNS) if program is not None else ()
         # Runs of the same name are read only where there are no better ones: intake is quick.

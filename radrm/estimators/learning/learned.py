@@ -1,9 +1,10 @@
 """An estimator's bias and spread, from past runs on this machine.
 
-The errors that ship with radrm count until this machine has its own. Runs with a similar
-estimate weigh more than others: an estimator that is off by a factor, or that answers in
-buckets, has other errors for small jobs than for large ones. All figures are MiB, or ratios
-of measured to estimated memory.
+The errors that ship with radrm count until this machine has its own. Two kinds of runs weigh more
+than others. Those with a similar estimate: an estimator that is off by a factor, or that answers
+in buckets, has other errors for small jobs than for large ones. And those of the same family of
+models: the fewer of them there are, the more the others count. All figures are MiB, or ratios of
+measured to estimated memory.
 """
 
 from __future__ import annotations
@@ -70,10 +71,20 @@ ERRORS_SEEN: Mapping[str, tuple[float, ...]] = {
 # fmt: on
 
 
+ERRORS_BY_FAMILY: Mapping[str, Mapping[str, tuple[float, ...]]] = {}
+"""Those of one family of models, where enough of its jobs were measured. Others have all errors
+of the estimator."""
+
+AS = {"script": "trace"}
+"""An estimator without measurements of its own has the errors of the one that works alike."""
+
 PRIOR_RUNS = 10
 """The shipped errors together weigh as much as this many runs here."""
 PRIOR_SHIFTS = 3
 """A shift of zero weighs as much as this many runs, so that two runs move an estimate little."""
+FAMILY_RUNS = 10
+"""Beside n runs of a job's own family, all others together count as at most FAMILY_RUNS / n runs.
+Without any of its own they count in full."""
 MOST_RUNS = 200
 NEAR = 0.5
 """How fast the weight of a run falls with the distance of its estimate: the standard deviation
@@ -88,11 +99,13 @@ _LEAST = 0.125
 
 class Learned(Struct, frozen=True):
     """The errors of one estimator: `pairs` of estimate and peak of past runs on this kind of GPU,
-    and `prior`, the shipped ratios."""
+    and `prior`, the shipped ratios. `alike` says of each pair whether it is of the job's family;
+    empty: all are."""
 
     pairs: tuple[tuple[float, float], ...] = ()
     prior: tuple[float, ...] = (1.0,)
     near: float = NEAR
+    alike: tuple[bool, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -128,7 +141,12 @@ class Learned(Struct, frozen=True):
         """Return how much each run counts for a job with this estimate."""
         here = log(max(raw_mib, 1.0))
         away = [(log(max(raw, 1.0)) - here) / self.near for raw, _ in self.pairs]
-        return [exp(-each * each / 2) for each in away]
+        near = [exp(-each * each / 2) for each in away]
+        if not self.alike or all(self.alike):
+            return near
+        own = sum(weight for weight, alike in zip(near, self.alike, strict=True) if alike)
+        other = FAMILY_RUNS / (FAMILY_RUNS + own * (sum(near) - own))
+        return [w if alike else w * other for w, alike in zip(near, self.alike, strict=True)]
 
     def _shift_mib(self, weights: Sequence[float]) -> float:
         near = sum(weights)
@@ -145,7 +163,7 @@ def learned(source: str, runs: Sequence[PastRun], device_kind: str | None) -> Le
         for run in runs[:MOST_RUNS]
         if run.told.get(source, 0.0) > 0 and device_kind in (None, run.device_kind)
     )
-    return Learned(pairs, ERRORS_SEEN.get(source, _UNKNOWN))
+    return Learned(pairs, prior_of(source))
 
 
 def learned_for(estimate: Estimate, job: Description) -> tuple[Learned, Correction]:
@@ -156,12 +174,20 @@ def learned_for(estimate: Estimate, job: Description) -> tuple[Learned, Correcti
     kind = job.device_kind
     here = [r for r in job.recent_runs[:MOST_RUNS] if kind in (None, r.device_kind)]
     context = correction(estimate, job, here)
+    usable = [(r, shift) for r, shift in context.runs if r.told.get(estimate.source, 0.0) > 0]
     pairs = tuple(
         (max(run.told[estimate.source] + shift_mib, 1.0), float(run.peak_mib))
-        for run, shift_mib in context.runs
-        if run.told.get(estimate.source, 0.0) > 0
+        for run, shift_mib in usable
     )
-    return Learned(pairs, ERRORS_SEEN.get(estimate.source, _UNKNOWN)), context
+    alike = tuple(estimate.family in (None, run.family) for run, _ in usable)
+    return Learned(pairs, prior_of(estimate.source, estimate.family), alike=alike), context
+
+
+def prior_of(source: str, family: str | None = None) -> tuple[float, ...]:
+    """Return the shipped ratios of an estimator, for a family of models if it has its own."""
+    known = source if source in ERRORS_SEEN else AS.get(source, source)
+    of_family = ERRORS_BY_FAMILY.get(known, {}).get(family or "")
+    return of_family or ERRORS_SEEN.get(known, _UNKNOWN)
 
 
 _UNKNOWN = (1.0,)

@@ -102,12 +102,12 @@ class Forker:
         """Fork what is asked for, until the daemon has ended or a file has changed."""
         while True:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-            ready, _, _ = select.select([self._daemon, self._woken], [], [])
+            ready, _, _ = select.select([self._daemon.fileno(), self._woken], [], [])
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             if self._woken in ready:
                 os.read(self._woken, 4096)
                 _reap()
-            if self._daemon in ready and not self._answer():
+            if self._daemon.fileno() in ready and not self._answer():
                 return 0
 
     def _answer(self) -> bool:

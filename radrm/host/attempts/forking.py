@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+from typing import Any
 
 from msgspec import Struct
 
@@ -135,7 +136,7 @@ class Forker:
                 self._let_go()
         return self._ready
 
-    def _receive(self, seconds: float) -> tuple[dict[str, object] | None, list[int]]:
+    def _receive(self, seconds: float) -> tuple[dict[str, Any] | None, list[int]]:
         assert self._socket is not None
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)

@@ -26,7 +26,7 @@ import stat
 import time
 
 from radrm.host.attempts.job_process import CannotStart, enter, execute
-from radrm.host.estimation.sandbox import FOLDER
+from radrm.host.estimation.sandbox import FOLDER, write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ MORE_S = 10.0
 """Seconds that a command may go on after its first training step is traced."""
 SCRIPT = "script"
 """The name of the job's script in the folder."""
+SAVED = "/tmp/radrm-checkpoint"
+"""The folder in which a job finds its saved state: none, in a trace."""
 MOST_SKIPPED = 12
 _LOOK_S = 0.2
 _MOST_DOCUMENTS = 64
@@ -100,6 +102,7 @@ class _Running:
         self._tail = b""
         self._printed, printing = os.pipe()
         refused, refusing = os.pipe()
+        os.makedirs(SAVED, 0o700, exist_ok=True)
         script = _write_script(launch)
         self._command = _start(launch, script, printing, refusing)
         os.close(printing)
@@ -249,13 +252,7 @@ def _write_script(launch: Fields) -> str | None:
     if launch["script"] is None:
         return None
     path = os.path.join(FOLDER, SCRIPT)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
-    try:
-        data = memoryview(launch["script"].encode("utf-8", "surrogateescape"))
-        while data:
-            data = data[os.write(fd, data) :]
-    finally:
-        os.close(fd)
+    write_file(path, launch["script"].encode("utf-8", "surrogateescape"), 0o700)
     return path
 
 
@@ -325,9 +322,10 @@ class Documents:
             fd = os.open(name, flags, dir_fd=self._fd)
         except OSError:
             return None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            return None
         with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return None
             data = file.read(MAX_DOCUMENT + 1)
         if len(data) > MAX_DOCUMENT:
             return failure("the trace is longer than 64 MiB; trace a smaller model")

@@ -18,6 +18,7 @@ Theory of operation:
 - **In a user namespace** the kernel does not let us cover a folder in which something else is
   mounted, and copies no file of another owner or group. So there the folders in it are the
   places, and those on the way to the job's folders that have another owner.
+- The libraries of the job's Pythons get a file each (`pythons.py`).
 - A place that cannot be covered stays read-only, and `made` says so.
 """
 
@@ -28,7 +29,7 @@ import os
 import re
 import stat
 
-from radrm.host.estimation import kernel
+from radrm.host.estimation import kernel, pythons
 from radrm.host.estimation.kernel import BIND, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY
 from radrm.host.processes.procfs import mounts_of
 
@@ -142,7 +143,9 @@ class _Sandbox:
         self._user_namespace = user_namespace
         self._most_bytes = most_bytes
         self._low = low
+        self._launch = launch
         self._written, self._read = paths_of(launch)
+        self._libraries: dict[str, tuple[int, bytes]] = {}
         self._overlays = 0
         # On the machine a folder can be renamed, too; that is a right of root.
         self._more = ",userxattr" if user_namespace else ",redirect_dir=on"
@@ -166,6 +169,9 @@ class _Sandbox:
         for path in self._places_of(self._tops()):
             with contextlib.suppress(OSError):
                 self._places.append((path, _folder(path)))
+        for path in () if self._launch["factory"] else pythons.libraries(self._launch):
+            with contextlib.suppress(OSError):
+                self._libraries[path] = _folder(path), pythons.hook(path)
 
     # -------------------------------------------------------------- what is covered
 
@@ -269,20 +275,27 @@ class _Sandbox:
         kernel.mount("tmpfs", target, "tmpfs", NO_SUID | NO_DEV, options)
 
     def cover_places(self) -> None:
-        """Cover the places, those above first."""
+        """Cover the places, those above first, and then the libraries of Pythons."""
         for path, lower in self._places:
-            inner = {each: kernel.copy_of(each, True) for each in self._covered_with(path)}
-            try:
-                self._overlay(lower, path)
-            except OSError as error:
-                self.failed.append(f"{path} ({error.strerror})")
-                continue
-            finally:
-                os.close(lower)
-            for each, copy in inner.items():
-                with contextlib.suppress(OSError):  # its folder may be gone meanwhile
-                    kernel.attach(copy, each)
-                os.close(copy)
+            self._cover(path, lower)
+        for path, (lower, text) in self._libraries.items():
+            with contextlib.suppress(OSError):  # then PYTHONPATH has to suffice
+                self._overlay(lower, path, text)
+
+    def _cover(self, path: str, lower: int) -> None:
+        """Cover a place, and put what is mounted in it back into it."""
+        inner = {each: kernel.copy_of(each, True) for each in self._covered_with(path)}
+        try:
+            self._overlay(lower, path)
+        except OSError as error:
+            self.failed.append(f"{path} ({error.strerror})")
+            return
+        finally:
+            os.close(lower)
+        for each, copy in inner.items():
+            with contextlib.suppress(OSError):  # its folder may be gone meanwhile
+                kernel.attach(copy, each)
+            os.close(copy)
 
     def _covered_with(self, path: str) -> Sequence[str]:
         """What an overlay of `path` would hide. `copy_of` fails for what the user cannot reach."""
@@ -293,12 +306,15 @@ class _Sandbox:
                 found.append(each)
         return found
 
-    def _overlay(self, lower: int, target: str) -> None:
-        """Cover `target` with an overlay above the folder `lower`."""
+    def _overlay(self, lower: int, target: str, hook: bytes | None = None) -> None:
+        """Cover `target` with an overlay above the folder `lower`. `hook`: the text of the one file
+        that is not as it is there."""
         self._overlays += 1
         layers = f"{_MEMORY}/overlays/{self._overlays}"
         for folder in (layers, f"{layers}/upper", f"{layers}/work"):
             os.mkdir(folder, 0o700)
+        if hook is not None:
+            write_file(f"{layers}/upper/{pythons.HOOK}", hook, 0o644)
         below = f"/proc/self/fd/{lower}"
         options = f"lowerdir={below},upperdir={layers}/upper,workdir={layers}/work"
         try:
@@ -326,8 +342,13 @@ class _Sandbox:
         return True
 
     def cover_fresh(self) -> None:
-        """Put new folders in place of `/dev` and the folders for temporary files."""
+        """Put new folders in place of `/dev` and those for temporary files; cover `/var`."""
         self._cover_dev()
+        # Even where it may not write, a program could open a pipe that has a name. Under an overlay
+        # that is another pipe.
+        if not (self._user_namespace and self._inner("/var")):
+            with contextlib.suppress(OSError):
+                self._cover("/var", _folder("/var"))
         for fresh in _FRESH:
             if os.path.realpath(fresh) == fresh and os.path.isdir(fresh):
                 self._cover_one(fresh, 0o1777)
@@ -407,6 +428,17 @@ def _folder(path: str) -> int:
         return folder
     os.close(folder)
     raise PermissionError
+
+
+def write_file(path: str, data: bytes, mode: int) -> None:
+    """Write a new file, whole. Raises `OSError`."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    finally:
+        os.close(fd)
 
 
 def _on_the_way(path: str) -> list[str]:

@@ -290,7 +290,8 @@ def probe() -> None:
     """Print APART or TOGETHER where traces are possible, or why they are not, in one line."""
     launch: Fields = {
         "argv": None, "script": None, "interpreter": None, "reads": [], "cwd": "/",
-        "environment": {}, "uid": None, "cgroup": None, "memory_mib": 64, "limit_s": 10.0,
+        "factory": True, "environment": {}, "uid": None, "cgroup": None, "memory_mib": 64,
+        "limit_s": 10.0,
     }  # fmt: skip
     try:
         print(_Start(launch, None, time.monotonic() + launch["limit_s"]).begin()[1])

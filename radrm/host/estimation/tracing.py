@@ -22,7 +22,7 @@ from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
 from radrm.host.estimation import start_tracer
 from radrm.host.estimation.asking import SCRIPT, TRACE
-from radrm.host.estimation.collecting import MAX_DOCUMENT, Documents, failure
+from radrm.host.estimation.collecting import MAX_DOCUMENT, SAVED, Documents, failure
 from radrm.host.estimation.confine import MOST_PROCESSES
 from radrm.host.estimation.sandbox import FOLDER
 from radrm.host.processes import cgroups
@@ -140,6 +140,10 @@ _CPU_WEIGHT = 10
 """Of a job's 100: jobs come first."""
 WRITING_S = 8.0
 """Of a trace's limit, what is left for the end: writing, reading and sending the document."""
+SITE_VARIABLE = "RADRM_TRACE_SITE"
+"""The folder of the hook (`pythons.py`)."""
+_IN_JOBS, _REPORT_PY = TRACER.parent / "in_jobs", TRACER.parent / "report.py"
+"""What jobs import of radrm (`daemon/launching.py`)."""
 SITE = TRACER / "site"
 """The folder of the `sitecustomize` that traces the Python programs of a command."""
 _HIDDEN = {
@@ -288,17 +292,20 @@ def launch_of(
     program, environment = _program(request, FOLDER)
     if request.program is not None:
         own = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = f"{SITE}:{own}" if own else str(SITE)
+        folders = (str(SITE), *([own] if own else ()), str(_IN_JOBS))
+        environment["PYTHONPATH"] = ":".join(folders)
+        environment |= {"RADRM_REPORT_PY": str(_REPORT_PY), "RADRM_CHECKPOINT_DIR": SAVED}
         environment[LIMIT_VARIABLE] = f"{max(limits.trace_limit_s - WRITING_S, 1.0):g}"
         environment[GPUS_VARIABLE] = str(request.gpus)
         environment[FOLDER_VARIABLE] = FOLDER
+        environment[SITE_VARIABLE] = str(SITE)
     return {
         "argv": program.words,
         "script": program.script,
         "interpreter": program.interpreter,
         "factory": request.program is None,
         "loud": loud,
-        "reads": [str(TRACER)],
+        "reads": [str(TRACER.parent)],
         "cwd": request.cwd,
         "environment": {**environment, TOKEN_VARIABLE: token},
         "umask": request.umask,

@@ -37,7 +37,8 @@ LEAST_PART = 0.2
 
 class Said(Struct, frozen=True):
     """What was said before the attempt: the estimators' figures by name (MiB, SM activity 0..1,
-    seconds), the version of the GPUs' driver, and the CUDA that the program was built with.
+    seconds), the version of the GPUs' driver, the CUDA that the program was built with, and the
+    kind of model.
 
     `shown`: the attempt as if alone on its GPUs. `resumed`: it
     continued from a checkpoint, so it did only a part of the job's work. `sm_rate`: that of its
@@ -53,6 +54,7 @@ class Said(Struct, frozen=True):
     length: str | None = None
     resumed: bool = False
     sm_rate: float | None = None
+    family: str | None = None
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -221,6 +223,7 @@ def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
         cuda=said.cuda,
         length=said.length,
         sm_rate=said.sm_rate,
+        family=said.family,
         gpus=max(1, len(attempt.placement.devices if resized else attempt.used)),
     )
 

@@ -11,12 +11,31 @@ The variables (see docs/tracing.md):
   nothing is traced.
 - RADRM_TRACE_LIMIT_S: seconds until a document must be there.
 - RADRM_TRACE_GPUS: the job's number of GPUs.
+- RADRM_TRACE_STARTED: since when the seconds count, on the monotonic clock; else since the first
+  of these programs has started.
 """
 
 import os
 import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
 
+_QUIET = {
+    "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+    "WANDB_MODE": "disabled", "COMET_MODE": "DISABLED", "NEPTUNE_MODE": "debug",
+    "CLEARML_OFFLINE_MODE": "1", "MPLBACKEND": "Agg",
+}  # fmt: skip
+"""There is no network: libraries and loggers must not wait for it."""
 _SITE = os.path.dirname(os.path.abspath(__file__))
+_LIBRARIES = {
+    "torch": "script",
+    "jax": "xla",
+    "tensorflow": "untraced",
+    "paddle": "untraced",
+    "mxnet": "untraced",
+}
+"""The tracer's file for each library that trains."""
 
 
 def _trace() -> None:
@@ -32,15 +51,33 @@ def _trace() -> None:
     found = imports.Imports()
     found.begin()
     running = program.this_program()
+    # PyTorch reads these when it is imported: a trace compiles nothing.
+    os.environ.setdefault("PYTORCH_JIT", "0")
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
 
-    def torch(module: object) -> None:
-        with imports.own_files(*_files(tracer)):
-            import script
+    folder = os.environ["RADRM_TRACE_FOLDER"]
+    limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
+    started = os.environ.setdefault("RADRM_TRACE_STARTED", str(time.monotonic()))
+    running.until = float(started) + limit_s
 
-            script.begin(found, running)
+    os.environ[program.PARENT] = running.name
 
-    # Another library that can train without PyTorch (JAX) gets its line here.
-    found.after("torch", torch)
+    def before() -> None:
+        if not running.launcher and not program.is_rank_0():
+            program.wait_for_rank_0(folder, running.until)
+
+    def begin(file: str) -> Callable[[object], None]:
+        def run(module: object) -> None:
+            with imports.own_files(*_files(tracer)):
+                import_module(file).begin(found, running)
+
+        return run
+
+    found.before("torch", before)
+    for library, file in _LIBRARIES.items():
+        found.after(library, begin(file))
 
 
 def _files(tracer: str) -> "list[str]":

@@ -120,6 +120,13 @@ def test_jobs_alike_join_only_where_as_much_is_free() -> None:
     assert runs(world, other)
 
 
+def test_a_session_has_no_trial() -> None:
+    world = server()
+    session = world.submit(smact=0.1, interactive=True)
+    assert reserved(world, session) == FLOOR
+    assert runs(world, world.submit(4 * GIB, smact=0.1))
+
+
 def test_published_policies_reserve_their_floor() -> None:
     plain = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
     world = World(gpus(1), policy=Magm(), settings=plain)

@@ -216,6 +216,7 @@ def test_on_a_full_disk_nothing_is_lost_and_work_goes_on_when_there_is_room(
 def _main_pid(home: DaemonHome) -> int:
     """The process of the only job."""
     assert home.process is not None
-    runners = psutil.Process(home.process.pid).children()
+    below = psutil.Process(home.process.pid).children(recursive=True)
+    runners = [each for each in below if any("runner" in word for word in each.cmdline())]
     (job,) = [child for runner in runners for child in runner.children()]
     return job.pid

@@ -20,7 +20,9 @@ HASTY = Config(estimation=EstimationConfig(time_limit_s=0.3, trace_limit_s=20.0)
 
 def said(request: TraceRequest, limits: EstimationConfig | None = None) -> Any:
     """What a program says in the document of its trace."""
-    return json.loads(trace(request, limits or EstimationConfig()))["said"]
+    document = json.loads(trace(request, limits or EstimationConfig()))
+    assert "said" in document, document
+    return document["said"]
 
 
 def description(**told: object) -> Description:

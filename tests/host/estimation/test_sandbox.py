@@ -229,6 +229,7 @@ seen = {
     "harmless devices": len(os.urandom(3)) + len(open("/dev/zero", "rb").read(3)) == 6,
     "no others": sorted(os.listdir("/dev")) == sorted(
         "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero".split()),
+    "pipes with a name": error_of(os.open, PIPE, os.O_WRONLY | os.O_NONBLOCK) == 6,
     "changes no device": error_of(os.chmod, "/dev/null", 0o600) is not None,
 }
 with open("/proc/self/status") as file:
@@ -246,7 +247,14 @@ say({"said": [name for name, fine in seen.items() if not fine]})
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_script_has_no_rights_and_gets_none(way: Way, home: Path) -> None:
-    assert said(way, RIGHTS, home) == []
+    pipe = home / "pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert said(way, f"PIPE = {str(pipe)!r}\n{RIGHTS}", home) == []
+    finally:
+        os.close(reader)
 
 
 UNREADABLE = """

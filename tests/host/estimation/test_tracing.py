@@ -89,6 +89,7 @@ def test_a_root_daemon_traces_as_the_user(python3: Path, tmp_path: Path) -> None
     open_to_all(tmp_path)
     asked = replace(request(python3, "", Path("/")), user="nobody", uid=65534, gid=65534)
     # No Python of ours: nobody may be allowed to read it.
-    python3.write_text('#!/bin/bash\necho "{"said": [$(id -u), $(id -g)]}" > ${2#--output=}\n')
+    write = "printf '{\"said\": [%s, %s]}' $(id -u) $(id -g) > $out.part; mv $out.part $out\n"
+    python3.write_text("#!/bin/bash\nout=${2#--output=}\n" + write)
     asked = replace(asked, environment={"PATH": f"{python3.parent}:/usr/bin:/bin"})
     assert said(asked) == [65534, 65534]
