@@ -346,10 +346,8 @@ class OwnLoop(CoreLoop[LiveAttempt]):
         """Return whether a new attempt is on trial on one of its devices."""
         if not self._counts_steps:
             return False
-        state = self._scheduler.state
-        ledgers = (state.ledgers[self._devices[at].uuid] for at in attempt.devices)
-        holdings = (each.holdings.get(attempt.job + 1) for each in ledgers)
-        return any(each is not None and each.on_trial for each in holdings)
+        uuids = [self._devices[at].uuid for at in attempt.devices]
+        return any(self._scheduler.view.is_on_trial(attempt.job + 1, each) for each in uuids)
 
     def _on_steps(self, attempt: LiveAttempt) -> None:
         """Say that an attempt has done its first steps, and read its devices until it settles."""
