@@ -29,6 +29,7 @@ _PASSED_OVER = (
     os.path.join(_HERE, "kernels.py"),
     os.path.join(_HERE, "watch.py"),
     os.path.join(_HERE, "mixed.py"),
+    os.path.join("torch", "_ops.py"),
     "eval_frame.py",
     "_compile.py",
     "contextlib.py",
