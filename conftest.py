@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from tests.standins.nvml_library import (
     old_nvml,
     old_nvml_library,
 )
+
+pytest_plugins = ["tests.forks.workers"]
 
 __all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"]
 
@@ -45,7 +48,13 @@ _LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.name.startswith(_LONGEST))
+    """The longest first; then daemons, which mostly wait; then what only computes."""
+    items.sort(
+        key=lambda item: (
+            not item.name.startswith(_LONGEST),
+            item.get_closest_marker("daemon") is None,
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
@@ -94,6 +103,19 @@ def daemon(home: DaemonHome) -> DaemonHome:
     """A running daemon with two simulated GPUs."""
     home.start()
     return home
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the local time zone, until the end of the test."""
+    with monkeypatch.context() as context:
+
+        def choose(name: str) -> None:
+            context.setenv("TZ", name)
+            time.tzset()
+
+        yield choose
+    time.tzset()
 
 
 @pytest.fixture

@@ -92,6 +92,8 @@ class World:
         self.devices = tuple(devices)
         self.node = node
         self.boot_s = 1000.0
+        self.ahead_s = 0.0
+        """By how much the date was set forward, in seconds."""
         self.order = order or Fifo()
         self.rules = Rules(
             order=self.order,
@@ -131,7 +133,7 @@ class World:
 
     @property
     def now(self) -> Instant:
-        return Instant(self.boot_s, EPOCH_S + self.boot_s)
+        return Instant(self.boot_s, EPOCH_S + self.boot_s + self.ahead_s)
 
     def step(self, event: ev.Event) -> Decision:
         decision = self.decide(event)

@@ -43,7 +43,7 @@ QUANTILE = 0.95
 SPLITS = 100
 MLPS_OF_ALL = 40
 """The number of MLPs that count: all 2,100 would make every error look small."""
-LEAST_JOBS = 20
+LEAST_JOBS = 8
 """A family with fewer jobs has no shipped errors of its own."""
 LEAST_ARCHITECTURES = 4
 ALL = "all"
@@ -171,19 +171,41 @@ def enough(jobs: Sequence[Seen], part: float = 1.0) -> bool:
 
 
 def quantiles(seen: Sequence[Seen]) -> list[float]:
-    """Evenly weighted ratios, lowest first; every architecture counts alike, up to four jobs."""
-    counts: dict[str, int] = {}
-    for each in seen:
-        counts[each.architecture] = counts.get(each.architecture, 0) + 1
-    weighted = sorted(
-        (s.ratio, min(counts[s.architecture], 4) / counts[s.architecture]) for s in seen
-    )
-    total, so_far, found = sum(w for _, w in weighted), 0.0, []
-    for ratio, weight in weighted:
-        so_far += weight
-        while len(found) < QUANTILES and so_far / total >= (len(found) + 0.5) / QUANTILES - 1e-9:
-            found.append(round(ratio, 3))
-    return found
+    """Return quantiles of the ratio for a further job, lowest first.
+
+    Each is the larger of two: the empirical one, and that of a Student's t distribution about the
+    mean: twenty jobs do not show the twenty-first's worst.
+    """
+    return [max(pair) for pair in zip(_empirical(seen), _of_t(seen), strict=True)]
+
+
+def _of_t(seen: Sequence[Seen]) -> list[float]:
+    """Return the quantiles of a prediction by the jobs within half and twice of the estimate.
+
+    Farther ones are in the empirical quantiles, and would make all of these wide.
+    """
+    near = [each.ratio for each in seen if 0.5 <= each.ratio <= 2.0] or [1.0]
+    count = len({each.architecture for each in seen})
+    spread = statistics.stdev(near) if len(near) > 1 else 0.1
+    wide = spread * (1 + 1 / len(near)) ** 0.5
+    return [
+        round(statistics.mean(near) + wide * _t((at + 0.5) / QUANTILES, max(count - 1, 2)), 3)
+        for at in range(QUANTILES)
+    ]
+
+
+def _t(probability: float, freedom: int) -> float:
+    """Return a quantile of Student's t (Cornish and Fisher's expansion, to the second order)."""
+    z = statistics.NormalDist().inv_cdf(probability)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / freedom + second / freedom**2
+
+
+def _empirical(seen: Sequence[Seen]) -> list[float]:
+    ordered = sorted(each.ratio for each in seen)
+    at = (int((n + 0.5) / QUANTILES * len(ordered)) for n in range(QUANTILES))
+    return [round(ordered[each], 3) for each in at]
 
 
 def held_out(seen: Sequence[Seen], family: str, by_family: bool, seed: int) -> Held | None:

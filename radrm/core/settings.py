@@ -86,8 +86,8 @@ class CoreSettings:
     settle_steps_s: float = fixed(3.0)
     """Some readings after these steps."""
     idle_trial_s: float = fixed(300.0)
-    """A trial ends if the job has used no memory of the GPU for so long; else `settle_s` after it
-    began to."""
+    """A trial ends if the job has used no more than a context for so long; else `settle_s` after
+    it began to."""
     action_limit_s: float = fixed(300.0)
     """Time for a launch or a change of caps. Then a launch is lost, and a change has failed. A slow
     file server may hold up a launch for minutes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -62,11 +63,8 @@ def test_a_time_that_is_none(epoch_s: float | None) -> None:
     assert bounded.moment(epoch_s) is None
 
 
-def test_a_time_has_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    import time
-
-    time.tzset()
+def test_a_time_has_its_zone(zone: Callable[[str], None]) -> None:
+    zone("UTC")
     assert bounded.moment(1_800_000_000.6) == "2027-01-15T08:00:00+00:00"
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, RenderableType
 
 from radrm.cli.show.styled import draw
-from radrm.errors import Refused
 
 if TYPE_CHECKING:
     from radrm.cli.show.styled import Part
@@ -165,6 +164,3 @@ class Pauses:
             raise AssertionError("this waits for ever")
         if self.happenings:
             self.happenings.pop(0)()
-
-
-NO_SUCH_JOB = Refused("there is no job '99'; `radrm status --all` lists them")

@@ -122,7 +122,7 @@ def test_what_the_goal_sets_is_shown_as_the_goal_s(goal: str) -> None:
 
 def test_the_core_s_own_defaults_are_those_of_the_configuration() -> None:
     own, made = CoreSettings(), make_settings(Config())
-    follows = {"honours_slowdown", "whole_devices", "overcommit"}  # from the policy
+    follows = {"honours_slowdown", "whole_devices", "overcommit", "trial_floor_mib"}  # the policy
     for field in fields(CoreSettings):
         if field.name not in follows:
             assert getattr(made, field.name) == getattr(own, field.name), field.name

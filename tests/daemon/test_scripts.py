@@ -131,8 +131,9 @@ def test_a_command_is_estimated_before_it_is_submitted(daemon: DaemonHome) -> No
     assert smaller["source"] == "script" and smaller["memory_mib"] < told["memory_mib"]
     shown = daemon.radrm("estimate", "--", "python3", "train.py", "9000", "60").stdout
     assert told["basis"] in shown
-    (nothing,) = estimated(daemon, "--no-trace", "--", "python3", "train.py", "9000", "60")
-    assert nothing["source"] is None
+    for words in (("--no-trace", "--", "python3", "train.py", "9000", "60"), ("--", "sleep", "3")):
+        done = daemon.radrm("estimate", *words)
+        assert "9000" not in done.stdout and "--gpu-memory" in done.stderr
 
 
 SIZED = "document['events'] = [int(sys.argv[sys.argv.index('--batch-size') + 1]) * 100 << 20]\n    "

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,12 +17,8 @@ LARGEST_BYTES = 150_000
 
 
 @pytest.fixture
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with monkeypatch.context() as context:
-        context.setenv("TZ", "UTC")
-        time.tzset()
-        yield
-    time.tzset()
+def utc(zone: Callable[[str], None]) -> None:
+    zone("UTC")
 
 
 @pytest.mark.parametrize("path", sorted(PICTURES_FOLDER.glob("*.svg")), ids=lambda path: path.stem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
@@ -32,21 +32,7 @@ from radrm.pages.document import CHARTS
 from tests.examples import some
 
 SVG = "{http://www.w3.org/2000/svg}"
-NOON_S = 1_900_000_000.0
 HOSTILE = "<script>alert('x')</script>\x1b[31m\n\u202e\ud800\ufffe\x00&\"" + "x" * 128
-
-
-@pytest.fixture
-def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Sets the local time zone."""
-
-    def choose(name: str) -> None:
-        monkeypatch.setenv("TZ", name)
-        time.tzset()
-
-    yield choose
-    monkeypatch.undo()
-    time.tzset()
 
 
 def read(figure: str) -> ElementTree.Element:

@@ -13,8 +13,8 @@ Under a policy with trials (`CoreSettings.trial_floor_mib`)
 - a job that reports its steps has settled after the first of them, others after `settle_s` without
   growth;
 - a job of unknown need is *on trial*: it has all free memory until it settles. A trial also ends
-  `settle_s` after the job began to use memory, and after `idle_trial_s` if it uses none. Then
-  it keeps twice its peak;
+  `settle_s` after the job began to use more than a context, and after `idle_trial_s` if it never
+  does. Then it keeps twice its peak;
 - a job that grows beyond its reservation gets as much again, as far as that is unreserved:
   memory grows in steps, and a job that exceeds its estimate will exceed it by more. So the next
   job is placed beside what it will need. What was reserved before is remembered for blame

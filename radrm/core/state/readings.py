@@ -31,6 +31,10 @@ _STEP = 0.05
 _UNKNOWN = 0.5
 """Stands for an unknown SM activity where similar parts are looked for."""
 
+CONTEXT_MIB = 2048
+"""A process takes up to so much before its first tensor: CUDA's context and libraries (1.7 GiB were
+measured on an A100)."""
+
 Others = tuple[float | None, ...]
 
 
@@ -90,7 +94,7 @@ class Holding(Struct):
     on_trial: bool = False
     """Its need is not known, and it has not settled yet (`CoreSettings.trial_floor_mib`)."""
     began_s: float | None = None
-    """Boot time of the first reading that shows memory of it; None: none does."""
+    """Boot time of the first reading that shows more than a context of it; None: none does."""
     stepped_s: float | None = None
     """Boot time of its last report of enough steps (`CoreSettings.settle_steps`)."""
     steady_s: float | None = None
@@ -101,7 +105,7 @@ class Holding(Struct):
     def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
         """Take in a memory reading. Returns whether the peak rose by more than `growth_mib`."""
         self.observed_mib = used_mib
-        if used_mib and self.began_s is None:
+        if used_mib > CONTEXT_MIB and self.began_s is None:
             self.began_s = boot_s
         if self.peak_mib is None or used_mib > self.peak_mib:
             rise = used_mib - (self.peak_mib or 0)
@@ -123,7 +127,8 @@ class Holding(Struct):
         """
         if not self.peak_mib:
             return False  # it is starting up
-        if boot_s - max(self.grew_s, self.since_s) >= settle_s:
+        loads = self.on_trial and self.began_s is None  # it has a context, and loads its data
+        if not loads and boot_s - max(self.grew_s, self.since_s) >= settle_s:
             return True
         if self.stepped_s is not None and self.steady_s is None and boot_s > self.stepped_s:
             self.steady_s = boot_s
@@ -146,7 +151,7 @@ class Holding(Struct):
         self.energy_j = usage.energy_j
         self.shared = usage.shared
         self.grew_s = now_s
-        self.began_s = now_s if usage.peak_mib else None
+        self.began_s = now_s if (usage.peak_mib or 0) > CONTEXT_MIB else None
         if usage.smact_mean is not None:
             self.smact_count = max(1, usage.smact_count)
             self.smact_sum = usage.smact_mean * self.smact_count

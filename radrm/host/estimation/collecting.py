@@ -18,6 +18,7 @@ Theory of operation:
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -167,7 +168,7 @@ class _Running:
         if best is not None:
             return self._with_failed(best if ended else _cut(best))
         if self._folder.error is not None:
-            return self._folder.error
+            return _explained(self._folder.error, self._launch)
         if not ended:
             return failure(f"{why}; {_STEP[self._launch['factory']]}")
         os.set_blocking(self._printed, False)
@@ -175,13 +176,22 @@ class _Running:
             while self._read():
                 pass
         line = _ended(self._launch["factory"], self._code or 0, self._tail)
-        return failure("; ".join([line, *_of_failed(self._launch)]))
+        return _explained(failure(line), self._launch)
 
     def _with_failed(self, document: Found) -> Found:
         """The document, with the places that could not be covered among its guesses."""
         guesses = document.get("guesses")
         guesses = guesses if isinstance(guesses, list) else []
         return {**document, "guesses": [*guesses, *_of_failed(self._launch)]}
+
+
+def _explained(document: Found, launch: Fields) -> Found:
+    """The document of an error, with what the sandbox has to do with it."""
+    error = str(document["error"])
+    more = _of_failed(launch) if os.strerror(errno.EROFS) in error else []
+    if os.strerror(errno.EOVERFLOW) in error:
+        more.append("a trace by a user's own daemon cannot change files of other groups")
+    return {**document, "error": "; ".join([error, *more])} if more else document
 
 
 def _of_failed(launch: Fields) -> list[str]:

@@ -74,6 +74,7 @@ def main(output: int) -> NoReturn:
 
 def run(launch: Fields, output: int) -> int:
     """Trace what `launch` says; its document goes to `output`. Return the exit code."""
+    os.set_inheritable(output, False)  # the command must not write to it
     confine.become_reaper()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     until = time.monotonic() + launch["limit_s"]

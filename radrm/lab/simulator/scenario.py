@@ -25,8 +25,8 @@ class Life(Struct, frozen=True):
 
     - `start_up_s`: it does not compute; it holds `first_mib` until its peak.
     - `ramp_s` after that its memory reaches the peak, `hold_s` later its steady size.
-    - `steps_s` after the peak it has done its first steps, and says so; infinity: it never does.
-      Assumed: a job of PyTorch reaches its peak within them.
+    - `steps_s` after the peak it has done its first steps, and says so. After its end: it never
+      does. Assumed: a job of PyTorch reaches its peak within them.
     - `steady`: the range of steady memory as parts of the peak, for a job whose trace does
       not give it. The value is drawn; with `spread` 0 it is the middle.
     - `spread`: start-up, ramp and hold are drawn between 1 - spread and 1 + spread of these.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, inf
+from math import ceil
 
 from msgspec import Struct
 
@@ -335,7 +335,7 @@ class OwnLoop(CoreLoop[LiveAttempt]):
         elif happened.stage is not Stage.COMPUTES and self._changes_free_memory(attempt):
             self._read(attempt.devices)
             steps_s = self._scenario.life.steps_s
-            if happened.stage is Stage.PEAK and self._counts_steps and steps_s < inf:
+            if happened.stage is Stage.PEAK and self._counts_steps:
                 self._world.at(self._world.now_s + steps_s, _Stepped(attempt), attempt)
 
     @property
@@ -346,10 +346,8 @@ class OwnLoop(CoreLoop[LiveAttempt]):
         """Return whether a new attempt is on trial on one of its devices."""
         if not self._counts_steps:
             return False
-        state = self._scheduler.state
-        ledgers = (state.ledgers[self._devices[at].uuid] for at in attempt.devices)
-        holdings = (each.holdings.get(attempt.job + 1) for each in ledgers)
-        return any(each is not None and each.on_trial for each in holdings)
+        uuids = [self._devices[at].uuid for at in attempt.devices]
+        return any(self._scheduler.view.is_on_trial(attempt.job + 1, each) for each in uuids)
 
     def _on_steps(self, attempt: LiveAttempt) -> None:
         """Say that an attempt has done its first steps, and read its devices until it settles."""

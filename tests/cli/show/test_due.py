@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -22,12 +21,8 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 @pytest.fixture(autouse=True)
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def berlin(zone: Callable[[str], None]) -> None:
+    zone("Europe/Berlin")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,12 +15,8 @@ WARNING = {"kind": "idle", "text": TEXT, "at": NOW, "does": "it is cancelled", "
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def utc(zone: Callable[[str], None]) -> None:
+    zone("UTC")
 
 
 def test_a_warning_says_what_follows_and_how_to_spare_the_job() -> None:

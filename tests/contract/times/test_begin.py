@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from radrm.core.records import Dependency, Instant
+from radrm.core.records import Dependency
 from radrm.core.words import Condition, JobState
 from tests.world import EPOCH_S, GIB, World, gpus
 
@@ -76,14 +76,7 @@ def test_the_moment_can_come_while_no_daemon_runs() -> None:
 
 
 def test_after_a_reboot_the_date_counts() -> None:
-    class Rebooting(World):
-        ahead_s = 0.0
-
-        @property
-        def now(self) -> Instant:
-            return Instant(self.boot_s, EPOCH_S + self.boot_s + self.ahead_s)
-
-    world = Rebooting(gpus(1))
+    world = World(gpus(1))
     job = world.submit(GIB, begin_s=LATER_S)
     world.boot_s, world.ahead_s = 10.0, 1500.0
     world.restart()

@@ -94,7 +94,6 @@ DRIVER = (
 )
 
 A100S = tuple(n for n in DRIVER if "A100" in n)
-WHOLE_A100S = tuple(n for n in A100S if "MIG" not in n)
 V100S = tuple(n for n in DRIVER if "V100-" in n)
 H100S = tuple(n for n in DRIVER if " H100" in n)
 PROS = tuple(n for n in DRIVER if "RTX PRO" in n)

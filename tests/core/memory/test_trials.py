@@ -82,9 +82,11 @@ def test_it_waits_for_the_first_only_where_both_are_unknown_or_nothing_is_left()
     [
         (0, CORE.idle_trial_s - 2, CAPACITY),
         (0, CORE.idle_trial_s + 2, FLOOR),
-        (GIB, CORE.settle_s - 2, CAPACITY),
+        (2 * GIB - 65, CORE.settle_s + 2, CAPACITY),  # only a context
+        (GIB, CORE.idle_trial_s + 2, FLOOR),
+        (8 * GIB, CORE.settle_s - 2, CAPACITY),
         (8 * GIB, CORE.settle_s + 2, 16 * GIB),
-        (GIB, CORE.settle_s + 2, FLOOR),
+        (2 * GIB + 1, CORE.settle_s + 2, FLOOR),
     ],
 )
 def test_a_trial_ends_in_time(used: int, after_s: float, kept: int) -> None:

@@ -26,7 +26,7 @@ from tests.core.reservations.servers import (
     reserve,
     unreserve,
 )
-from tests.world import EPOCH_S, GIB, World, gpus
+from tests.world import GIB, World, gpus
 
 CARL = 3
 RUNNING, PENDING = JobState.RUNNING, JobState.PENDING
@@ -117,18 +117,8 @@ def test_the_step_wakes_itself_for_what_comes_next() -> None:
 # ------------------------------------------------------------------ the clock, and restarts
 
 
-class Clock(World):
-    """Its date can be set."""
-
-    ahead_s = 0.0
-
-    @property
-    def now(self) -> Instant:
-        return Instant(self.boot_s, EPOCH_S + self.boot_s + self.ahead_s)
-
-
 def test_a_clock_that_was_wrong_ends_none() -> None:
-    world = Clock(gpus(1), settings=CORE)
+    world = World(gpus(1), settings=CORE)
     reserve(world)
     bob = world.submit(GIB, uid=BOB)
     world.ahead_s = 5 * HOUR_S
@@ -157,7 +147,7 @@ def test_one_that_is_over_is_forgotten_after_a_day() -> None:
 
 @pytest.mark.parametrize("reboots", [False, True])
 def test_a_restart_changes_nothing(reboots: bool) -> None:
-    world = Clock(gpus(2), settings=CORE)
+    world = World(gpus(2), settings=CORE)
     reserve(world, [0])
     reserve(world, [1], start_s=HOUR_S, end_s=2 * HOUR_S)
     unreserve(world, reserve(world, [0], start_s=5 * HOUR_S, end_s=6 * HOUR_S))

@@ -177,7 +177,7 @@ TRACED = {
     "version": 1, "events": [1 << 30], "calls": [], "marks": [], "convolutions": [],
     "parameter_bytes": 1 << 29, "gradient_bytes": 0, "optimizer_bytes": 0, "faketensor_bytes": 0,
     "batch_size": 256, "optimizer": "adam", "precision": "fp32", "gpus": 1, "parallel": "none",
-    "torch": "2.6.0", "cuda": "12.4", "seconds": 1.0,
+    "torch": "2.0.1", "cuda": "11.8", "seconds": 1.0,
     "guesses": ["batch size: 256, the factory's own default"],
 }  # fmt: skip
 FACTORY = "#RAD --model-factory=nets:make --name={}"

@@ -24,6 +24,7 @@ from radrm.host.attempts.evidence import Ended, Started, Void
 from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.processes.procfs import read_stat, token_of
+from radrm.host.processes.tree import has_signal
 from tests.host.attempts.host import SERIAL, SLEEPER, Host, end_of, next_of, ready_forker
 from tests.host.processes.programs import gone
 from tests.paths import REPOSITORY
@@ -75,9 +76,10 @@ def shown(host: Host, forks: bool, serial: int) -> dict[str, Any]:
     assert runner is not None
     folder = Path("/proc", str(runner.pid))
 
-    def still() -> bool:  # it has left the job's group
+    def still() -> bool:  # it has left the job's group, and waits for signals
         threads, groups = list((folder / "task").iterdir()), (folder / "cgroup").read_text()
-        return len(threads) == 1 and f"radrm-{serial}-" not in groups
+        waits = not has_signal(int(folder.name), signal.SIGTERM, b"SigBlk")
+        return len(threads) == 1 and f"radrm-{serial}-" not in groups and waits
 
     wait_until(still, "the runner to wait")
     status = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines())

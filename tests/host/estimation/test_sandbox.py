@@ -27,6 +27,7 @@ from tests.host.estimation.boxes import (
     WAYS,
     Way,
     by_own_daemon,
+    by_roots_daemon,
     needs_python,
     needs_sandbox,
     request,
@@ -215,6 +216,11 @@ def test_no_socket_and_no_network_is_reached(way: Way, home: Path) -> None:
 RIGHTS = """
 import ctypes, stat
 libc = ctypes.CDLL(None, use_errno=True)
+def target(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
 def refused(call, *words):
     return call(*words) != 0
 seen = {
@@ -230,6 +236,7 @@ seen = {
     "no others": sorted(os.listdir("/dev")) == sorted(
         "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero".split()),
     "pipes with a name": error_of(os.open, PIPE, os.O_WRONLY | os.O_NONBLOCK) == 6,
+    "nothing is open": not {fd for fd in range(3, 100) if target(fd).startswith("pipe:")},
     "changes no device": error_of(os.chmod, "/dev/null", 0o600) is not None,
 }
 with open("/proc/self/status") as file:
@@ -401,6 +408,16 @@ print(json.dumps([sorted(os.listdir(".")), open("sub/deep").read(), os.listdir("
     # For a user the kernel lets nothing cover a folder with a mount in it.
     assert seen == [["new", "sub"], "xy", 30 if way else None]
     assert left == [["old", "sub"], "x", ["mounted"]]
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can give files away")
+def test_files_of_another_group_are_changed_by_roots_daemon_only(home: Path) -> None:
+    os.chown(home / "results.csv", USER, 0)
+    text = 'open("results.csv", "a").write("1,2\\n")\nsay({"said": open("results.csv").read()})\n'
+    assert said(by_roots_daemon, text, home) == "a,b\n1,2\n"
+    document = json.loads(by_own_daemon(request(text, home)))
+    assert "cannot change files of other groups" in document["error"]
+    assert (home / "results.csv").read_text() == "a,b\n"
 
 
 # ------------------------------------------------------------------ where there is no sandbox

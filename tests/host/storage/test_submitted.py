@@ -134,7 +134,7 @@ def test_every_option_of_the_table_can_be_stored() -> None:
         "due": "2030-01-31T18:00:00+01:00", "weight": "3", "notify": ["mail"],
         "begin": "2030-01-30T18:00:00+01:00", "retry-on": "1,75-80,KILL", "expect-idle": True,
         "silent-limit": "30m", "interactive": True, "snapshot": ".",
-        "max-fails": "3@60s", "cpu-bind": "none", "background": "wait",
+        "max-fails": "3@60s", "cpu-bind": "none", "background": "wait", "no-trace": True,
     }  # fmt: skip
     sweep: RawOptions = {"param": ["lr=1,2"], "params": "-", "at-once": "3"}
     named = {option.name for option in OPTIONS}

@@ -44,13 +44,6 @@ CONTRACT = [
 # fmt: on
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("RADRM_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("RADRM_CONFIG", raising=False)
-
-
 def run(*words: str) -> str:
     found = CliRunner().invoke(make_app(words[0]), list(words))
     if found.exception is not None and not isinstance(found.exception, SystemExit):

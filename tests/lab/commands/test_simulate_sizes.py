@@ -14,13 +14,6 @@ from tests.lab.commands.test_simulate import EXAMPLES, run, short
 ELASTIC, SERVERS = str(EXAMPLES / "elastic.csv"), str(EXAMPLES / "servers.csv")
 
 
-@pytest.fixture(autouse=True)
-def no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("RADRM_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("RADRM_CONFIG", raising=False)
-
-
 def document(*words: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(run("simulate", *words, "--policy", "exclusive", "--json"))
     return found

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,6 @@ from tests.elastic.radrun.shards.test_workers import (
     reached,
     stop,
 )
-
-
-@pytest.fixture
-def farm(tmp_path: Path) -> Iterator[Farm]:
-    found = Farm(tmp_path)
-    yield found
-    found.close()
 
 
 def alone(farm: Farm, program: Path, *arguments: str, **environment: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from tests.elastic.radrun.shards.test_workers import mains, output
 
 REGRESSION = Path(__file__).parent / "programs" / "regression.py"
 SAMPLES, BATCH, EPOCHS = 37, 10, 3
-
-
-@pytest.fixture
-def farm(tmp_path: Path) -> Iterator[Farm]:
-    found = Farm(tmp_path)
-    yield found
-    found.close()
 
 
 def one_worker() -> list[float]:

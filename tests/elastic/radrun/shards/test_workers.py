@@ -8,7 +8,6 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,6 @@ from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAMS = Path(__file__).parent / "programs"
 LOCKSTEP, SERVERS = PROGRAMS / "lockstep.py", PROGRAMS / "servers.py"
-
-
-@pytest.fixture
-def farm(tmp_path: Path) -> Iterator[Farm]:
-    found = Farm(tmp_path)
-    yield found
-    found.close()
 
 
 def mains(count: int) -> list[Task]:
