@@ -17,7 +17,6 @@ import lines
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes
 
 MOST_WHOLE, MOST_FLOATS = 1 << 18, 1 << 12
 """Known tensors have at most this many elements, of whole numbers or truths, or of floats."""
@@ -49,7 +48,7 @@ def small(tensor: torch.Tensor) -> bool:
     return tensor.numel() <= (MOST_WHOLE if whole else MOST_FLOATS)
 
 
-real = _disable_current_modes
+real = torch._C._DisableTorchDispatch
 """A context in which operators run for real, on the CPU."""
 
 
