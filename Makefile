@@ -51,7 +51,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.runtime
 	@$(BIN)/radrm demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.compiled
 	$(BIN)/python -m compileall -q radrm
 	$(BIN)/python -m pytest
 
@@ -63,7 +63,7 @@ lint: $(VENV)/.dev
 check: lint test
 
 # One after the other: each asks for both cores. All run, even if one fails.
-proofs: $(VENV)/.dev
+proofs: $(VENV)/.dev $(VENV)/.compiled
 	@failed=; for each in nightly properties crash elastic-kills fuzz soak; do \
 	  echo "== $$each"; $(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
@@ -190,6 +190,13 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 	@$(PIP) --editable '.[dev]'
 	@$(BIN)/python -m compileall -q radrm
 	@touch $@ $(VENV)/.runtime
+
+# pytest rewrites and compiles the tests: once, before each of its workers does so for itself. What
+# is wrong with a test, the run after this one says.
+$(VENV)/.compiled: $(VENV)/.dev $(shell find tests proofs -name '*.py')
+	@find tests proofs -name 'test_*.py' | sort | xargs -P 2 -n 300 $(BIN)/python -m pytest -n 0 \
+	  --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true
+	@touch $@
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { \

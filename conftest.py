@@ -24,8 +24,6 @@ from tests.standins.nvml_library import (
     old_nvml_library,
 )
 
-pytest_plugins = ["tests.forks.workers"]
-
 __all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"]
 
 # How long an example takes is the machine's affair: speed is judged by benchmarks. A push tries the
@@ -44,17 +42,12 @@ gc.set_threshold(20_000, 20, 50)
 _LONGEST = (
     *("test_a_short_matrix_loses", "test_a_pilot_that_dies", "test_a_pilot_runs"),
     *("test_the_commands_of_the_page", "test_planners_that_fail", "test_the_demo_succeeds"),
+    *("test_an_everyday_script", "test_six_share", "test_six_plain_jobs"),
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first; then daemons, which mostly wait; then what only computes."""
-    items.sort(
-        key=lambda item: (
-            not item.name.startswith(_LONGEST),
-            item.get_closest_marker("daemon") is None,
-        )
-    )
+    items.sort(key=lambda item: not item.name.startswith(_LONGEST))
 
 
 def pytest_collection_finish() -> None:

@@ -91,6 +91,7 @@ OF_VIEW: dict[str, Callable[[View], Any]] = {
     "every_device": lambda view: view.every_device(),
     "loss": lambda view: [view.loss(d.uuid, mps) for d in view.devices() for mps in (False, True)],
     "warm_from_s": lambda view: [view.warm_from_s(d.uuid) for d in view.devices()],
+    "is_on_trial": _there(lambda view, uuid, job: view.is_on_trial(job.id, uuid)),
     "tries_enough": _each(lambda view, job: view.tries_enough(job)),
     "reservations": lambda view: [view.reservations(d.uuid) for d in view.devices()],
     "latest_end_s": _each(lambda view, job: view.latest_end_s(job)),

@@ -1,7 +1,5 @@
-"""Daemons and commands of tests start as forks of one process that has imported them, and tests run
-in forks of one that has collected them.
+"""Daemons and commands of tests start as forks of one process that has imported them.
 
-workers    the plugin of pytest that gives each fork its tests
 template   the process that has made the imports and forks
 daemons    asks it for one, as `subprocess` would start it
 """

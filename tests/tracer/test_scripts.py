@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "short": (3, {"steps": [2], "reason": "steps"}),
     # and the optimizer's states
     "own_optimizer": (3, {"optimizer_bytes": WEIGHTS}),
-    "fused": (4, {"optimizer_bytes": 2 * WEIGHTS, "optimizer": "adamw"}),
+    # and a counter of steps on the GPU for each weight
+    "fused": (4, {"optimizer_bytes": 2 * WEIGHTS + 4 * 4, "optimizer": "adamw"}),
     "by_hand": (3, {"steps": [], "reason": "backward passes"}),
     "amp": (2.5, {"precision": "amp"}),
     "accumulation": (4, {"steps": [1], "reason": "backward passes", "optimizer_bytes": WEIGHTS}),
@@ -84,14 +86,23 @@ NO_ANSWERS: dict[str, tuple[str, bool]] = {
     "endless": ("made 1 of 2 steps", False),
     "asked_for_help": ("used no GPU", False),
 }
+AT_NIGHT = frozenset((
+    "numbered", "device_of_number", "with_device", "data_moved", "new_tensors", "policy",
+    "moved_by_threads", "lengths", "evaluated_first", "checkpoint", "measured", "by_hand",
+    "forked", "views_of_buckets", "endless",
+))  # fmt: skip
+"""Each takes two seconds of processor time and more; others share the code that they try."""
 TWO_GPUS = ("spawned", "forked", "views_of_buckets", "data_parallel", "spread")
 LIMITS = {"endless": 20.0}
 """Seconds of traces that need all of their time; others end by themselves."""
 
 
 @pytest.fixture(scope="module")
-def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    # Once for all workers.
+def documents(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, Any]:
+    # Once for all workers, and only what this run asks for.
+    chosen = {name for item in request.session.items for name in _name_of(item)}
     place = tmp_path_factory.getbasetemp()
     place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
     folder = place / "traced-scripts"
@@ -102,6 +113,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             wanted = {
                 name: (2 if name in TWO_GPUS else 1, LIMITS.get(name, float(LIMIT_S)))
                 for name in (*ANSWERS, *NO_ANSWERS, "recurrent", "packed")
+                if name in chosen or name not in (*ANSWERS, *NO_ANSWERS)
             }
             done = subprocess.run(
                 [PYTHON, "-W", "ignore", str(HERE / "many_scripts.py"), str(TRACER), str(folder)],
@@ -114,6 +126,18 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if not found:
         pytest.skip(f"{PYTHON} has no PyTorch; set RADRM_TEST_TORCH_PYTHON to one that has")
     return found
+
+
+def _name_of(item: pytest.Item) -> list[str]:
+    """The name of a test's script, if it has one."""
+    call = getattr(item, "callspec", None)
+    name = call.params.get("name") if call is not None else None
+    return [name] if isinstance(name, str) else []
+
+
+def _at_night(names: Iterable[str]) -> list[Any]:
+    nightly = pytest.mark.nightly
+    return [pytest.param(name, marks=nightly) if name in AT_NIGHT else name for name in names]
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -137,7 +161,7 @@ def the_trace(documents: dict[str, Any], name: str) -> Any:
     return traced[0]
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", _at_night(ANSWERS))
 def test_an_everyday_script_needs_what_its_tensors_need(documents: Any, name: str) -> None:
     times, known = ANSWERS[name]
     document = the_trace(documents, name)
@@ -150,7 +174,7 @@ def test_an_everyday_script_needs_what_its_tensors_need(documents: Any, name: st
     assert Traced.from_events(document).need_mib * 2**20 == need
 
 
-@pytest.mark.parametrize("name", NO_ANSWERS)
+@pytest.mark.parametrize("name", _at_night(NO_ANSWERS))
 def test_what_cannot_be_known_has_no_answer_and_its_reason(documents: Any, name: str) -> None:
     says, has_line = NO_ANSWERS[name]
     (document,) = documents[name]
