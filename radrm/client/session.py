@@ -242,7 +242,7 @@ class Session:
         assert self._link is not None
         link, screen = self._link, sys.stdout.fileno()
         link.setblocking(False)
-        to_job, last = bytearray(), b"\n"
+        to_job, last, shown = bytearray(), b"\n", b""
         while True:
             poll = select.poll()
             poll.register(self._woken, select.POLLIN)
@@ -250,9 +250,11 @@ class Session:
             if len(to_job) < _BUFFER:
                 poll.register(keys, select.POLLIN)
             ready = dict(poll.poll())
-            if self._woken in ready:  # the size may have changed
+            if self._woken in ready:
                 self._empty_woken()
-                to_job += self._size()
+            # Before the keys, which may be typed for the new size: its signal may come meanwhile.
+            if (size := self._size()) != shown:
+                to_job, shown = to_job + size, size
             if keys in ready:
                 typed = os.read(keys, _READ)
                 if not typed:

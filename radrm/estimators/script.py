@@ -50,7 +50,8 @@ def sentence(told: Told, seconds: float) -> str:
     took = f"{what} traced in {max(1, round(seconds))} s"
     if not told.skipped:
         return took
-    return f"{took}; {_list(told.skipped)} {'was' if len(told.skipped) == 1 else 'were'} skipped"
+    several = len(told.skipped) > 1 or told.skipped[0].endswith("s")
+    return f"{took}; {_list(told.skipped)} {'were' if several else 'was'} skipped"
 
 
 def _list(words: tuple[str, ...]) -> str:

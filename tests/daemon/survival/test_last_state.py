@@ -42,7 +42,8 @@ def written(home: DaemonHome) -> list[str]:
 def test_the_last_state_tells_what_has_ended_since(home: DaemonHome) -> None:
     until = "until [ -e {} ]; do sleep 0.05; done; echo done; exit {}"
     fails = home.submit("--name=fails", "--", "sh", "-c", until.format("go", 3))
-    again = home.submit("--gpus=0", "--retries=1", "--", "sh", "-c", until.format("go", 4))
+    twice = '[ "$RADRM_ATTEMPT" = 1 ] || exec sleep 600; '
+    again = home.submit("--gpus=0", "--retries=1", "--", "sh", "-c", twice + until.format("go", 4))
     runs = home.submit("--gpus=0", "--", "sh", "-c", "echo begun; " + until.format("later", 0))
     waits = home.submit("--gpus=2", "--gpu-memory=39G", "--", "true")
     for job in (fails, again, runs):
