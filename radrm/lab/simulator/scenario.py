@@ -44,7 +44,6 @@ class Life(Struct, frozen=True):
     start_up_s: float = 30.0
     ramp_s: float = 15.0
     hold_s: float = 20.0
-    steps_s: float = 10.0
     first_mib: float = 1500.0
     steady: tuple[float, float] = (0.65, 0.98)
     spread: float = 0.2
@@ -54,6 +53,7 @@ class Life(Struct, frozen=True):
     standby_s: float = 30.0
     resize_s: float = 5.0
     restarts: bool = False
+    steps_s: float = 10.0
 
 
 class Known(Struct, frozen=True):

@@ -133,9 +133,9 @@ def test_a_thought_without_end_is_ended_by_the_kernel() -> None:
         "import sys, time\n"
         "from radrm.host.estimation import worker\n"
         "class Asking(worker.Asking):\n"
-        "    def ask(self, job, events=None):\n"
+        "    def ask(self, job, *trace):\n"
         "        while job.batch_size == 13: time.sleep(600)\n"
-        "        return super().ask(job, events)\n"
+        "        return super().ask(job, *trace)\n"
         "worker.Asking = Asking\n"
         "sys.exit(worker.main())\n"
     )
