@@ -65,13 +65,15 @@ def _of_the_option_table() -> NoReturn:
 
 def _run(name: str) -> int:
     """Run a command; with typer if its command line is unusual."""
-    from radrm.cli.listing import function_of, parameters_of
+    from radrm.cli.listing import COMMANDS, function_of, parameters_of
     from radrm.cli.parameters import parse
 
     words = parse(parameters_of(name), sys.argv[1 + len(name.split()) :])
     if words is None:
         return _by_typer()
-    return _leave(function_of(name)(**words) or 0)
+    code: int = function_of(name)(**words) or 0
+    # Those of wings may have threads and processes that Python ends.
+    return _leave(code) if name.split()[0] in COMMANDS else code
 
 
 def _leave(code: int) -> NoReturn:

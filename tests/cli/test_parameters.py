@@ -319,3 +319,16 @@ def tell_and_leave(code):
 os._exit = tell_and_leave
 main.main()
 """
+
+
+def test_a_command_of_a_wing_ends_as_python_does() -> None:
+    """It may have threads and processes, which would outlive it otherwise."""
+    code = "import atexit; atexit.register(print, 'ended')\nfrom radrm.cli import main; main.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "estimators", "--json"],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "ended"
