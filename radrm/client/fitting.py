@@ -77,7 +77,7 @@ def fitted(
 ) -> Fit | None:
     """How a traced command would fit. None: it fits, or nothing is known.
 
-    `say` is told what is traced next.
+    `say` is called with a line about each trace before it starts.
     """
     request, found = ways.command, memory_of(answer(asked, config, SCRIPT))
     if request is None or found is None or room is None or found.value <= room:

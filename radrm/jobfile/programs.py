@@ -1,8 +1,7 @@
 """The programs that a job names, and whether one of them may train a model.
 
-Only what the text shows. A program that is not known may be a training: whoever asks then finds out
-by running it. So only well-known programs that never train are left out, and a job is one that
-cannot train only if all of its programs are among them.
+Only the text is read. An unknown program may train a model, and a trace of it shows whether it
+does. So a job is ruled out only if all of its programs are well known and never train.
 """
 
 from __future__ import annotations

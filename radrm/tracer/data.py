@@ -30,9 +30,10 @@ class Data:
         self.over = False
 
     def begin(self) -> None:
-        tensor, loader = torch.Tensor, DataLoader
-        tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign,assignment]
-        tensor.is_pinned = lambda self, *_, **__: False  # type: ignore[method-assign,assignment]
+        tensor: Any = torch.Tensor
+        loader: Any = DataLoader
+        tensor.pin_memory = lambda self, *_, **__: self
+        tensor.is_pinned = lambda self, *_, **__: False
         make, iterate = loader.__init__, loader.__iter__
         known = inspect.signature(make).parameters
         here = {name: value for name, value in _HERE.items() if name in known}
@@ -47,7 +48,7 @@ class Data:
         def iterated(this: Any) -> Any:
             return Batches(data, iterate(this))
 
-        loader.__init__, loader.__iter__ = made, iterated  # type: ignore[method-assign]
+        loader.__init__, loader.__iter__ = made, iterated
 
     @property
     def passes(self) -> int:

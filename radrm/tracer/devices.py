@@ -16,6 +16,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._device import _device_constructors
 
+_torch: Any = torch
+"""PyTorch, whose parts are replaced here."""
+
 CUDA = torch.device("cuda", 0)
 _DEVICE = torch.device
 on_other_gpu: list[Callable[[], None]] = []
@@ -86,7 +89,7 @@ def _numbers() -> None:
         torch.device(0)
         return
     except RuntimeError:
-        torch.device = Device  # type: ignore[misc,assignment]
+        _torch.device = Device
     # This remembers PyTorch's own functions, which `torch.set_default_device` looks for.
     _device_constructors()
     for name in _MAKERS:
@@ -113,7 +116,7 @@ def _with_numbers(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _moves() -> None:
-    tensor, module = torch.Tensor, torch.nn.Module
+    tensor, module = _torch.Tensor, _torch.nn.Module
     to, parse = tensor.to, torch._C._nn._parse_to
 
     def settle(args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -137,9 +140,9 @@ def _moves() -> None:
     def module_cuda(self: Any, device: Any = None) -> Any:
         return self._apply(lambda t: t.cuda())
 
-    tensor.to, tensor.cuda = tensor_to, tensor_cuda  # type: ignore[method-assign,assignment]
-    module.cuda = module_cuda  # type: ignore[method-assign]
-    torch._C._nn._parse_to = parse_to  # type: ignore[assignment]
+    tensor.to, tensor.cuda = tensor_to, tensor_cuda
+    module.cuda = module_cuda
+    _torch._C._nn._parse_to = parse_to
 
 
 # ------------------------------------------------------------------ torch.cuda.FloatTensor
@@ -194,7 +197,7 @@ def _legacy_types() -> None:
             return self.to(dtype)
         return plain(self, dtype, *args, **kwargs)
 
-    torch.Tensor.type = tensor_type  # type: ignore[method-assign,assignment]
+    _torch.Tensor.type = tensor_type
     default = torch.set_default_tensor_type
 
     def set_default_tensor_type(kind: Any) -> None:
@@ -237,8 +240,8 @@ def _new_tensors() -> None:
             return self.new_empty(args or (0,))
         return new_tensor(self, first)
 
-    torch.Tensor.new = new  # type: ignore[method-assign,assignment]
-    torch.Tensor.new_tensor = new_tensor  # type: ignore[method-assign,assignment]
+    _torch.Tensor.new = new
+    _torch.Tensor.new_tensor = new_tensor
 
 
 # ------------------------------------------------------------------ torch.accelerator
@@ -297,15 +300,14 @@ def _contexts() -> None:
     for name in ("device", "device_of", "_DeviceGuard"):
         setattr(torch.cuda, name, _Context)
     if hasattr(getattr(torch, "accelerator", None), "device_index"):
-        torch.accelerator.device_index = _Context  # type: ignore[misc,assignment]
+        _torch.accelerator.device_index = _Context
 
 
 def _generators() -> None:
     """Make every generator one of the CPU: operators on the GPU use none here."""
-    plain: Any = torch.Generator
 
-    class Generator(plain):  # type: ignore[misc]
+    class Generator(torch.Generator):
         def __new__(cls, device: Any = "cpu") -> Any:
             return super().__new__(cls, "cpu")
 
-    torch.Generator = Generator  # type: ignore[misc]
+    _torch.Generator = Generator

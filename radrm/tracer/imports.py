@@ -25,7 +25,8 @@ class Imports:
         self._searching: set[str] = set()
 
     def begin(self) -> None:
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        finders: list[Any] = sys.meta_path
+        finders.insert(0, self)
 
     def after(self, name: str, hook: Hook) -> None:
         """Call `hook(module)` once the module `name` is there: now, or after its import."""

@@ -20,7 +20,7 @@ import values
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
-from watch import DEVICE, Watch
+from watch import DEVICE, Watch, device_of
 
 SMALL = 1 << 16
 """Tensors of at most this many elements stay real: code may read their values."""
@@ -51,12 +51,7 @@ class Mixed(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is DEVICE:
-            tensor = args[0]
-            if not isinstance(tensor, FakeTensor):
-                return func(*args)
-            if tensor.fake_device.type == "cuda" and pretend.in_backward_engine():
-                return pretend.META
-            return tensor.fake_device
+            return device_of(args[0])
         device = kwargs.get("device")
         if device == pretend.META and (
             func.overloadpacket is torch.ops.aten._to_copy or pretend.in_backward_engine()

@@ -13,6 +13,9 @@ import torch
 from devices import CUDA
 from torch.utils._pytree import tree_map
 
+_torch: Any = torch
+"""PyTorch, whose parts are replaced here."""
+
 _WRITERS = {
     "torch.utils.tensorboard": "SummaryWriter",
     "torch.utils.tensorboard.writer": "SummaryWriter",
@@ -40,8 +43,8 @@ def _compilation(script: Any) -> None:
         script.skip("torch.compile")
         return (lambda function: function) if model is None else model
 
-    torch.compile = compiled  # type: ignore[assignment]
-    torch.nn.Module.compile = lambda self, *_, **__: script.skip("torch.compile")  # type: ignore[method-assign]
+    _torch.compile = compiled
+    _torch.nn.Module.compile = lambda self, *_, **__: script.skip("_torch.compile")
 
 
 # ------------------------------------------------------------------ torch.save, torch.load

@@ -21,6 +21,9 @@ import torch._subclasses.fake_tensor
 import values
 from devices import CUDA
 
+_torch: Any = torch
+"""PyTorch, whose parts are replaced here."""
+
 META = torch.device("meta")
 _CUDA_TYPE, _META_TYPE, _OWN_TYPE = 1, 14, 20
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -187,9 +190,9 @@ def answers(gpus: int) -> None:
     for name in ("get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all"):
         _answer_with(torch.cuda.random, name, answers.get(name))
     stream, event = _stand_in(torch.cuda.Stream), _stand_in(torch.cuda.Event)
-    torch.cuda.Stream, torch.cuda.Event = stream, event  # type: ignore[misc,assignment]
-    torch.cuda.current_stream = torch.cuda.default_stream = stream  # type: ignore[assignment]
-    torch.cuda.stream = torch.cuda.StreamContext = stream  # type: ignore[assignment,misc]
+    _torch.cuda.Stream, _torch.cuda.Event = stream, event
+    _torch.cuda.current_stream = _torch.cuda.default_stream = stream
+    _torch.cuda.stream = _torch.cuda.StreamContext = stream
 
 
 def _no_context() -> None:
@@ -244,7 +247,7 @@ def _moving() -> None:
                     table[name] = _replacement(tensor, fn)
         return self
 
-    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+    _torch.nn.Module._apply = _apply
 
 
 def _replacement(tensor: Any, fn: Callable[[Any], Any]) -> Any:
@@ -442,4 +445,4 @@ def _attention() -> None:
 
     functional.scaled_dot_product_attention = attention  # type: ignore[assignment]
     with contextlib.suppress(AttributeError):
-        torch._C._nn.scaled_dot_product_attention = attention  # type: ignore[assignment]
+        _torch._C._nn.scaled_dot_product_attention = attention

@@ -24,6 +24,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+_torch: Any = torch
+"""PyTorch, whose parts are replaced here."""
+
 ENOUGH, EACH, OTHERS = 3, 2, 12
 """Steps of one optimizer; of each that steps; until one that never stepped is left out."""
 PASSES, WITHOUT_OPTIMIZER, AFTER_STEP = 16, 4, 2
@@ -85,7 +88,7 @@ class Steps:
     # ------------------------------------------------------------------ hooks
 
     def begin(self) -> None:
-        optimizer = torch.optim.Optimizer
+        optimizer: Any = torch.optim.Optimizer
         register_optimizer_step_pre_hook(self._before)
         register_optimizer_step_post_hook(self._after)
         make, zero = optimizer.__init__, optimizer.zero_grad
@@ -98,8 +101,8 @@ class Steps:
             follow(this)
             return zero(this, *args, **kwargs)
 
-        optimizer.__init__ = made  # type: ignore[method-assign]
-        optimizer.zero_grad = zeroed  # type: ignore[method-assign]
+        optimizer.__init__ = made
+        optimizer.zero_grad = zeroed
         backward = torch.autograd.backward
 
         def passed(*args: Any, **kwargs: Any) -> Any:
@@ -116,7 +119,7 @@ class Steps:
                 self._autocast = "amp-bf16" if this.fast_dtype == torch.bfloat16 else "amp"
             return enter(this)
 
-        torch.autocast.__enter__ = entered  # type: ignore[method-assign]
+        _torch.autocast.__enter__ = entered
 
     def _scaler(self) -> None:
         """Let a gradient scaler never skip a step: it would read a made-up value."""

@@ -18,6 +18,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
+_torch: Any = torch
+"""PyTorch, whose parts are replaced here."""
+
 MOST_WHOLE, MOST_FLOATS = 1 << 18, 1 << 12
 """Known tensors have at most this many elements, of whole numbers or truths, or of floats."""
 _MOST_READ = 1 << 26
@@ -36,9 +39,9 @@ def known(tensor: Any) -> torch.Tensor | None:
     """Return a tensor's values, as a tensor on the CPU. None: they are unknown."""
     if not isinstance(tensor, FakeTensor):
         return tensor if isinstance(tensor, torch.Tensor) else None
-    constant = getattr(tensor, "constant", None)
+    constant: torch.Tensor | None = getattr(tensor, "constant", None)
     if constant is not None:
-        return constant  # type: ignore[no-any-return]
+        return constant
     kept = tensor.__dict__.get("known")
     return kept.tensor if kept is not None and kept.valid[0] else None
 
@@ -213,7 +216,7 @@ def _numpy(self: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
 
 def _item(self: Any) -> Any:
     """PyTorch's own would return a plain number for a `Guess`."""
-    value = torch._C.TensorBase.item(self)  # type: ignore[attr-defined]
+    value = _torch._C.TensorBase.item(self)
     return Guess(value) if type(value) is int and known(self) is None else value
 
 
@@ -250,7 +253,7 @@ def _unpickled(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Any:
 
 def _index_with_lists() -> None:
     """Move lists and arrays in an index to the GPU first: PyTorch would make them there."""
-    tensor = torch.Tensor
+    tensor: Any = torch.Tensor
     get, put = tensor.__getitem__, tensor.__setitem__
 
     def moved(self: Any, key: Any) -> Any:
@@ -281,8 +284,8 @@ def _index_with_lists() -> None:
             value = array(value)
         put(self, key, value)
 
-    tensor.__getitem__ = get_item  # type: ignore[method-assign,assignment]
-    tensor.__setitem__ = set_item  # type: ignore[method-assign,assignment]
+    tensor.__getitem__ = get_item
+    tensor.__setitem__ = set_item
 
 
 def _inference_mode() -> None:
@@ -293,5 +296,5 @@ def _inference_mode() -> None:
             return torch.no_grad()(mode)
         return torch.no_grad() if mode else torch.enable_grad()
 
-    torch.inference_mode = inference_mode  # type: ignore[misc,assignment]
-    torch.autograd.inference_mode = inference_mode  # type: ignore[attr-defined]
+    _torch.inference_mode = inference_mode
+    _torch.autograd.inference_mode = inference_mode

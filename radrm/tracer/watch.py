@@ -19,6 +19,16 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 DEVICE = torch.ops.prim.device.default
+"""The operator that asks for the device of a tensor."""
+
+
+def device_of(tensor: Any) -> Any:
+    """Return the device that `DEVICE` answers. The backward engine is told `meta` for the GPU."""
+    if not isinstance(tensor, FakeTensor):
+        return DEVICE(tensor)
+    if tensor.fake_device.type == "cuda" and pretend.in_backward_engine():
+        return pretend.META
+    return tensor.fake_device
 
 
 class Watch(TorchDispatchMode):
@@ -136,12 +146,7 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         self.operators.add(func._schema.name)
         if func is DEVICE:
-            tensor = args[0]
-            if not isinstance(tensor, FakeTensor):
-                return func(*args)
-            if tensor.fake_device.type == "cuda" and pretend.in_backward_engine():
-                return pretend.META
-            return tensor.fake_device
+            return device_of(args[0])
         if kwargs.get("device") == pretend.META and pretend.in_backward_engine():
             kwargs = {**kwargs, "device": pretend.CUDA}
         handler = kernels.HANDLERS.get(func.overloadpacket)

@@ -12,6 +12,9 @@ import torch
 from mixed import ONE_AT_A_TIME, SMALL
 from torch._subclasses.fake_tensor import FakeTensor
 
+_torch: Any = torch
+"""PyTorch, whose parts are replaced here."""
+
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -34,7 +37,7 @@ def begin(fake: Any) -> None:
 
 def _data() -> None:
     """Let `tensor.data = other` take a tensor of another kind or device."""
-    plain: Any = torch._C.TensorBase.data  # type: ignore[attr-defined]
+    plain: Any = _torch._C.TensorBase.data
 
     def assign(self: Any, value: Any) -> None:
         if isinstance(self, FakeTensor) and isinstance(value, FakeTensor):
@@ -52,7 +55,7 @@ def _data() -> None:
             new = torch.nn.Parameter(new, self.requires_grad) if _is_weight(self) else new
         torch.utils.swap_tensors(self, new)
 
-    torch.Tensor.data = property(plain.__get__, assign)  # type: ignore[assignment,misc]
+    _torch.Tensor.data = property(plain.__get__, assign)
 
 
 def _is_weight(tensor: Any) -> bool:

@@ -92,9 +92,10 @@ class Loading(Struct, frozen=True):
 _LAZY_CUDA = (11, 7)
 """The first version of CUDA with lazy loading, on request."""
 _LAZY_CUDA_DEFAULT = (12, 2)
-"""Where it is the default on Linux (CUDA Programming Guide, Lazy Loading). PyTorch asks for it from
-1.13 on, but in vain if `torch.cuda.is_available()` has come first (issue 113326): with older
-CUDA a script has either context, and the larger one is assumed."""
+"""The first version of CUDA that loads lazily by default on Linux (CUDA Programming Guide, Lazy
+Loading). PyTorch requests it from 1.13 on, without effect if the program called
+`torch.cuda.is_available()` before (issue 113326): with older CUDA a script may have either context,
+and the larger one is assumed."""
 _LAZY_DRIVER = 515
 _LAZY_DRIVER_DEFAULT = 535
 """Likewise for the driver; 535 came with CUDA 12.2."""

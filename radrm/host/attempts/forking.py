@@ -57,7 +57,7 @@ class Forker:
 
     @property
     def pid(self) -> int:
-        """The process's; 0: there is none."""
+        """The forker's pid; 0 if none runs."""
         return self._pid if self._socket is not None else 0
 
     def start(self) -> None:
@@ -121,7 +121,7 @@ class Forker:
         return Forked(Identity(answer["pid"], answer["start_ticks"], boot_id()), fds[0])
 
     def is_ready(self) -> bool:
-        """Return whether the process can fork; start one if there is none."""
+        """Return whether the forker can fork runners; start one if none runs."""
         self.start()
         if self._socket is not None and not self._ready:
             try:

@@ -228,7 +228,7 @@ class Live(Struct):
         finally:
             if self.announcement is None:
                 with contextlib.suppress(OSError):
-                    # Whoever has a copy of this end: what may have been forked is to end.
+                    # A forked runner may hold a copy of the socket: after this it ends.
                     mine.shutdown(socket.SHUT_RDWR)
                 mine.close()
         return self.announcement is not None

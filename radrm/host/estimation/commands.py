@@ -13,7 +13,7 @@ from radrm.jobfile.radfile import JobFile
 from radrm.jobfile.slurm import MARK
 
 _JOB_ID = "0"
-"""What a traced command is told of its job: it has no number of its own."""
+"""The job id in the environment of a traced command: its job has not started."""
 
 
 def may_trace(config: Config, options: Options) -> bool:

@@ -77,7 +77,7 @@ class _Asked(Struct, frozen=True):
 
 
 class _Kept(Struct, frozen=True):
-    """A trace's text, or the notes on why there is none, until a time (monotonic seconds)."""
+    """A trace's text, or the notes on its failure. It is kept until `until` (monotonic seconds)."""
 
     text: str | None
     notes: tuple[str, ...]

@@ -147,8 +147,8 @@ def _mount_automatically(launch: Fields) -> None:
 class _Start:
     """The start of a trace. The parent and the others speak by two pipes, in words of one line.
 
-    The parent keeps the end of `go` to which it writes, and nobody else has it: so init sees the
-    parent's death.
+    Only the parent has the writing end of `go`, so the pipe closes, and init ends, when the parent
+    dies.
     """
 
     def __init__(self, launch: Fields, output: int | None, until: float) -> None:

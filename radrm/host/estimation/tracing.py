@@ -163,7 +163,7 @@ class TraceRequest(Struct, frozen=True, kw_only=True):
 
     With `program` the job's own command runs, unchanged, on `gpus` GPUs that do not exist. Else
     `python` runs the tracer of factories with `arguments`; `command` is then the text of the
-    job's command, empty if there is none.
+    job's command; it may be empty.
     """
 
     cwd: str
@@ -288,7 +288,7 @@ def launch_of(
     group: str | None = None,
     loud: bool = False,
 ) -> dict[str, object]:
-    """What the parent of a trace is told. `group` is the trace's control group."""
+    """Return the parameters of a trace's parent process. `group`: the trace's control group."""
     program, environment = _program(request, FOLDER)
     if request.program is not None:
         own = environment.get("PYTHONPATH")
