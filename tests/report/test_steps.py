@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import radrm
+from tests.standins.pytorch import OPTIMIZER
 from tests.waiting import PATIENCE_S
 
 IN_JOBS = Path(radrm.__file__).parent / "in_jobs"
@@ -30,13 +31,6 @@ rank = None
 def is_available(): return True
 def is_initialized(): return rank is not None
 def get_rank(): return rank
-"""
-OPTIMIZER = """
-hooks = []
-def register_optimizer_step_post_hook(hook): hooks.append(hook)
-class Optimizer:
-    def step(self):
-        for hook in hooks: hook(self, (), {})
 """
 
 

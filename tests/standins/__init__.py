@@ -4,4 +4,5 @@ nvml/            a small C library that answers as libnvidia-ml.so.1 does
 nvml_library     builds it, and writes what it answers
 layouts/         recorded answers of NVIDIA's own mock of NVML, for servers of seven models
 bin/             commands of the driver, as scripts
+pytorch          the optimizer of PyTorch, as far as it counts steps
 """

@@ -111,25 +111,22 @@ def made(launch: Fields, user_namespace: bool, most_bytes: int) -> list[str]:
     low = None if os.getuid() == 0 else _LOW
     kernel.set_effective(low)
     box = _Sandbox(launch, user_namespace, most_bytes, low)
-    step = "take the devices that harm nobody"
-    try:
-        box.take_devices()
-        step = "make all read-only (that needs Linux 5.12)"
-        kernel.make_read_only()
-        step = "look at the files of the job"
-        box.look()
-        step = "mount file systems in memory"
-        box.mount_memory()
-        step = "make /tmp and /dev anew"
-        box.cover_fresh()
-        step = "cover the files with overlays"
-        box.cover_places()
-        step = "make /run anew"
-        box.cover_memory()
-        step = "mount /proc"
-        kernel.mount("proc", "/proc", "proc", READ_ONLY | NO_SUID | NO_DEV | NO_EXEC)
-    except OSError as error:
-        raise Refused(f"the kernel does not let it {step}: {error.strerror}") from None
+    flags = READ_ONLY | NO_SUID | NO_DEV | NO_EXEC
+    steps = (
+        ("take the devices that harm nobody", box.take_devices),
+        ("make all read-only (that needs Linux 5.12)", kernel.make_read_only),
+        ("look at the files of the job", box.look),
+        ("mount file systems in memory", box.mount_memory),
+        ("make /tmp and /dev anew", box.cover_fresh),
+        ("cover the files with overlays", box.cover_places),
+        ("make /run anew", box.cover_memory),
+        ("mount /proc", lambda: kernel.mount("proc", "/proc", "proc", flags)),
+    )
+    for name, take in steps:
+        try:
+            take()
+        except OSError as error:
+            raise Refused(f"the kernel does not let it {name}: {error.strerror}") from None
     os.chdir("/")
     return box.failed
 

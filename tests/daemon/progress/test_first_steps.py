@@ -5,17 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.daemon.harness import DaemonHome
+from tests.standins.pytorch import OPTIMIZER
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
 
-OPTIMIZER = """
-hooks = []
-def register_optimizer_step_post_hook(hook): hooks.append(hook)
-class Optimizer:
-    def step(self):
-        for hook in hooks: hook(self, (), {})
-"""
 TRAIN = """
 import subprocess, sys, torch
 words = ["radrm-simjob", "--gpu-memory", "16G", "--smact", "0.2", "--seconds", "2000"]
