@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from radrm.documents import jobs, reports, server
-from radrm.documents.base import GPU_STATES, Document
-from radrm.documents.texts import texts_of
+from radrm.documents.base import GPU_STATES, Document, texts_of
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -14,8 +14,7 @@ from pydantic import Field
 from radrm.agents.answers import Commanded, Done, Submitted
 from radrm.agents.bounded import daemon, fitting, maybe, name, text, texts
 from radrm.agents.preview import Command, File, Options, Value, raw_of, request_of
-from radrm.client.commands import warned
-from radrm.client.connection import Client
+from radrm.client.connection import Client, warned
 from radrm.client.submitting import check, put
 from radrm.client.text import Document, label
 from radrm.errors import Refused

@@ -22,9 +22,8 @@ from radrm.agents.bounded import (
     texts,
 )
 from radrm.client.connection import Client
-from radrm.client.states import FINAL, WAITING
 from radrm.client.tail import last_lines, owner_of
-from radrm.client.text import Document, label, next_steps
+from radrm.client.text import FINAL, WAITING, Document, label, next_steps
 from radrm.errors import Refused
 
 State = Literal[

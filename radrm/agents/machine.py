@@ -12,8 +12,7 @@ from radrm.agents.answers import Gpu, Gpus, Limit, Limits, Pressure, Usage, User
 from radrm.agents.bounded import daemon, fitting, maybe, moment, name, text, texts
 from radrm.agents.jobs import Hours, use
 from radrm.agents.jobs import Limit as Rows
-from radrm.client.states import LIVE, WAITING
-from radrm.client.text import Document, label
+from radrm.client.text import LIVE, WAITING, Document, label
 
 OUT_OF_SERVICE = frozenset({"drained", "unhealthy", "unreadable", "vanished"})
 """The states of a GPU that takes no job."""

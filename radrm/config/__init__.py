@@ -5,13 +5,11 @@ The files, in the order in which they may import one another:
     values     checks of single values
     goals      the rules that `auto` means
     checks     checks of tables, and of contradictory settings
-    limits     whom the limits hold for
     reading    finds and reads the file, changes one setting for `--set`
 """
 
 from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
 from radrm.config.goals import AUTO, GOALS, goals_with, of_goal, resolved
-from radrm.config.limits import NO_LIMITS, NOBODY, UserLimits, limits_of, spool_room, with_limits
 from radrm.config.reading import (
     ConfigFile,
     config_path,
@@ -21,6 +19,8 @@ from radrm.config.reading import (
     with_set,
 )
 from radrm.config.shapes import (
+    NO_LIMITS,
+    NOBODY,
     CheckpointConfig,
     Config,
     DeadlinesConfig,
@@ -40,6 +40,10 @@ from radrm.config.shapes import (
     SlurmConfig,
     Table,
     UnmanagedConfig,
+    UserLimits,
+    limits_of,
+    spool_room,
+    with_limits,
 )
 from radrm.config.values import shown
 

@@ -8,8 +8,7 @@ from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.jobs import state_text
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_joules, show_smact
-from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.text import label, next_steps
+from radrm.client.text import FINAL, LIVE, WAITING, label, next_steps
 from radrm.client.words.facts import estimated, facts, given, lasted, left, memory_cap, sm_share
 from radrm.client.words.jobs import where
 from radrm.client.words.reasons import expected_start, gpu_lines, sentences, shows_devices
