@@ -289,7 +289,6 @@ def make_rules(config: Config, zone: Zone = UTC, sessions: bool = False) -> Rule
     from radrm.orders import Ageing
     from radrm.planners.order_policy import OrderPolicy
     from radrm.policies.exclusive import Exclusive
-    from radrm.wiring import added
 
     _check_tables(config)
     config = resolved(config)

@@ -1,10 +1,10 @@
 """Layer 1: the configuration, from TOML text to a checked `Config`.
 
 The files, in the order in which they may import one another:
-    shapes     the settings, their meaning and their defaults
     values     checks of single values
+    shapes     the settings: their meaning, defaults and checks
     goals      the rules that `auto` means
-    checks     checks of tables, and of contradictory settings
+    checks     reads TOML, finds contradictory settings
     reading    finds and reads the file, changes one setting for `--set`
 """
 
@@ -38,14 +38,13 @@ from radrm.config.shapes import (
     RuleTables,
     SlotsConfig,
     SlurmConfig,
-    Table,
     UnmanagedConfig,
     UserLimits,
     limits_of,
     spool_room,
     with_limits,
 )
-from radrm.config.values import shown
+from radrm.config.values import Table, shown
 
 __all__ = [
     "AUTO",

@@ -13,7 +13,6 @@ from radrm.client.last_state import ReadingClient
 from radrm.client.text import my_name, print_json
 from radrm.core.units import SIMULATED_GPUS
 from radrm.errors import Refused, UsageError, plain
-from radrm.pages.document import document, heading, paragraph, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,7 +117,6 @@ def _write(
     import os
     import sys
 
-    from radrm.cli.commands.report import web_page
     from radrm.pages.overview import overview_parts
 
     lead = overview_parts(looked) if looked is not None else []
@@ -255,6 +253,8 @@ def web_page(
 ) -> str:
     """Return an HTML document: the `lead` (HTML), then a heading for each section. Names of users
     are escaped."""
+    from radrm.pages.document import document, heading
+
     body = list(lead)
     for name, parts in sections:
         body.append(heading(name))
@@ -263,6 +263,8 @@ def web_page(
 
 
 def _part(part: Part) -> str:
+    from radrm.pages.document import paragraph, table
+
     if isinstance(part, Rows):
         columns = [(column.title, column.right) for column in part.columns]
         cells = ([cell.plain for cell in row] for row in part.rows)
