@@ -28,22 +28,10 @@ def list_gpus() -> Gpus:
 
 def gpu(device: Document) -> Gpu:
     """One GPU of the daemon's answer."""
-    return Gpu(
-        gpu=device["index"],
-        uuid=name(device["uuid"]),
-        name=name(device["name"]),
-        simulated=bool(device.get("simulated")),
-        state=device["state"],
-        reason=maybe(device["reason"]),
-        total_mib=device["total_mib"],
-        used_mib=device["used_mib"],
-        free_mib=device["free_mib"],
-        reserved_mib=device["reserved_mib"],
-        unmanaged_mib=device["unmanaged_mib"],
-        smact=device["smact"],
-        power_w=device["power_w"],
-        jobs=texts(device["labels"], 50),
-        notes=texts(device["notes"]),
+    labels = texts(device["labels"], 50)
+    simulated = bool(device.get("simulated"))
+    return Gpu.of(
+        device, gpu=device["index"], simulated=simulated, jobs=labels, notes=texts(device["notes"])
     )
 
 
@@ -83,9 +71,7 @@ def my_limits() -> Limits:
     """The limits of this user, and what counts for them now."""
     with daemon() as client:
         found = client.ask("limits")
-    limits = [
-        Limit(name=each["name"], limit=each["limit"], use=each["use"]) for each in found["limits"]
-    ]
+    limits = [Limit.of(each) for each in found["limits"]]
     return Limits(user=name(found["user"]), note=maybe(found["note"]), limits=limits)
 
 

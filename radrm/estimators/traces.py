@@ -360,9 +360,9 @@ class Traced(Struct, frozen=True):
             "faketensor_mib": found.faketensor_bytes or 0,
         }
         words: dict[str, Any] = {name: _word(getattr(found, name)) for name in _WORDS}
+        words |= {name: size / _MIB for name, size in sizes.items()}
         return Traced(
             **words,
-            **{name: size / _MIB for name, size in sizes.items()},
             batch_size=found.batch_size or None,
             gpus=max(found.gpus or 0, 1),
             seconds=found.seconds,
@@ -410,9 +410,9 @@ def _of_figures(figures: Mapping[str, str]) -> Traced | None:
     if len(known) < len(sizes) or seconds is None or not gpus:
         return None
     words: dict[str, Any] = {n: _word(figures.get(_LABELS[n], "unknown")) for n in _WORDS}
+    words |= known
     return Traced(
         **words,
-        **known,
         batch_size=_count(figures.get("batch size")) or None,
         gpus=gpus,
         seconds=seconds,
