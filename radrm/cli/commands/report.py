@@ -97,8 +97,8 @@ def report(
     elif looked is not None:
         from radrm.pages.summary import incomplete, summary
 
-        show(*[Styled(plain(line)) for line in summary(looked)])
-        show(*[Styled(plain(line), "dim") for line in incomplete(looked)])
+        show(*[Styled(line) for line in summary(looked)])
+        show(*[Styled(line, "dim") for line in incomplete(looked)])
     else:
         rows = answers[0]["rows"]
         if what == "user":
@@ -132,7 +132,7 @@ def _write(
             file.write(written)
     except OSError as error:
         raise Refused(f"cannot write {plain(path)}: {error.strerror}; name another file") from None
-    show(Styled(f"Wrote {plain(path)}"))
+    show(Styled(f"Wrote {path}"))
 
 
 _STATE = "Only jobs that ended so, as failed,timeout."
