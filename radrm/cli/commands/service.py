@@ -129,7 +129,7 @@ _CONTROL = "nvidia-cuda-mps-control"
 _ABOUT_MPS = (
     "With CUDA MPS, jobs of one user share a GPU with less loss than time-sliced. A job that",
     "faults ends its user's other jobs on that GPU. radrm's acceptance run of MPS has not",
-    "passed on hardware yet. More: docs/administrators.md, When to switch it on",
+    "passed on hardware yet. More: radrm help administrators, When to switch it on",
 )
 _TRIES = 3
 
