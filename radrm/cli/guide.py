@@ -6,7 +6,6 @@ command has its help under its name; `.md` behind it means the page of that name
 
 from __future__ import annotations
 
-import os
 import sys
 from difflib import get_close_matches
 from pathlib import Path

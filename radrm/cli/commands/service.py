@@ -514,9 +514,12 @@ def remove(dry_run: bool, root: str, user: bool) -> None:
         uninstall_own(dry_run)
         return
     where = site(root or None)
+    page, own = page_there(where.root), os.path.lexists(under(where.root, UNIT_PATH))
+    if (path := packaged_unit(where)) and not page and not own:
+        raise Refused(f"{path} is of a package of the system; remove that: sudo apt remove radrm")
     be_root(dry_run)
     with one_line("cannot look at"):
-        states = states_of((*files_of(script()), *page_there(where.root)), where)
+        states = states_of((*files_of(script()), *page), where)
     before, after = uninstall_commands(states, where)
     show(removal_lines(states, before, after, where))
     if dry_run:
