@@ -20,7 +20,7 @@ from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.serving.turns import InLine, Work
 from radrm.daemon.views.documents import Document
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.runs import Run, Said
 from radrm.host.storage.store import Store

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 
-from radrm.client.states import FINAL, WAITING
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -15,6 +14,12 @@ if TYPE_CHECKING:
     Document = dict[str, Any]
 else:
     Document = dict  # without the import of `typing`
+
+FINAL = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"})
+"""The job has ended."""
+LIVE = frozenset({"LAUNCHING", "RUNNING", "STOPPING"})
+"""The job has an attempt."""
+WAITING = frozenset({"PENDING", "RECOVERING"})
 
 
 def print_json(document: Any) -> None:

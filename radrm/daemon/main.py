@@ -41,7 +41,7 @@ from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.errors import Refused, plain
 from radrm.host.arenas import limit_arenas
 from radrm.host.clock import site_zone

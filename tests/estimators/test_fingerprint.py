@@ -15,7 +15,7 @@ from radrm.estimators.learning.fingerprint import (
     variables_of,
     with_length,
 )
-from radrm.host.estimation.marks import fingerprint_of
+from radrm.host.estimation.commands import fingerprint_of
 from radrm.host.storage.sources import sources_of
 from radrm.host.storage.spool import Envelope
 from radrm.jobfile.radfile import read_job_file

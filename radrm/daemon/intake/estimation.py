@@ -39,10 +39,10 @@ from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.commands import (
     command_request,
     factory_request,
+    fingerprint_of,
     may_run,
     may_trace,
 )
-from radrm.host.estimation.marks import fingerprint_of
 from radrm.host.estimation.service import EstimationService, Wanted
 from radrm.host.storage.runs import Run, program_of
 from radrm.host.storage.schema import digest_of

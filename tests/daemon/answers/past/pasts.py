@@ -23,7 +23,7 @@ from radrm.daemon.answers.past.history import history
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.serving.turns import InLine, finish
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.host.storage.ended import PastAttempt, PastJob, UsedAttempt
 from radrm.host.storage.energy import EnergyRow
 from radrm.structs import replace
