@@ -18,6 +18,9 @@ def abort(kind: str, what: str) -> str:
 
 
 OUT_OF_MEMORY = {
+    "PyTorch 2": traceback(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which 8.12 MiB is free. Process 4711 has 20.10 GiB memory in use. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+    ),
     "PyTorch 1": traceback(
         "RuntimeError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 10.76 GiB total capacity; 9.01 GiB already allocated; 512.00 MiB free; 9.30 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation."
     ),
@@ -31,9 +34,15 @@ OUT_OF_MEMORY = {
     "PyTorch on XPU": traceback(
         "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.91 GiB."
     ),
+    "PyTorch, cuDNN": traceback("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     "PyTorch, cuFFT": traceback("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED"),
     "PyTorch, cuSPARSE": traceback(
         "RuntimeError: CUDA error: insufficient resources when calling `cusparseSpGEMM_workEstimation(handle)`: CUSPARSE_STATUS_INSUFFICIENT_RESOURCES"
+    ),
+    "DataParallel": traceback(
+        "torch.cuda.OutOfMemoryError: Caught OutOfMemoryError in replica 1 on device 1.\nOriginal Traceback (most recent call last):\n"
+        '  File "parallel_apply.py", line 64, in _worker\n    output = module(*input, **kwargs)\n'
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB (GPU 1; 10.76 GiB total capacity)"
     ),
     "TensorFlow 1": traceback(
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[64,256,56,56] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n\t [[Node: resnet/conv = Conv2D[...]]]\nHint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom to RunOptions for current allocation info."
@@ -54,6 +63,7 @@ OUT_OF_MEMORY = {
     "JAX, constant": traceback(
         "jax.errors.JaxRuntimeError: INTERNAL: Failed to allocate 1073741824 bytes for new constant"
     ),
+    "CTranslate2": traceback("RuntimeError: CUDA failed with error out of memory"),
     "faiss": traceback(
         "RuntimeError: Error in virtual void* faiss::gpu::StandardGpuResourcesImpl::allocMemory(const faiss::gpu::AllocRequest&) at /root/miniconda3/conda-bld/faiss/gpu/StandardGpuResources.cpp:452: Error: 'err == cudaSuccess' failed: StandardGpuResources: alloc fail type TemporaryMemoryBuffer dev 0 space Device stream 0x55f1c0 size 1610612736 bytes (cudaMalloc error out of memory [2])"
     ),
@@ -68,8 +78,14 @@ OUT_OF_MEMORY = {
     "MXNet": traceback(
         "mxnet.base.MXNetError: [20:13:16] /work/mxnet/3rdparty/mshadow/mshadow/./stream_gpu-inl.h:184: Check failed: e == cudaSuccess: CUDA: out of memory\nStack trace:\n  [bt] (0) libmxnet.so(+0x30759b) [0x7f5c9c1c459b]\n  [bt] (1) libmxnet.so(+0x2cdd59) [0x7f5c9c18ad59]"
     ),
+    "MXNet, pool": traceback(
+        "mxnet.base.MXNetError: [14:23:50] src/storage/./pooled_storage_manager.h:151: cudaMalloc failed: out of memory"
+    ),
     "ThunderGBM": "2020-02-22 20:13:16,901 FATAL [default] Check failed: [error == cudaSuccess] out of memory\n2020-02-22 20:13:16,901 WARNING [default] Aborting application. Reason: Fatal log at [/thundergbm/src/thundergbm/syncmem.cpp:107]\nAborted (core dumped)\n",
     "Caffe": "F0101 12:00:00.123456  4711 syncedmem.cpp:71] Check failed: error == cudaSuccess (2 vs. 0)  out of memory\n*** Check failure stack trace: ***\n    @     0x7f2c4a1a85cd  google::LogMessage::Fail()\n    @     0x7f2c4a1aa433  google::LogMessage::SendToLog()\nAborted (core dumped)\n",
+    "Caffe2": traceback(
+        "RuntimeError: [enforce fail at context_gpu.cu:415] error == cudaSuccess. 2 vs 0. Error at: /pytorch/caffe2/core/context_gpu.cu:415: out of memory"
+    ),
     "Paddle, old": traceback(
         "paddle.fluid.core.EnforceNotMet: Enforce failed. Expected allocating <= available, but received allocating:7821905633 > available:7794333440.\nInsufficient GPU memory to allocation. at [/paddle/paddle/fluid/platform/gpu_info.cc:170]"
     ),
@@ -87,8 +103,18 @@ OUT_OF_MEMORY = {
     "LightGBM": traceback(
         "lightgbm.basic.LightGBMError: [CUDA] out of memory /tmp/lightgbm/include/LightGBM/cuda/cuda_utils.hu 101\n"
     ),
+    "CuPy": traceback(
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,073,741,824 bytes (allocated so far: 7,516,192,768 bytes)."
+    ),
+    "Numba": traceback(
+        "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY"
+    ),
+    "PyCUDA": traceback("pycuda._driver.MemoryError: cuMemAlloc failed: out of memory"),
     "Theano": traceback(
         "MemoryError: Error allocating 411041792 bytes of device memory (out of memory)."
+    ),
+    "Theano, gpuarray": traceback(
+        "pygpu.gpuarray.GpuArrayException: b'cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY: out of memory'"
     ),
     "Chainer": traceback(
         "cupy.cuda.runtime.CUDARuntimeError: cudaErrorMemoryAllocation: out of memory"
@@ -110,6 +136,10 @@ OUT_OF_MEMORY = {
     "llama.cpp": "0.06.520.077 E ggml_backend_cuda_buffer_type_alloc_buffer: allocating 51748.72 MiB on device 1: cudaMalloc failed: out of memory\n0.06.520.084 E ggml_gallocr_reserve_n_impl: failed to allocate CUDA1 buffer of size 54262464512\n0.06.520.086 E llama_model_load: error loading model: unable to allocate CUDA1 buffer\nmain: error: unable to load model\n",
     "llama.cpp, old": "CUDA error 2 at ggml-cuda.cu:7236: out of memory\ncurrent device: 0\n",
     "llama.cpp, Vulkan": "ggml_vulkan: Device memory allocation of size 1073741824 failed.\nggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory\nllama_model_load: error loading model: unable to allocate Vulkan0 buffer\n",
+    "Ollama": "Error: llama runner process has terminated: cudaMalloc failed: out of memory\n",
+    "lmdeploy": traceback(
+        "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory /opt/lmdeploy/src/turbomind/utils/memory_utils.cu:32 \n"
+    ),
     "TensorRT 7": "[TensorRT] ERROR: ../rtSafe/safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)\n",
     "TensorRT 8": "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::145] Error Code 2: OutOfMemory (no further information)\n",
     "TensorRT-LLM": abort(
@@ -135,6 +165,10 @@ OUT_OF_MEMORY = {
     "RELION": "ERROR: CudaCustomAllocator out of memory\n [requestedSpace: 340660736 B]\n [largestContinuousFreeSpace: 80307200 B]\n [totalFreeSpace: 80307200 B]\n(113152B) (114688B) (113152B) [80307200B] = 4808391168B\n",
     "RELION 3": "ERROR: out of memory in /relion/src/acc/cuda/custom_allocator.cuh at line 436 (error-code 2)\n in: /relion/src/acc/cuda/cuda_settings.h, line 65\n=== Backtrace  ===\n",
     "cryoSPARC": traceback("cryosparc_compute.skcuda_internal.cufft.cufftAllocFailed"),
+    "AMBER": "cudaMalloc GpuBuffer::Allocate failed out of memory\n",
+    "OpenMM": traceback(
+        "openmm.OpenMMException: Error creating array savedForces: CUDA_ERROR_OUT_OF_MEMORY (2)"
+    ),
     "OpenACC": "Out of memory allocating 8957952000 bytes of device memory\nFailing in Thread:1\nAccelerator Fatal Error: call to cuMemAlloc returned error 2 (CUDA_ERROR_OUT_OF_MEMORY): Out of memory\n File: /src/solve.f90\n",
     "CUDA Fortran": "0: ALLOCATE: 603979776 bytes requested; status = 2(out of memory)\n",
     "CUDA.jl": "ERROR: LoadError: Out of GPU memory trying to allocate 11.921 GiB\nEffective GPU memory usage: 99.85% (15.758 GiB/15.782 GiB)\nStacktrace:\n",
@@ -146,11 +180,14 @@ OUT_OF_MEMORY = {
     ),
     "AMReX": "amrex::Abort::0::Out of gpu memory. Free: 104857600 Asked: 268435456 !!!\nSIGABRT\nSee Backtrace.0 file for details\n",
     "ArrayFire": abort("af::exception", "ArrayFire Exception (Device out of memory:101):"),
+    "COLMAP": "CUDA error at /colmap/src/colmap/mvs/gpu_mat.h:319 - out of memory\n",
     "nvdiffrast": traceback("RuntimeError: Cuda error: 2[cudaMalloc(&m_gpuPtr, bytes);]"),
     "DGL": traceback(
         "dgl._ffi.base.DGLError: [12:00:00] /opt/dgl/src/runtime/cuda/cuda_device_api.cc:117: Check failed: e == cudaSuccess || e == cudaErrorCudartUnloading: CUDA: out of memory"
     ),
+    "GPUassert": "GPUassert: out of memory kernel.cu 45\n",
     "helper_cuda.h": 'CUDA error at main.cu:55 code=2(cudaErrorMemoryAllocation) "cudaMalloc((void **)&d_A, size)" \n',
+    "a textbook's CHECK": "Error: sumArrays.cu:42, code: 2, reason: out of memory\n",
     "Thrust": abort(
         "thrust::system::detail::bad_alloc",
         "std::bad_alloc: cudaErrorMemoryAllocation: out of memory",
@@ -169,6 +206,10 @@ OUT_OF_MEMORY = {
     ),
     "ffmpeg": "[AVHWDeviceContext @ 0x55d] cu->cuCtxCreate(&hwctx->cuda_ctx, desired_flags, hwctx->internal->cuda_device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory\nDevice creation failed: -542398533.\n",
     "Blender": "CUDA error: Out of memory in cuMemAlloc(&device_pointer, size)\nError: CUDA error: Out of memory in cuMemAlloc(&device_pointer, size)\n",
+    "with conda run": traceback(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+    )
+    + "\nERROR conda.cli.main_run:execute(49): `conda run python train.py` failed. (See above for error)\n",
     "with srun": traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")
     + "srun: error: gpu01: task 0: Exited with exit code 1\nsrun: launch/slurm: _step_signal: Terminating StepId=1.0\n",
     "with a time on each line": "".join(
@@ -266,11 +307,13 @@ _PLAIN = {
     "TensorRT skips tactics": "[TRT] [W] UNSUPPORTED_STATE: Skipping tactic 0 due to insufficient memory on requested size of 4294967296 detected for tactic 0x0.\n[TRT] [E] 10: Could not find any implementation for node conv1.\n",
     "the kernel's OOM killer": "[12345.678] Out of memory: Killed process 4711 (python) total-vm:123456kB, anon-rss:65536kB\nKilled\n",
     "Slurm's OOM killer": "slurmstepd: error: Detected 1 oom_kill event in StepId=123.batch. Some of the step tasks have been OOM Killed.\nsrun: error: gpu01: task 0: Out Of Memory\n",
+    "a program's host memory": "fatal: Out of memory, malloc failed (tried to allocate 1073741824 bytes)\n",
     "fork": "-bash: fork: Cannot allocate memory\n",
     "Go": "fatal error: runtime: out of memory: cannot allocate 4194304-byte block (1073741824 in use)\n",
     "Rust": "memory allocation of 8589934592 bytes failed\nAborted (core dumped)\n",
     "R": "Error: cannot allocate vector of size 7.5 Gb\nExecution halted\n",
     "node": "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory\n",
+    "MATLAB": "Out of memory. Type HELP MEMORY for your options.\nError in train (line 12)\n",
     "nvcc": "nvcc fatal   : Could not open output file '/tmp/cuda/a.ii'\nmake: *** [Makefile:10: cuda_kernels.o] Error 2\n",
     "the compiler": "cc1plus: out of memory allocating 65536 bytes after a total of 4096 bytes\nmake: *** [Makefile:12: src/gpu/solver.o] Error 1\n",
     "an assertion on the GPU": '/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [32,0,0] Assertion `index >= -sizes[i] && index < sizes[i] && "index out of bounds"` failed.\n'
@@ -309,11 +352,17 @@ HELD_OUT = {
         "tensorflow.python.framework.errors_impl.InternalError: 2 root error(s) found.\n  (0) Internal: Dst tensor is not initialized.\n\t [[{{node beta1_power/initial_value}}]]"
     ),
     "DeePMD-kit": "ERROR on proc 3: DeePMD-kit C API Error: DeePMD-kit Error: DeePMD-kit PyTorch backend error: The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript, serialized code (most recent call last):\n  ...\nRuntimeError: CUDA out of memory. Tried to allocate 2.79 GiB (GPU 0; 31.75 GiB total capacity)\n (/src/DEEPMD/pair_deepmd.cpp:586)\nLast command: run 100000\n",
+    "gpu4pyscf": traceback(
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 12,345,678,912 bytes (allocated so far: 30,000,000,000 bytes, limit set to: 40,000,000,000 bytes)."
+    ),
     "AliceVision": "[19:04:25.042274][fatal] Failed to allocate CUDA device memory: out of memory\n",
     "AliceVision, older": "ERROR: Could not allocate array, out of memory in CudaDeviceMemoryPitched::allocate\nCUDA catched error: out of memory\n",
     "OpenMVS": "21:05:14 [App     ] CUDA error at SceneDensify.cpp:120 (code 2): out of memory\n",
     "MindSpore": traceback(
         "RuntimeError: mindspore/ccsrc/runtime/device/gpu/gpu_memory_allocator.cc:69 AllocDeviceMem] Device memory is not enough: alloc size 2147483648, free 104857600"
+    ),
+    "OneFlow": traceback(
+        'RuntimeError: Error: CUDA out of memory. Tried to allocate 1.2 GB\n  File "oneflow/core/vm/bin_allocator.h", line 398, in AllocateBlockToExtendTotalMem'
     ),
     "Jittor": traceback(
         "RuntimeError: [f 0322 11:00:00.000001 20 cuda_device_allocator.cc:33] Check failed CUDA error at cudaMalloc(&ptr, size) code=2( cudaErrorMemoryAllocation ) "
@@ -343,6 +392,10 @@ HELD_OUT = {
     + "\n[2024-03-01 10:00:00,000] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 4711\n"
     * 8
     + "[2024-03-01 10:00:01,000] [ERROR] [launch.py:325:sigkill_handler] ['/opt/bin/python', '-u', 'train.py'] exits with return code = 1\n",
+    "Lightning": traceback(
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 392.00 MiB"
+    )
+    + "Epoch 0:   3%|▎         | 12/375 [00:05<02:36,  2.32it/s, v_num=0]\nwandb: \nwandb: Run history:\nwandb: epoch ▁▁▁\n",
     "k2": traceback(
         "RuntimeError: \n    Some bad things happened. Please read the above error messages and stack\n    trace. [F] /k2/csrc/pytorch_context.cu:116:void k2::InitHasCuda() CUDA error: out of memory"
     ),
@@ -354,6 +407,9 @@ HELD_OUT = {
     "Torch in C++": abort(
         "c10::CUDAError",
         "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call.",
+    ),
+    "PyTorch3D": traceback(
+        "RuntimeError: CUDA error: out of memory (rasterize_meshes_coarse_cuda at /pytorch3d/csrc/rasterize_meshes.cu:655)"
     ),
     "nerfacc": traceback(
         "RuntimeError: tiny-cuda-nn: cudaMalloc(&m_data, n_bytes) failed: out of memory"
@@ -400,9 +456,14 @@ HELD_OUT = {
     ),
     "two lines": "CUDA error at src/solver.cu:120:\n    out of memory\n",
     "Jetson": "NvMapMemAllocInternalTagged: 1075072515 error 12\nNvMapMemHandleAlloc: error 0\n[TRT] [E] 1: [defaultAllocator.cpp::allocate::20] Error Code 1: Cuda Runtime (out of memory)\n",
+    "mmap'd weights": traceback(
+        "safetensors_rust.SafetensorError: device error: CUDA out of memory. Tried to allocate 112.00 MiB"
+    ),
     "Rust's candle": 'Error: DriverError(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")\n',
     "Burn": "thread 'main' panicked at cubecl-cuda/src/runtime.rs:64:10:\ncalled `Result::unwrap()` on an `Err` value: DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
     "Go's gorgonia": "panic: Failed to allocate 1073741824 bytes on device 0: OutOfMemory\n\ngoroutine 1 [running]:\nmain.main()\n",
+    "Nim or a user's program": "cudaMallocManaged: out of memory\n",
+    "a user's own check": "gpuErrchk: out of memory at train.cu:88\n",
     "JSON": '{"level":"error","ts":"2024-03-01T10:00:00Z","msg":"train failed","error":"CUDA out of memory. Tried to allocate 2.00 GiB"}\n',
 }
 HELD_OUT_OTHER = {
@@ -430,6 +491,7 @@ rasterio.errors.RasterioIOError: Read failed. See previous exception for details
 pyscipopt.scip.Error: insufficient memory error!
 ray.exceptions.RayTaskError: Workers (tasks / actors) killed due to memory pressure (OOM), 1 Workers crashed due to other reasons on node gpu01""".splitlines()
 } | {
+    "an agent's advice": 'hint: CUDA out of memory usually means that the batch is too large\nTraceback (most recent call last):\n  File "a.py", line 1\nOSError: no model\n',
     "a README": "Known problems: GPU out of memory (lower --bs), slow disks.\nrun.sh: line 12: unbound variable\n",
     "the last words of a good part": "trial 3: GPU out of memory, pruned\ntrial 4: ok\ntrial 5: ok\nerror: study storage is locked\n",
     "a survived request": 'ERROR:    request 7: torch.OutOfMemoryError: CUDA out of memory.\nINFO:     127.0.0.1 - "POST /generate HTTP/1.1" 500\nINFO:     127.0.0.1 - "POST /generate HTTP/1.1" 200\nERROR:    [Errno 98] error while attempting to bind on address (\'0.0.0.0\', 8000): address already in use\n',
@@ -442,11 +504,14 @@ ray.exceptions.RayTaskError: Workers (tasks / actors) killed due to memory press
     "a port": "E1129 server.cc:36] UNKNOWN: No address added out of total 1 resolved for 0.0.0.0:8001\nOSError: [Errno 98] Address already in use\n",
     "MPI": "[gpu01:4711] *** An error occurred in MPI_Win_allocate\n[gpu01:4711] *** MPI_ERR_NO_MEM: out of memory\n[gpu01:4711] *** MPI_ERRORS_ARE_FATAL\n",
     "Gaussian": "galloc:  could not allocate memory.\nError termination via Lnk1e\n",
+    "ORCA": "ORCA finished by error termination: out of memory, please increase %maxcore\n",
+    "an X server": "_XSERVTransmkdir: ERROR: out of memory for display gpu-vnc:1\n",
 }
 
 
 LATER = {
     "cuMatrix": "cuMatrix::cuMatrix device memory allocation failed\n",
+    "cuDSS": "cuDSS: device memory allocation failed\n",
     "a sample, with its array": " The device memory allocation failed for A \n",
     "vectorAdd of CUDA's samples": "Failed to allocate device vector A (error code out of memory)!\n",
     "lc0": "Not enough GPU memory to capture CUDA graphs\n",
@@ -474,6 +539,9 @@ LATER = {
     "ColabFold": traceback(
         "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 12.5GiB (13421772800B) on device ordinal 0"
     ),
+    "torch compile": traceback(
+        "torch._inductor.exc.InductorError: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    ),
     "deepspeed zero": traceback(
         "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call."
     ),
@@ -488,7 +556,11 @@ LATER = {
         "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/opt/rmm/pool_memory_resource.hpp:193: Maximum pool size exceeded (failed to allocate 1.000000 GiB): std::bad_alloc"
     ),
     "Bazel's TF serving": "F0000 00:00:1700000000.000001 1 cuda_executor.cc:1017] could not allocate CUDA stream: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n",
+    "user raises": traceback(
+        "MyTrainerError: step 12 failed: CUDA out of memory. Tried to allocate 1.20 GiB"
+    ),
     "logger.error": "2024-01-01 10:00:00,123 - trainer - ERROR - Training failed due to CUDA out of memory. Tried to allocate 512.00 MiB\n",
+    "loguru": "2024-01-01 10:00:00.123 | ERROR    | train:main:12 - CUDA out of memory. Tried to allocate 512.00 MiB\n",
     "OpenCL LightGBM": traceback("lightgbm.basic.LightGBMError: Memory Object Allocation Failure"),
     "Ray Train": traceback(
         'ray.exceptions.RayTaskError(OutOfMemoryError): ray::TrainWorker.execute() (pid=1, ip=10.0.0.1)\n  File "train.py", line 3, in f\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB'
@@ -524,6 +596,13 @@ LATER_OTHER = {line: traceback(line) for line in _LATER_EXCEPTIONS} | {
 
 
 ORDINARY = {
+    "a": traceback(
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 1 has a total capacity of 79.15 GiB of which 1.94 GiB is free. Including non-PyTorch memory, this process has 77.19 GiB memory in use."
+    ),
+    "b": traceback(
+        "RuntimeError: CUDA out of memory. Tried to allocate 734.00 MiB (GPU 0; 7.79 GiB total capacity; 5.20 GiB already allocated; 604.56 MiB free; 5.70 GiB reserved in total by PyTorch)"
+    ),
+    "c": "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 3.95 GiB total capacity; 0 bytes already allocated; 3.25 MiB free; 0 bytes reserved in total by PyTorch)\nException raised from malloc at ../c10/cuda/CUDACachingAllocator.cpp:536 (most recent call first):\nframe #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x42 (0x7f in libc10.so)\nAborted (core dumped)\n",
     "d": traceback(
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[32,1024,1024] and type half on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:Einsum]"
     ),
@@ -549,10 +628,14 @@ ORDINARY = {
     "n": traceback(
         "cupy_backends.cuda.libs.cudnn.CuDNNError: CUDNN_STATUS_ALLOC_FAILED: b'CUDNN_STATUS_ALLOC_FAILED'"
     ),
+    "o": "error: CUDA out of memory\n",
     "p": "Fatal: cudaMalloc(&buf, n) failed: out of memory (2)\n",
     "q": "[ERROR] hipMalloc failed: hipErrorOutOfMemory\n",
     "r": "HIP error 2: out of memory at kernel.hip:120\n",
     "s": "hipErrorMemoryAllocation: out of memory\n",
+    "t": traceback(
+        "RuntimeError: [LightGBM] [Fatal] CUDA error: out of memory at cuda_tree_learner.cpp:120"
+    ),
     "u": "[LightGBM] [Fatal] [CUDA] out of memory /tmp/LightGBM/src/cuda/cuda_utils.h 101\n",
     "v": traceback(
         "xgboost.core.XGBoostError: [10:00:00] ../src/common/device_helpers.cuh:132: NCCL failure: unhandled cuda error, cudaErrorMemoryAllocation: out of memory"
@@ -566,6 +649,10 @@ ORDINARY = {
     "aa": traceback(
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
     ),
+    "ab": traceback(
+        "openmm.OpenMMException: Error creating CUDA context: CUDA_ERROR_OUT_OF_MEMORY (2) at /src/CudaContext.cpp:120"
+    ),
+    "ac": "Cuda error in file 'src/foo.cu' in line 343 : out of memory.\n",
     "ad": "CUDA error: out of memory (err=2)\nAborted\n",
     "ae": 'Traceback (most recent call last):\n  File "a.py", line 1\nMemoryError: cuMemAlloc_v2 failed: out of memory\n-------------------------------------------------------------------\nPyCUDA ERROR: The context stack was not empty upon module cleanup.\n-------------------------------------------------------------------\nAborted (core dumped)\n',
     "af": "ERROR: LoadError: CUDA error: out of memory (code 2, ERROR_OUT_OF_MEMORY)\nStacktrace:\n [1] throw_api_error(res::CUDA.cudaError_enum)\n   @ CUDA ~/.julia/packages/CUDA/src/error.jl:91\nin expression starting at train.jl:1\n",
@@ -573,6 +660,14 @@ ORDINARY = {
         "RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
     )
     + "Last error:\nCuda failure 'out of memory'\n",
+    "ah": "[rank1]: "
+    + traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB").replace(
+        "\n", "\n[rank1]: "
+    )
+    + "\nW1129 03:40:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 2 closing signal SIGTERM\nE1129 03:40:01.000000 1 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 2) of binary: /opt/bin/python\n"
+    + traceback(
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED"
+    ),
     "ai": traceback(
         "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
     ).replace(
@@ -581,6 +676,8 @@ ORDINARY = {
         + "Traceback",
         1,
     ),
+    "aj": "Exception in thread Thread-1:\n"
+    + traceback("RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB"),
 }
 _ORDINARY_EXCEPTIONS = """\
 ValueError: Cannot load file containing pickled data when allow_pickle=False

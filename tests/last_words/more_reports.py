@@ -56,6 +56,7 @@ TRUE = {
         abort("c10::Error", TRIED)
         + ".command.sh: line 3: 4711 Aborted (core dumped) dorado basecaller\n"
     ),
+    "Snakemake": traceback(OOM) + SNAKEMAKE,
     "DL4J": 'Exception in thread "main" java.lang.RuntimeException: cudaMalloc failed; Bytes: [1077940224]; Error code [2]; DEVICE [0]\n'
     + JAVA,
     "ND4J": 'Exception in thread "main" java.lang.RuntimeException: Failed to allocate 1077940224 bytes from DEVICE [0] memory\n'
@@ -92,6 +93,7 @@ TRUE = {
             * 8
         ),
     ),
+    "gpu4pyscf": "CUDA Error of GINTint2e_jk_kernel: out of memory\n",
     "ManagedCuda": "Unhandled exception. ManagedCuda.CudaException (0x80004005): ErrorOutOfMemory: The API call failed because it was unable to allocate enough memory to perform the requested operation.\n"
     + NET
     + "Aborted (core dumped)\n",
@@ -145,6 +147,11 @@ TRUE = {
     + traceback(OOM),
     "Sacred": 'ERROR - exp - Failed after 0:00:12!\nTraceback (most recent calls WITHOUT Sacred internals):\n  File "train.py", line 40, in main\n    loss.backward()\n'
     + f"RuntimeError: {TRIED}\n\n",
+    "MLflow": traceback(OOM)
+    + "🏃 View run bald-eagle at: http://gpu07:5000/#/experiments/1/runs/a1\n🧪 View experiment at: http://gpu07:5000/#/experiments/1\n",
+    "Comet": traceback(OOM)
+    + "COMET INFO: ---------------------------------------------------------------------------------------\nCOMET INFO: Comet.ml Experiment Summary\n"
+    + "COMET INFO:     loss [100] : (0.1, 0.9)\n" * 40,
     "libomptarget": "omptarget error: Failure to allocate device memory: Error in cuMemAlloc[Host|Managed]: out of memory\nomptarget error: Call to getTargetPointer returned null pointer (device failure or illegal mapping).\nomptarget error: Call to targetDataBegin failed, abort target.\nomptarget error: Failed to process data before launching the kernel.\nomptarget error: Consult https://openmp.llvm.org/design/Runtimes.html for debugging options.\nomptarget fatal error 1: failure of target construct while offloading is mandatory\nAborted (core dumped)\n",
     "libgomp": "\nlibgomp: cuMemAlloc error: out of memory\n",
     "Chapel": "train.chpl:12: error: Error calling CUDA function: out of memory (Code: 2)\n",
@@ -228,8 +235,12 @@ OTHER = {
     "llama.cpp, host buffer": "ggml_backend_cuda_host_buffer_type_alloc_buffer: failed to allocate 8589.93 MiB of pinned memory: out of memory\nllama_model_load: error loading model: missing tensor 'blk.0.attn_q.weight'\nmain: error: unable to load model\n",
     "a tip at the start": "Tip: if you run out of GPU memory, lower --batch or use --fp16\n"
     + traceback("RuntimeError: weights are for another architecture"),
+    "MONAI": "cuda out of memory might be solved by a smaller roi_size\n"
+    + traceback("ValueError: Sequential patch size (96, 96, 96) exceeds the image"),
     "a search of sizes": f"batch 64: {TRIED}\nbatch 32: ok, 12.3 GB\n"
     + traceback("PermissionError: [Errno 13] Permission denied: 'best.json'"),
+    "load fails": f"model A: {TRIED}, skipped\nmodel B: loaded\n"
+    + traceback("RuntimeError: failed to load dataset 'c4'"),
     "none": "step 100 loss 0.1\n" * 5
     + traceback("TypeError: 'NoneType' object is not subscriptable"),
     "none, after a survived one": f"step 99 warning: {TRIED} (gradient step skipped)\n"

@@ -358,6 +358,11 @@ TRUE = {
         "subprocess.CalledProcessError: Command '['/opt/conda/bin/python', 'train.py', '--bs', '8']' returned non-zero exit status 1.",
         frames=3,
     ),
+    "torchrun": prefixed("[rank3]: ", traceback(OOM)) + child_failed(),
+    "mp.spawn": traceback(
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 1 terminated with the following error:\n"
+        + traceback(OOM, frames=6)
+    ),
     "Lightning's bar": "Epoch 0:   3%|▎         | 12/400 [00:08<04:23,  1.47it/s, loss=0.7]"
     + traceback(f"RuntimeError: {TRIED}", frames=15)
     + "Epoch 0:   3%|▎         | 12/400 [00:09<05:00,  1.29it/s, loss=0.7]\n                                                                                    \n",
@@ -648,6 +653,9 @@ OTHER = {
     ),
     "no device": "2024-05-01 10:00:00: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:266] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
     + traceback("RuntimeError: No GPU found, needs 4"),
+    "busy": traceback(
+        "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."
+    ),
     "usage": USAGE + "train.py: error: unrecognized arguments: --bz 3\n",
     "pytest": "tests/test_oom.py F                                                  [100%]\n\n=================================== FAILURES ===================================\n_____________________________ test_cuda_out_of_memory __________________________\n\n    def test_cuda_out_of_memory():\n>       assert handled == 1\nE       assert 0 == 1\n\ntests/test_oom.py:12: AssertionError\n=========================== short test summary info ============================\nFAILED tests/test_oom.py::test_cuda_out_of_memory - assert 0 == 1\n============================== 1 failed in 2.31s ===============================\n",
     "pytest, a pattern": "E       AssertionError: Regex pattern did not match.\nE        Regex: 'CUDA out of memory'\nE        Input: 'shape mismatch'\n\ntests/test_oom.py:12: AssertionError\nFAILED tests/test_oom.py::test_message - AssertionError: Regex pattern did not match.\n",

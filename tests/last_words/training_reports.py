@@ -89,11 +89,25 @@ TRUE = {
     "kohya in panels": panel("OutOfMemoryError: " + TRIED)
     + "steps:   0%|          | 1/1600 [00:01<30:09,  1.12it/s, avr_loss=0.087]\n"
     + panel(CALLED),
+    "ultralytics on two GPUs": prefixed("[rank1]: ", traceback(OOM))
+    + child_failed(ranks=2)
+    + traceback(
+        "subprocess.CalledProcessError: Command '['/usr/bin/python', '-m', 'torch.distributed.run', '--nproc_per_node', '2', '/root/.config/Ultralytics/DDP/_temp.py']' returned non-zero exit status 1."
+    ),
+    "milabench": prefixed("        | ", traceback(OOM))
+    + "    * 1 x torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    + prefixed("        | ", child_failed(ranks=2)),
     "ColossalAI": traceback(OOM) + child_failed() + LAUNCHED,
     "AutoTrain": f"ERROR    | 2024-08-22 02:25:32 | autotrain.trainers.common:wrapper:120 - train has failed due to an exception: {traceback(OOM)}\nERROR    | 2024-08-22 02:25:32 | autotrain.trainers.common:wrapper:121 - {TRIED}\nINFO     | 2024-08-22 02:25:33 | autotrain.parser:run:211 - Job ID: 4711\n",
+    "Determined": prefixed("[2024-05-01T10:00:00.1Z] 1a2b3c4d [rank=3] || ", traceback(OOM))
+    + "[2024-05-01T10:00:01.1Z] 1a2b3c4d || ERROR: crashed: resources failed with non-zero exit code: container failed with non-zero exit code: 1 (exit code 1)\n",
     "SageMaker": traceback(OOM)
     + "2024-05-01 10:00:00,000 sagemaker-training-toolkit ERROR    Reporting training FAILURE\n2024-05-01 10:00:00,000 sagemaker-training-toolkit ERROR    ExecuteUserScriptError:\nExitCode 1\n"
     + f'ErrorMessage "{OOM}\n"\nCommand "/opt/conda/bin/python3.10 train.py --epochs 1"\n2024-05-01 10:00:00,000 sagemaker-training-toolkit ERROR    Encountered exit_code 1\n',
+    "detectron2": "ERROR [05/01 10:00:10 d2.engine.train_loop]: Exception during training:\n"
+    + traceback(OOM)
+    + EVENTS
+    + traceback(OOM),
     "detectron2, once": "ERROR [05/01 10:00:10 d2.engine.train_loop]: Exception during training:\n"
     + traceback(OOM)
     + EVENTS,
@@ -103,6 +117,8 @@ TRUE = {
     + traceback(f"RuntimeError: {TRIED}"),
     "a script's trace": traceback(OOM)
     + "+ status=1\n+ echo 'failed with 1'\nfailed with 1\n+ exit 1\n\nreal\t0m12.345s\nuser\t0m10.000s\nsys\t0m2.000s\n",
+    "time -v": traceback(OOM) + "Command exited with non-zero status 1\n" + TIMED * 5,
+    "make": traceback(OOM) + "make: *** [Makefile:3: train] Error 1\n",
     "a job's epilogue": traceback(OOM)
     + "------------------------------------------------------------\nJob 4711 ended at Wed May  1 10:00:00 UTC 2024\nNode: gpu07\nElapsed: 00:12:03\nMax host memory: 12.3 GB\nGPU utilization: 87 %\n------------------------------------------------------------\n",
     "a notebook runner": " 33%|███▎      | 4/12 [00:08<00:16,  2.10s/cell]"
@@ -111,6 +127,7 @@ TRUE = {
         + OOM.removeprefix("torch.cuda.")
         + "\n"
     ),
+    "a bare logger": f"2024-05-01 10:00:00,000 - root - CRITICAL - Uncaught exception\n{traceback(OOM)}2024-05-01 10:00:00,100 - root - INFO - Closing TensorBoard writer\n2024-05-01 10:00:00,200 - root - INFO - Bye\n",
     "HIP, aborted": abort(
         "c10::Error",
         "HIP out of memory. Tried to allocate 5.48 GiB. GPU 0 has a total capacity of 15.98 GiB of which 4.96 GiB is free.\nException raised from malloc at ../c10/hip/HIPCachingAllocator.cpp:936 (most recent call first):\n"
@@ -228,10 +245,16 @@ LAST = {
             "torch.distributed.DistBackendError: [0] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store, but store->get('0') got error: Connection reset by peer"
         ),
     ),
+    "Composer": traceback(OOM)
+    + "----------End global rank 1 STDOUT----------\nERROR:composer.cli.launcher:Global rank 0 (PID 4711) exited with code 1\n",
     "Megatron": prefixed("[rank7]: ", traceback(f"torch.OutOfMemoryError: {TRIED}"))
     + "[rank7]:[W1024 10:00:00.1 ProcessGroupNCCL.cpp:1250] Warning: WARNING: process group has NOT been destroyed before we destruct ProcessGroupNCCL.\n"
     + child_failed(),
     "DiffDock": f"Failed on ['complex_12'] {TRIED}\n" + traceback(OOM),
+    "spaCy": traceback(
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 536,870,912 bytes (allocated so far: 7,516,192,768 bytes)."
+    )
+    + "\n⚠ Aborting and saving the final best model. Encountered exception:\nOutOfMemoryError('Out of memory allocating 536,870,912 bytes')\n",
     "GENESIS": "error at cudaMalloc : out of memory (gpu_sp_energy.cu:1201)\n"
     + "srun: error: gpu07: task 0: Exited with exit code 1\n",
     "ABACUS": " Unexpected Device Error /src/source/module_base/cuda/memory_op.cu:120: cudaErrorMemoryAllocation, out of memory\n",
@@ -257,6 +280,8 @@ LAST = {
 LAST_OTHER = {
     "Boltz": "| WARNING: ran out of memory, skipping batch\nNumber of failed examples: 1\n"
     + traceback("FileNotFoundError: [Errno 2] No such file or directory: 'out/predictions'"),
+    "Composer": "INFO: CUDA out of memory detected. Gradient Accumulation increased from 1 -> 2, and the batch will be retrained.\n"
+    + traceback("RuntimeError: The dataloader is empty"),
     "spaCy": traceback(
         "ValueError: [E1041] Expected a string, Doc, or bytes as input, but got: <class 'NoneType'>"
     ),
