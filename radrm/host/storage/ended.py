@@ -14,7 +14,6 @@ import msgspec
 from radrm.core.records import Instant
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.host.storage.database import DAMAGE, Database
-from radrm.host.storage.schema import ENDED, OWNER
 
 AT_ONCE = 50
 """Jobs of one piece: about 1 ms."""
@@ -24,13 +23,13 @@ _T = TypeVar("_T")
 _A = TypeVar("_A", bound="PastAttempt")
 
 _NEXT = f"""
-SELECT {ENDED}, id, record FROM jobs WHERE final AND {OWNER} = ?1 AND {ENDED} >= ?2
-    AND {ENDED} < ?3 AND ({ENDED} > ?2 OR id > ?4) ORDER BY {ENDED}, id LIMIT {AT_ONCE}
+SELECT ended_s, id, record FROM jobs WHERE final AND uid = ?1 AND ended_s >= ?2
+    AND ended_s < ?3 AND (ended_s > ?2 OR id > ?4) ORDER BY ended_s, id LIMIT {AT_ONCE}
 """
 
-_NEWEST = f"""
-SELECT id, state, name FROM jobs WHERE final AND {OWNER} = ?1
-    AND {ENDED} >= ?2 ORDER BY {ENDED} DESC, id DESC LIMIT ?3
+_NEWEST = """
+SELECT id, state, name FROM jobs WHERE final AND uid = ?1
+    AND ended_s >= ?2 ORDER BY ended_s DESC, id DESC LIMIT ?3
 """
 
 
