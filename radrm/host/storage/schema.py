@@ -85,6 +85,7 @@ CREATE INDEX jobs_edited ON jobs (edits) WHERE edits IS NOT NULL;
 -- What retention needs (`retention/rows.py`): who has the oldest ends, which ids have gone, which
 -- attempts are kept for their runs, how many bytes of submissions a user has.
 CREATE INDEX jobs_ended ON jobs (uid, ended_s) WHERE final;
+CREATE INDEX ends ON jobs (ended_s) WHERE final;
 CREATE INDEX array_ends ON jobs (array_id, ended_s) WHERE final AND array_id IS NOT NULL;
 CREATE INDEX submissions_environment ON submissions (environment);
 CREATE TABLE removed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
