@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.table import Row, p95_ms
-from radrm.core.records import Instant, Placement, Share, Usage
-from radrm.core.words import Collocation, JobState, Outcome
+from radrm.core.records import DeviceEnergy, EnergyPart, Instant, Placement, Share, Usage
+from radrm.core.words import Collocation, JobState, Outcome, Resizing
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.serving.turns import InLine, Work
@@ -55,7 +55,7 @@ def fill(store: Store, count: int, seed: int = 1, now_s: float = NOW_S) -> None:
     lasting_s = DAYS * 86_400 * _GPUS * 1.5 / count
     for begin in range(1, count + 1, _AT_ONCE):
         records: list[Any] = []
-        runs, sent = [], []
+        runs, sent, energy = [], [], []
         for number in range(begin, min(begin + _AT_ONCE, count + 1)):
             submitted_s = now_s - DAYS * 86_400 * (1 - number / count) - lasting_s
             start_s = submitted_s + dice.lognormvariate(4, 2)
@@ -77,12 +77,16 @@ def fill(store: Store, count: int, seed: int = 1, now_s: float = NOW_S) -> None:
                         launched=_at(at_s), started=_at(at_s), ended=_at(end_s), usage=(use,),
                     )
                 )  # fmt: skip
+                used = EnergyPart(number, 250.0 * (end_s - at_s))
+                energy.append(DeviceEnergy(gpu, _at(end_s), min(end_s - at_s, 3600.0), (used,)))
                 if each is Outcome.COMPLETED:
                     told = {"fake": peak_mib * 1.2, "horus": peak_mib * dice.uniform(0.5, 2)}
                     runs.append(Run(serial, uid, f"{number % 300:032x}", "A100-40GB", Said(told)))
                 at_s = end_s
             name, user = f"train{number % 50}", f"user{uid}"
-            spec = replace(ended.spec, uid=uid, user=user, group="students", name=name)
+            spec = replace(
+                ended.spec, uid=uid, user=user, group="students", name=name, resizing=Resizing.NONE
+            )
             records.append(
                 replace(
                     ended, id=number, ticket=one.ticket, spec=spec, submitted=_at(submitted_s),
@@ -91,7 +95,9 @@ def fill(store: Store, count: int, seed: int = 1, now_s: float = NOW_S) -> None:
                 )
             )  # fmt: skip
             records += attempts
-        store.save([replace(done, changed=tuple(records), dropped=())], sent, runs=runs)
+        decision = replace(done, changed=tuple(records), dropped=(), energy=tuple(energy))
+        store.save([decision], sent, runs=runs)
+    store.save_volatile()
 
 
 def _at(wall_s: float) -> Instant:

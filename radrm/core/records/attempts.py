@@ -266,7 +266,7 @@ class Attempt(Stored):
     """Why this daemon could not set its CPU shares and will not be asked again; None: it can."""
     began: Progress | None = None
     """The progress from which it went on: `work_done` is 0 for the start, None for a save that did
-    not say how far it was. None: unknown."""
+    not say how far it was. None: unknown; of a first attempt: the start."""
 
     reported: tuple[Progress, ...] = ()
     """The first progress that it reported, and after its end the last one, too."""

@@ -78,7 +78,6 @@ CREATE TABLE energy (
     user TEXT, grp TEXT, joules REAL NOT NULL, equally_j REAL NOT NULL, seconds REAL NOT NULL,
     PRIMARY KEY (hour, device, job_id)
 ) WITHOUT ROWID;
-CREATE INDEX energy_of_job ON energy (job_id, hour) WHERE job_id > 0;
 -- What was edited, once for all jobs of which the same was; a job's `edits` is its digest.
 CREATE TABLE edits (digest TEXT PRIMARY KEY, options TEXT NOT NULL);
 CREATE INDEX jobs_edited ON jobs (edits) WHERE edits IS NOT NULL;
