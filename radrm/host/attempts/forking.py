@@ -93,9 +93,7 @@ class Forker:
         self._socket, self._ready = mine, False
         crossed("forker started")
 
-    def fork(
-        self, folder: str, group: str | None, token: str, output: int, gate: int | None
-    ) -> Forked | None:
+    def fork(self, folder: str, token: str, output: int, gate: int | None) -> Forked | None:
         """Have a runner forked with this output and gate; None: a new interpreter is to run it.
 
         It ends without a trace unless a byte can be read from its output. Raises `OSError` where
@@ -103,7 +101,7 @@ class Forker:
         """
         if len(token) > _LONGEST_TOKEN or not self.is_ready() or self._socket is None:
             return None
-        words = {"folder": folder, "group": group, "token": token, "gated": gate is not None}
+        words = {"folder": folder, "token": token, "gated": gate is not None}
         try:
             send(self._socket, words, [output] if gate is None else [output, gate])
             crossed("runner asked for")

@@ -154,7 +154,7 @@ def test_many_starts_leave_nothing(forker: Forker) -> None:
     for _ in range(200):
         mine, its = socket.socketpair()
         with mine, its:
-            found = forker.fork("/nowhere", None, "token", its.fileno(), None)
+            found = forker.fork("/nowhere", "token", its.fileno(), None)
         assert found is not None
         os.close(found.pidfd)
     children = Path(f"/proc/{forker.pid}/task/{forker.pid}/children")
@@ -242,7 +242,7 @@ def test_a_daemon_that_dies_before_its_word_leaves_a_void_launch(
     host.prepare()
     mine, its = socket.socketpair()
     with its:
-        found = forker.fork(str(host.folder), None, host.token, its.fileno(), None)
+        found = forker.fork(str(host.folder), host.token, its.fileno(), None)
     assert found is not None
     mine.close()
     assert select.select([found.pidfd], [], [], 30)[0]
@@ -272,7 +272,7 @@ def test_an_upgrade_is_run_and_not_what_was_imported(
     (code / "host" / "attempts" / "tails.py").touch()
     mine, its = socket.socketpair()
     with mine, its:
-        assert forker.fork("/nowhere", None, "token", its.fileno(), None) is None
+        assert forker.fork("/nowhere", "token", its.fileno(), None) is None
     wait_until(forker.is_ready, "the next forker")
     assert forker.pid != first
     forker.close()
