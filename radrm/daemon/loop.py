@@ -263,6 +263,7 @@ class Loop:
         self.parts.attempts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
         self._decisions.launch()
+        self._decisions.clear()
         self.capping.restore()
         self.parts.attempts.site.elastic.remove_left(self.launcher.live)
         crossed("left folders removed")
@@ -337,6 +338,7 @@ class Loop:
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
         self._decisions.launch()
+        self._decisions.clear()
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
         self.parts.spool.refused.work()
         if not self.unsaved:

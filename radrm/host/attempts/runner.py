@@ -4,10 +4,10 @@
 
 Theory of operation. The runner takes the attempt's lock, then its claim; if another process has
 the claim, it ends without a trace. It forks the job, whose process is born in its control group
-(`clone_into`) and waits; writes start.json; and lets the job begin. So no job runs that no record names, and a runner that is killed in
-between leaves a child whose pipe ends and that exits. It passes signals on, and waits for the
-main process, or with `--background=wait` for all. It ends what that has left (`leftovers`), writes
-how the job ended, and ends. A full disk must not lose
+(`clone_into`) and waits; writes start.json; and lets the job begin. So no job runs that no record
+names, and a runner that is killed in between leaves a child whose pipe ends and that exits. It
+passes signals on, and waits for the main process, or with `--background=wait` for all. It ends what
+that has left (`leftovers`), writes how the job ended, and ends. A full disk must not lose
 the exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs
 the standard library alone, and holds nothing of the daemon's but its standard output: a byte
 there says that start.json is written.

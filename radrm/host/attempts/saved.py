@@ -11,7 +11,8 @@ not write it, the time of the newest other file tells whether they have saved si
 folder's own time does not: it changes when a file is removed.
 
 A child that has become the submitter opens these files, reads a limited part of them, and has
-limited time (`tails.Look`): the folder may lie on a file system that does not answer, or hold anything.
+limited time (`tails.Look`): the folder may lie on a file system that does not answer, or hold
+anything.
 """
 
 from __future__ import annotations

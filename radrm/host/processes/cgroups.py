@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from functools import cache
 
 from radrm.host.processes import procfs
 
@@ -28,8 +29,15 @@ def place(name: str) -> str | None:
     `make` and `join` tell whether it works. The name is written down before the group is
     made, so that no group is left that no record names.
     """
+    folder = _attempts()
+    return os.path.join(folder, name) if folder is not None else None
+
+
+@cache
+def _attempts() -> str | None:
+    """The group in which those of attempts lie: the same after this process has moved to `OWN`."""
     own = own_group()
-    return os.path.join(above(own), name) if own is not None else None
+    return above(own) if own is not None else None
 
 
 def above(group: str) -> str:

@@ -80,6 +80,8 @@ class Submissions:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._last: tuple[list[Any], tuple[Envelope, JobFile | None]] | None = None
+        """The row that was read last, and what it says: an array's elements have the same."""
 
     # ------------------------------------------------------------- writing, in a transaction
 
@@ -130,11 +132,11 @@ class Submissions:
         ).fetchone()
         if row is None:
             raise StoreError(f"the store {self._db.path} has no job {job_id}")
-        uid, gid, text, data, job_file, options, params = row
+        uid, gid, *texts, options, params = row
         try:
-            environment = json.loads(zlib.decompress(data))
-            envelope = Envelope.from_document({**json.loads(text), "environment": environment})
-            parsed = _decoded(job_file, envelope) if job_file is not None else None
+            if self._last is None or self._last[0] != texts:
+                self._last = texts, _read(*texts)
+            envelope, parsed = self._last[1]
             edits = dict(json.loads(options)) if options is not None else {}
             values = tuple((name, value) for name, value in json.loads(params or "[]"))
         except (*DAMAGE, BadFile) as error:
@@ -166,6 +168,13 @@ def _encoded(job_file: JobFile, envelope: Envelope) -> str | None:
         return msgspec.json.encode(document).decode()
     except UnicodeEncodeError:
         return None  # no such text passes the parser; if one did, the envelope is read instead
+
+
+def _read(text: str, data: bytes, job_file: str | None) -> tuple[Envelope, JobFile | None]:
+    """The envelope, and its job file as it was parsed, of a row."""
+    environment = json.loads(zlib.decompress(data))
+    envelope = Envelope.from_document({**json.loads(text), "environment": environment})
+    return envelope, _decoded(job_file, envelope) if job_file is not None else None
 
 
 def _decoded(text: str, envelope: Envelope) -> JobFile:
