@@ -439,7 +439,9 @@ class Runner:
         begins, wrong = job_process.parse_output(output)
         assert self._status is not None
         code = os.waitstatus_to_exitcode(self._status)
-        looks = saved.looks_at_saved(self._launch) + exits.looks_at_exits(self._launch)
+        looks = exits.looks_at_exits(self._launch)
+        if not saved.remove_empty(self._launch):
+            looks += saved.looks_at_saved(self._launch)
         if wrong:
             end: Fields = {"never_started": wrong, "shell_code": code}
         else:

@@ -61,6 +61,18 @@ def looks_at_saved(launch: Fields) -> list[Look]:
     return [Look(lambda out: _send(path, out), 2 * _MOST_BYTES + 64, _fields)] if path else []
 
 
+def remove_empty(launch: Fields) -> bool:
+    """Remove the job's folder if nothing is in it; True if there is nothing to look at. The next
+    attempt gets another one. The folder above is the daemon's, and no link is followed."""
+    try:
+        os.rmdir(launch["environment"].get(FOLDER_VARIABLE) or "")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def _fields(data: bytes | None) -> Fields:
     times, _, text = (data or b"").partition(b"\n")
     try:

@@ -52,7 +52,7 @@ class Look:
 
 
 def looks_at_tails(begins: dict[str, int], logs: list[int]) -> list[Look]:
-    """`stderr_tail` and `stdout_tail` as text; None what cannot be read. `stderr_after` and
+    """`stderr_tail` and `stdout_tail` as text; None: nothing, or not to be read. `stderr_after` and
     `stdout_after`: how many characters of them follow the attempt's own last write.
 
     `begins`: where each log began; `logs`: its descriptor, in the same order.
@@ -66,6 +66,8 @@ def looks_at_tails(begins: dict[str, int], logs: list[int]) -> list[Look]:
         start = max(begin, end - TAIL_BYTES)
         if end < begin:  # somebody has emptied it
             start = max(0, end - TAIL_BYTES)
+        if end == start:
+            continue  # it has printed nothing
         own = max(0, own_end - start)
         send = partial(_send_tail, log, start, end)
         found.append(Look(send, TAIL_BYTES, partial(_tail, which, own)))
