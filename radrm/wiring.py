@@ -173,6 +173,8 @@ def _make(
             made = rule(**settings, **parts)
         except ValueError as error:
             raise BadConfig(f"[{where}] {error}") from None
+        if (getattr(rule, "__module__", None) or "").partition(".")[0] == "radrm":
+            return made  # the types of our own are checked before they ship
         missing = missing_members(made, interface)
         wrong = wrong_calls(made, interface)
     if missing or wrong:

@@ -254,6 +254,10 @@ def _has_terminal() -> bool:
 def set_up_logging() -> None:
     """One line per event on standard error, which a service manager keeps."""
     stand_in_for_time()
+    # No entry says where in the code it is from, and in which thread: to find out takes longer
+    # than to write it (see "Optimization" in Python's documentation of `logging`).
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -80,6 +80,8 @@ class Submissions:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._last: tuple[list[Any], tuple[Envelope, JobFile | None]] | None = None
+        """The row that was read last, and what it says: an array's elements have the same."""
 
     # ------------------------------------------------------------- writing, in a transaction
 
@@ -136,11 +138,11 @@ class Submissions:
         ).fetchone()
         if row is None:
             raise StoreError(f"the store {self._db.path} has no job {job_id}")
-        ticket, uid, gid, text, data, job_file, options, params = row
+        ticket, uid, gid, *texts, options, params = row
         try:
-            kept = {"ticket": ticket, "environment": json.loads(zlib.decompress(data))}
-            envelope = Envelope.from_document({**json.loads(text), **kept})
-            parsed = _decoded(job_file, envelope) if job_file is not None else None
+            if self._last is None or self._last[0] != [ticket, *texts]:
+                self._last = [ticket, *texts], _read(ticket, *texts)
+            envelope, parsed = self._last[1]
             edits = dict(json.loads(options)) if options is not None else {}
             values = tuple((name, value) for name, value in json.loads(params or "[]"))
         except (*DAMAGE, BadFile) as error:
@@ -179,6 +181,15 @@ def _encoded(job_file: JobFile, envelope: Envelope) -> str | None:
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields without those that are None or an empty tuple: the defaults of both records."""
     return {name: value for name, value in fields.items() if value not in (None, ())}
+
+
+def _read(
+    ticket: str, text: str, data: bytes, job_file: str | None
+) -> tuple[Envelope, JobFile | None]:
+    """The envelope, and its job file as it was parsed, of a row."""
+    kept = {"ticket": ticket, "environment": json.loads(zlib.decompress(data))}
+    envelope = Envelope.from_document({**json.loads(text), **kept})
+    return envelope, _decoded(job_file, envelope) if job_file is not None else None
 
 
 def _decoded(text: str, envelope: Envelope) -> JobFile:
