@@ -171,6 +171,8 @@ def _files(root: Path, epoch_s: int) -> None:
     _write(documents / "copyright", _copyright(root))
     _write_packed(documents / "changelog.gz", _changelog(epoch_s))
     _write_packed(documents / "NEWS.gz", (REPOSITORY / "CHANGELOG.md").read_text())
+    (guide,) = (root / HOME).glob("lib/*/site-packages/radrm/guide")
+    (documents / "guide").symlink_to(os.path.relpath(guide, documents))
     overrides = (DEBIAN / "lintian-overrides").read_text()
     _write(share / "lintian" / "overrides" / "radrm", overrides)
 

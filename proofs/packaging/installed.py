@@ -9,6 +9,7 @@ The sources are unpacked and built too, and two builds of the wheel must be equa
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -88,6 +89,9 @@ def _try(wheel: Path, folder: Path) -> None:
         daemon.terminate()
         daemon.wait()
     radrm("demo", "--help")
+    own = "".join(path.read_text() for path in sorted((packages / "radrm").rglob("*.py")))
+    for topic in sorted(set(re.findall(r"radrm help ([a-z][\w.-]*\w)", own))):
+        radrm("help", topic)
 
 
 def _step(what: str, passed: object, said: str = "") -> None:
