@@ -12,7 +12,9 @@ The files, in the order in which they may import one another:
     submitting  from a job file to the words of sbatch; scripts that run through the step
     telling   what the daemon tells Slurm's controller, for all jobs of its node
     serving   the steps that wait on this server for their jobs: what the daemon asks of Slurm
+    hostlists  lists of nodes as Slurm writes them
     facts     what Slurm says of its configuration, a partition and nodes
+    conf      what a slurm.conf says before it is live
     checks    what `doctor --slurm` looks at: what fits jobs that share GPUs, and what does not
     step      the batch step of a job: submits it, waits, runs its attempts (a folder)
     pilot     a daemon of one user in an ordinary Slurm job (a folder)

@@ -47,6 +47,11 @@ def names_of(text: str) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2])
 
 
+def knows_nodes(text: str) -> bool:
+    """Return whether radrm's rules in a script know the GPUs of the nodes."""
+    return re.search(r"^ {6}\{ names = \"", text, re.MULTILINE) is not None
+
+
 # ------------------------------------------------------------------
 # Find and run Slurm's own commands.
 #

@@ -19,7 +19,7 @@ from radrm.slurm import setup as setup_lines
 from radrm.slurm.asking import NAME as RULES
 from radrm.slurm.asking import OURS, is_ours
 from radrm.slurm.commands.names import NAMES
-from radrm.slurm.inside.hostlists import expanded
+from radrm.slurm.hostlists import expanded
 from radrm.slurm.setup import (
     HEALTH,
     ClusterNode,
