@@ -166,6 +166,7 @@ class _Answers:
             "policy": config.policy,
             "order": config.order,
             "estimator": config.estimator,
+            "slurm": config.slurm.enabled,
             "state": host.paths.state,
             "started_at": devices.clock.now().wall_s,
             "not_enforced": host.controllers.why_not("cpu", "memory"),

@@ -24,8 +24,8 @@ class OuterJob(Stored):
     """Slurm's job, whose batch step waits on this server and is the runner of the attempts.
 
     `id` is its number and `restart` how often Slurm has run it again, so `name` is unique for ever.
-    `pid`, `start_ticks` and `boot_id` name the step's process. Slurm ends it at `end_s` (wall
-    clock; None: unknown). `gone`: why it ends or has ended, for users; None: it has not.
+    `pid`, `start_ticks` and `boot_id` name the step's process. `gone`: why it ends or has ended,
+    for users; None: it has not.
     """
 
     engine: str
@@ -35,7 +35,6 @@ class OuterJob(Stored):
     pid: int
     start_ticks: int
     boot_id: str
-    end_s: float | None = None
     gone: str | None = None
 
     @property

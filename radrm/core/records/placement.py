@@ -134,7 +134,7 @@ USUAL_UNITS = {
         ("memory", "capacity", "reservation", "availability", "unmanaged"),
         Unit.MIB,
     ),
-    **dict.fromkeys(("backfill", "cost", "interval", "outer", "reserved"), Unit.SECONDS),
+    **dict.fromkeys(("backfill", "cost", "interval", "reserved"), Unit.SECONDS),
     **dict.fromkeys(("count", "idle", "limits.gpus", "service"), Unit.GPUS),
     **dict.fromkeys(("gpuless", "jobs", "limits.running_jobs"), Unit.JOBS),
     **dict.fromkeys(("gain", "shares", "sm-share"), Unit.FRACTION),
