@@ -3,7 +3,8 @@
 It judges `measure = "paper"`: both follow Algorithms 1 and 2 (section 5.1.2) and equations 4.1 and
 4.2, written apart. Time passes in steps of `_STEP_S`; docker's soft limits are water-filling with
 limits, and what these leave is divided among all. `contention`: the part by which each further
-running job slows all, which the thesis does not measure.
+running job slows all, which the thesis does not measure. `whole`: a job of unknown growth counts as
+all growth, so that its neighbours have their least limit, as Figure 6.5 shows it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ Work = tuple[float, float, float, float]
 
 
 def completion_s(
-    jobs: Sequence[Work], alpha: float | None, interval_s: float, contention: float = 0.0
+    jobs: Sequence[Work],
+    alpha: float | None,
+    interval_s: float,
+    contention: float = 0.0,
+    *,
+    whole: bool = False,
 ) -> list[float]:
     """Return the completion time of each job on one CPU; `alpha` None: equal shares."""
     done, used, seen_used = [0.0] * len(jobs), [0.0] * len(jobs), [0.0] * len(jobs)
@@ -43,6 +49,8 @@ def completion_s(
                     lists[i] = later if growths[i] < alpha else "NL"
                 seen[i], seen_used[i] = loss, used[i]
             total = sum(growths[i] for i in active) or 1.0
+            if whole and any(judged_s[i] is None for i in active):
+                total = float("inf")
             if all(lists[i] == "CL" for i in active):
                 wait_s *= 2
                 for i in active:

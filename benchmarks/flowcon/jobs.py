@@ -107,6 +107,20 @@ def play(
     return Times(each_s, run.ended_s)
 
 
+def first_parts() -> list[float]:
+    """Return the parts of the CPUs of VAE and MNIST-P when the second comes (Figure 6.5)."""
+    seen: list[list[float]] = []
+    real = flowcon.soft_parts
+
+    def noted(limits: Sequence[float]) -> list[float]:
+        seen.append(real(limits))
+        return seen[-1]
+
+    with patch.object(flowcon, "soft_parts", noted):
+        play(three()[:2], 0, {"measure": "paper", "alpha": 0.05, "interval_s": 20.0})
+    return next(parts for parts in seen if len(parts) == 2)
+
+
 @contextmanager
 def _by_lot(seed: int) -> Iterator[None]:
     """Have FlowCon draw G from a thousandth to 0.3 from a job's second run on."""

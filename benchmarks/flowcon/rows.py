@@ -141,6 +141,13 @@ def last_apart(alpha: float, interval_s: float) -> tuple[float, float]:
     return min(found), max(found)
 
 
+def last_whole(alpha: float, interval_s: float) -> float:
+    """Return the change of MNIST-TF in the independent model, if new jobs count as all growth."""
+    works = _works(three())
+    equal = completion_s(works, None, interval_s)[-1]
+    return change(equal, completion_s(works, alpha, interval_s, whole=True)[-1])
+
+
 def contended_makespans(seeds: Sequence[int]) -> list[float]:
     """Return the change of the makespan of 5, 10 and 15 jobs in the independent model, if each
     further job slows all by `CONTENTION`."""
