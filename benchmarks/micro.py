@@ -35,7 +35,7 @@ SETTLE_S = 1.2
 """NVML's utilization is that of the last second at most."""
 _THREADS = (1, 32, 256, 1024)
 _BLOCKS_PER_SM = (0.5, 1, 8, 32)
-"""An SM of the A100 and of the H100 has room for 32 blocks: so the last is all that there may be."""
+"""An SM of the A100 and of the H100 has room for 32 blocks."""
 
 
 class Sample(Struct, frozen=True):

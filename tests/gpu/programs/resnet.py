@@ -57,9 +57,7 @@ def network(depth: int, classes: int) -> Any:
             stride = 2 if stage and not block else 1
             layers.append(Bottleneck(inputs, 64 << stage, stride))
             inputs = 256 << stage
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)
-    )
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
 def main(argv: list[str] | None = None) -> None:

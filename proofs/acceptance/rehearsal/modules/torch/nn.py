@@ -2,7 +2,6 @@
 
 from .work import context
 
-
 _LAYER_S = 2e-5
 
 
