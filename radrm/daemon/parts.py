@@ -163,7 +163,7 @@ class Attempting(Struct, frozen=True):
             launcher,
             forker,
             site,
-            make_steps(config, clock, store),
+            make_steps(config, store),
             UnmanagedWatch(config.unmanaged, launcher.owner_of, as_root),
             NodeWatch(config.node, shares_refused=host.controllers.shares_refused),
             config.progress.interval_s,

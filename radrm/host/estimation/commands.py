@@ -88,11 +88,14 @@ def command_of(job_file: JobFile) -> str:
     return "\n".join([job_file.script or "", *job_file.arguments]) or " ".join(job_file.argv)
 
 
-def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
-    """A digest that equals that of another job if both run the same thing."""
+def fingerprint_of(job_file: JobFile, envelope: Envelope, gpus: int | None = None) -> str:
+    """A digest that equals that of another job if both run the same thing.
+
+    `gpus`: as if the job asked for so many; None: those with which it starts.
+    """
     options = job_file.options
     matters: dict[str, object] = {
-        "gpus": options.least_gpus,
+        "gpus": options.least_gpus if gpus is None else gpus,
         "batch_size": options.batch_size,
         "sequence_length": options.sequence_length,
         "input_shape": options.input_shape,

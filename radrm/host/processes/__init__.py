@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     procfs       reads of /proc, each with a bound
+    calls        calls of the C library for which Python has no function
     naming       what other processes see of this one: name, command line, environment
     affinity     the CPUs near a job's GPUs, on which its processes run
     cgroups      a control group for processes, where one can be made
