@@ -675,7 +675,7 @@ _MEANINGS: dict[str, Callable[[_Translation, str], None] | None] = {
     "parsable": lambda found, value: found.flags.add("parsable"),
     "test-only": lambda found, value: found.flags.add("dry-run"),
 }
-"""What an option does when it is taken; None: it counts at the end, with those that it goes with."""
+"""What an option does when it is taken; None: it counts at the end, with others."""
 
 
 def _check(name: str, text: str) -> None:
