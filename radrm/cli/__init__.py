@@ -1,6 +1,7 @@
 """Layer 8: the commands that users type, and what they show.
 
 The files, in the order in which they may import one another:
+    guide        the pages of the guide
     listing      every command with its line of help
     parameters   the parameters of commands, and reading them
     listening    the address of --listen

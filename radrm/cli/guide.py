@@ -7,6 +7,7 @@ command has its help under its name; `.md` behind it means the page of that name
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -25,12 +26,15 @@ def topics() -> dict[str, Path]:
     return {page.stem: page for page in pages}
 
 
-def show(name: str) -> None:
-    """Print a page, on a terminal by the user's pager. Raises `UsageError` for no topic."""
+def show(name: str, known: Collection[str]) -> None:
+    """Print a page, on a terminal by the user's pager. `known`: the commands.
+
+    Raises `UsageError` for no topic.
+    """
     found = topics()
     page = found.get(name.removesuffix(".md"))
     if page is None:
-        raise UsageError(_unknown(name, found))
+        raise UsageError(_unknown(name, found, known))
     text = page.read_text(encoding="utf-8")
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         print(text, end="")
@@ -40,10 +44,8 @@ def show(name: str) -> None:
     pager(text)
 
 
-def _unknown(name: str, found: dict[str, Path]) -> str:
-    from radrm.cli.listing import ALIASES, commands
-
-    hint = command_hint(name, {**commands(), **ALIASES})
+def _unknown(name: str, found: Collection[str], known: Collection[str]) -> str:
+    hint = command_hint(name, known)
     if close := get_close_matches(name, found, 1):
         hint = hint or f"did you mean {close[0]}?"
     return f"no command or topic is called {name}; {hint or 'see radrm help --all'}"

@@ -32,7 +32,7 @@ def _command() -> int:
         if name[:1] != "-" and name not in ALIASES and name not in commands():
             from radrm.cli.guide import show
 
-            show(name)
+            show(name, {**commands(), **ALIASES})
             return 0
         sys.argv[1:] = words = [*words[1:], "--help"]
     if words and words[0] in ALIASES:

@@ -11,7 +11,7 @@ from radrm.cli.show.styled import Styled
 from radrm.client.amounts import local_time, sane_mib, span
 from radrm.client.text import label
 from radrm.core.units import SIMULATED_GPUS, gpu_count, parse_seconds, show_mib, show_seconds
-from radrm.errors import UsageError, plain
+from radrm.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _unknown(answer: Document) -> list[str]:
 
 
 def _gpu(found: Document) -> str:
-    return f"GPU {plain(str(found['gpu'] if found['index'] is None else found['index']))}"
+    return f"GPU {found['gpu'] if found['index'] is None else found['index']}"
 
 
 def _listed(words: list[str]) -> str:
