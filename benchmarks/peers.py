@@ -407,7 +407,7 @@ def _cell(seconds: float | None, python: float) -> str:
     if seconds is None:
         return "–"
     shown = f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
-    return f"{shown} ({seconds / python:.2g})"
+    return f"{shown} ({float(f'{seconds / python:.2g}'):g})"
 
 
 def main() -> int:
