@@ -94,6 +94,8 @@ _SHARED = {("policies", "sharing"): "radrm.policies.sharing:Sharing"}
 
 FALLBACK = "fallback"
 """The name of the planner that starts jobs while the configured one rests."""
+TRACES_WAITED_FOR = 10.0
+"""In lengths of one trace, the time in which a job's estimators must have answered."""
 READINGS_MISSED = 5
 """A reading is stale after this many missed rounds of readings."""
 
@@ -396,6 +398,7 @@ def make_settings(
         # A policy that does not say so cannot weigh it.
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
         "gpu_order": config.gpus.order,
+        "estimate_limit_s": TRACES_WAITED_FOR * config.estimation.trace_limit_s,
         "checkpoint_limit_s": config.checkpoint.patience_s,
         **{f"user_{name}": getattr(config.limits, name) for name in _OF_USERS},
         "exempt_users": exempt,

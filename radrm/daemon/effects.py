@@ -180,6 +180,7 @@ class Effects:
                     said = f"{how}: {why}" if why else how
                     log.info("job %d, attempt %d: %s", record.job_id, record.number, said)
             elif isinstance(record, Job) and record.state.final:
+                self._estimation.forget(record.id)
                 yield record
                 why = f": {record.reason}" if record.reason else ""
                 log.info(

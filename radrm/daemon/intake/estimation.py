@@ -151,6 +151,10 @@ class Estimation:
             wanted = replace(wanted, trace=made)
         self._service.ask(key, job.id, wanted)
 
+    def forget(self, job_id: int) -> None:
+        """Note that a job has ended, with or without its estimates."""
+        self._service.drop(job_id)
+
     def again(self, runs: Sequence[Run], waiting: Iterable[Job]) -> tuple[Again, ...]:
         """Predict those of the waiting jobs again of which `runs` are earlier runs.
 

@@ -201,7 +201,7 @@ class Readings(SourceAround):
             if state == "coarse":
                 log.warning(
                     "%s: SM activity is only estimated from utilization, so few jobs share it; "
-                    "install DCGM for more (docs/dgx.md, step 2)%s",
+                    "install DCGM for more (radrm help dgx, step 2)%s",
                     name,
                     because,
                 )

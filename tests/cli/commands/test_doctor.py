@@ -224,7 +224,8 @@ def test_a_daemon_that_does_not_tell(environ: dict[str, str]) -> None:
 # ------------------------------------------------------------------ for people
 
 STEP = (
-    "see to its source, whatever that may be on this server: docs/dgx.md, step 2 " + "and on " * 9
+    "see to its source, whatever that may be on this server: radrm help dgx, step 2 "
+    + "and on " * 9
 )
 
 
