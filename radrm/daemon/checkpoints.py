@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from radrm.core.records import Job
 from radrm.host.folders import OpenFolder
-from radrm.jobfile.slurm.variables import STEPS
+from radrm.jobfile.slurm.words import STEPS
 
 _NAME = re.compile(r"([0-9]{1,15})(\.[0-9]{1,15})?")
 

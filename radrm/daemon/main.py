@@ -41,7 +41,7 @@ from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.errors import Refused, plain
 from radrm.host.arenas import limit_arenas
 from radrm.host.clock import site_zone
@@ -166,6 +166,7 @@ class _Answers:
             "policy": config.policy,
             "order": config.order,
             "estimator": config.estimator,
+            "slurm": config.slurm.enabled,
             "state": host.paths.state,
             "started_at": devices.clock.now().wall_s,
             "not_enforced": host.controllers.why_not("cpu", "memory"),

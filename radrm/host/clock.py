@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from radrm.core.records import Instant
-from radrm.deadlines.costs import Zone
+from radrm.deadlines import Zone
 from radrm.host.wall import wall_s
 
 _YEAR_S, _WEEK_S = 366 * 86_400, 7 * 86_400

@@ -51,7 +51,7 @@ from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.identity import boot_id, open_pidfd
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.request import Asker
+from radrm.host.processes.stop import Asker
 from radrm.host.storage.files import fsync_folder
 
 

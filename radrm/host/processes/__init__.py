@@ -14,5 +14,4 @@ The files, in the order in which they may import one another:
     client_work  has the work of MPS clients removed before they are signalled
     errand       a short process that works as a user: started, read, ended
     stop         ask the processes of an attempt to end, in an order that lets them save
-    request      ask them to save their work
 """

@@ -44,9 +44,14 @@ def become_subreaper() -> bool:
     return prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with_parent() -> bool:
-    """Have the kernel kill this process when its parent ends. A change of user undoes it."""
-    return prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends; end at once if it has.
+
+    A change of user undoes it.
+    """
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def attempt_processes(
