@@ -20,6 +20,7 @@ an answer (`step/returning.py`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -40,8 +41,7 @@ from radrm.errors import RadrmError, Refused, Unreachable, UsageError, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import waiting
 from radrm.host.attempts.live import readable
-from radrm.host.attempts.waiting import wake
-from radrm.host.processes.identity import Identity, alive, open_pidfd
+from radrm.host.processes.identity import Identity, alive, open_pidfd, wake
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import OUTER, SUFFIX, Envelope
 from radrm.host.storage.tickets import is_ticket
@@ -183,6 +183,10 @@ class Steps:
                 found = Refused("the step has ended")
             self._vouched[process] = found
             self._asking.discard(process)
+            with contextlib.suppress(OSError):  # it asks again anyway
+                wake(fd := open_pidfd(Identity(*process)))
+                if fd is not None:
+                    os.close(fd)
 
         threading.Thread(target=ask, name="slurm", daemon=True).start()
 

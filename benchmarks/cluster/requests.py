@@ -1,0 +1,60 @@
+"""What radrm costs slurmctld: its requests for each start and each end, and of nodes at rest.
+
+Twenty nodes, each with a daemon; each has more jobs than its GPUs take, so most of them wait there.
+sdiag counts slurmctld's requests by kind. Those that Slurm alone makes for a job are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+
+from benchmarks.cluster.place import through_radrm
+from benchmarks.table import Row
+from tests.slurm.cluster import Cluster
+
+NODES = tuple(f"n{number:02}" for number in range(1, 21))
+OURS = (
+    *("REQUEST_JOB_INFO_SINGLE", "REQUEST_UPDATE_JOB", "REQUEST_JOB_INFO", "REQUEST_JOB_USER_INFO"),
+    *("REQUEST_JOB_REQUEUE", "REQUEST_PING", "REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO"),
+    *("REQUEST_UPDATE_NODE", "REQUEST_BUILD_INFO"),
+)
+"""The kinds of requests that commands of radrm make."""
+MOST_A_START, MOST_AT_REST = 3.0, 1.0
+REST_S = 60.0
+PATIENCE_S = 1800.0
+
+
+def measure(cluster: Cluster, jobs: int = 200, seconds: int = 40) -> list[Row]:
+    """Run an array whose jobs wait for GPUs, then do nothing for a minute."""
+    script = through_radrm(f"sleep {seconds}", "--gpu-memory=30G")
+    before = counts(cluster)
+    words = f"--array=0-{jobs - 1}", "--gres=gpumem:2048", "--cpus-per-task=2", "--time=30"
+    array = cluster.sbatch(script, *words, f"--output={cluster.work}/%A_%a.out")
+    late_s = time.monotonic() + PATIENCE_S
+    looks = 1
+    while cluster.query("squeue", "-h", f"--jobs={array}"):
+        assert time.monotonic() < late_s, cluster.query("squeue")
+        looks += 1
+        time.sleep(2.0)
+    asked = counts(cluster) - before - Counter({"REQUEST_JOB_INFO": looks})
+    each = asked.total() / jobs
+    detail = ", ".join(f"{kind.removeprefix('REQUEST_')} {n}" for kind, n in sorted(asked.items()))
+    began, quiet = time.monotonic(), counts(cluster)
+    time.sleep(REST_S)
+    idle = counts(cluster) - quiet
+    minutes = (time.monotonic() - began) / 60
+    rest = idle.total() / minutes / len(cluster.nodes)
+    return [
+        Row(
+            "requests for a start and an end", each, MOST_A_START + 1, "", f"{jobs} jobs: {detail}"
+        ),
+        Row("requests of a node at rest, a minute", rest, MOST_AT_REST, "", f"{dict(idle)}"),
+    ]
+
+
+def counts(cluster: Cluster) -> Counter[str]:
+    """How often slurmctld has had each kind of request of ours."""
+    found = re.findall(r"(REQUEST_\w+)\s*\(\s*\d+\)\s*count:(\d+)", cluster.query("sdiag"))
+    return Counter({kind: int(count) for kind, count in found if kind in OURS})
