@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from pathlib import Path
 
 from benchmarks.cluster.place import through_radrm
 from benchmarks.table import Row
@@ -40,6 +41,8 @@ def measure(cluster: Cluster, jobs: int = 200, seconds: int = 40) -> list[Row]:
         time.sleep(2.0)
     asked = counts(cluster) - before - Counter({"REQUEST_JOB_INFO": looks})
     each = asked.total() / jobs
+    for line in sorted({_reason(log) for log in cluster.work.glob("*.out")} - {""}):
+        print(line)
     detail = ", ".join(f"{kind.removeprefix('REQUEST_')} {n}" for kind, n in sorted(asked.items()))
     began, quiet = time.monotonic(), counts(cluster)
     time.sleep(REST_S)
@@ -52,6 +55,12 @@ def measure(cluster: Cluster, jobs: int = 200, seconds: int = 40) -> list[Row]:
         ),
         Row("requests of a node at rest, a minute", rest, MOST_AT_REST, "", f"{dict(idle)}"),
     ]
+
+
+def _reason(log: Path) -> str:
+    """Why a job went back to Slurm; nothing if it did not."""
+    lines = log.read_text(errors="replace").splitlines()
+    return next((line for line in lines if "goes back" in line), "")
 
 
 def counts(cluster: Cluster) -> Counter[str]:
