@@ -25,7 +25,7 @@ from radrm.daemon.progress import Reports
 from radrm.daemon.steps import OuterSteps, make_steps
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import variables_of_home
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.launcher import Launcher

@@ -19,8 +19,8 @@ from msgspec import Struct
 from radrm.config import SlurmConfig
 from radrm.core.units import show_mib
 from radrm.errors import RadrmError, Refused
-from radrm.host.health.daemon import ask as ask_daemon
-from radrm.host.health.daemon import ask_daemons, daemon, examined
+from radrm.host.health.checks import ask as ask_daemon
+from radrm.host.health.checks import ask_daemons, daemon, examined
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
 from radrm.host.storage.paths import Paths
 from radrm.slurm.asking import (

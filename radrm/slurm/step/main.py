@@ -30,9 +30,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from radrm.client.awaiting import exit_code
 from radrm.client.connection import Client
-from radrm.client.exits import exit_code
-from radrm.client.states import FINAL
+from radrm.client.text import FINAL
 from radrm.config import SlurmConfig
 from radrm.core.units import show_seconds
 from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, UsageError, plain
