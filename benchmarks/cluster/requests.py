@@ -32,7 +32,9 @@ def measure(cluster: Cluster, jobs: int = 200, seconds: int = 40) -> list[Row]:
     script = through_radrm(f"sleep {seconds}", "--gpu-memory=30G")
     before = counts(cluster)
     words = f"--array=0-{jobs - 1}", "--gres=gpumem:2048", "--cpus-per-task=2", "--time=30"
-    array = cluster.sbatch(script, *words, f"--output={cluster.work}/%A_%a.out")
+    array = cluster.sbatch(
+        script, *words, f"--output={cluster.work}/%A_%a.out", "--open-mode=append"
+    )
     late_s = time.monotonic() + PATIENCE_S
     looks = 1
     while cluster.query("squeue", "-h", f"--jobs={array}"):

@@ -322,7 +322,7 @@ def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
     if job.state.final:
         _note_ended(steps, loop, job, outer, answer)
     elif job.state.waiting:
-        _note_waiting(steps, loop, job, outer, answer["job"])
+        _note_waiting(steps, loop, job, outer, answer["job"].reason)
     attempt = loop.scheduler.snapshot.attempt(job.id)
     if attempt is not None:
         folder = loop.launcher.folder(attempt.serial)
@@ -343,12 +343,12 @@ def _is_name(named: Any) -> bool:
 
 
 def _note_waiting(
-    steps: Steps, loop: Serves, job: Job, outer: OuterJob, document: Document
+    steps: Steps, loop: Serves, job: Job, outer: OuterJob, reason: str | None
 ) -> None:
     """Have Slurm show why a job waits."""
     if steps.notes.is_due(outer.name):
         rules = {r.rule for r in loop.scheduler.why_waiting(job.id, loop.clock.now())}
-        why = in_slurms_numbers(document["reason"] or "for its turn", loop.scheduler.snapshot.job)
+        why = in_slurms_numbers(reason or "for its turn", loop.scheduler.snapshot.job)
         steps.notes.waiting(outer.name, why, frozenset(rules))
 
 
