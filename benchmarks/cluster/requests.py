@@ -24,6 +24,8 @@ OURS = (
 """The kinds of requests that commands of radrm make."""
 MOST_A_START, MOST_AT_REST = 3.0, 1.0
 REST_S = 60.0
+A_DAY = 10_000
+"""Jobs of a day on 200 nodes."""
 PATIENCE_S = 1800.0
 
 
@@ -45,7 +47,12 @@ def measure(cluster: Cluster, jobs: int = 200, seconds: int = 40) -> list[Row]:
     each = asked.total() / jobs
     for line in sorted({_reason(log) for log in cluster.work.glob("*.out")} - {""}):
         print(line)
-    detail = ", ".join(f"{kind.removeprefix('REQUEST_')} {n}" for kind, n in sorted(asked.items()))
+    costs = _costs_us(cluster)
+    detail = ", ".join(
+        f"{kind.removeprefix('REQUEST_')} {n} of {costs[kind]} us"
+        for kind, n in sorted(asked.items())
+    )
+    day_s = sum(n * costs[kind] for kind, n in asked.items()) / jobs * A_DAY / 1e6
     began, quiet = time.monotonic(), counts(cluster)
     time.sleep(REST_S)
     idle = counts(cluster) - quiet
@@ -55,8 +62,15 @@ def measure(cluster: Cluster, jobs: int = 200, seconds: int = 40) -> list[Row]:
         Row(
             "requests for a start and an end", each, MOST_A_START + 1, "", f"{jobs} jobs: {detail}"
         ),
+        Row("slurmctld's time for 10,000 jobs", day_s, 86.4, "s", "a thousandth of a day"),
         Row("requests of a node at rest, a minute", rest, MOST_AT_REST, "", f"{dict(idle)}"),
     ]
+
+
+def _costs_us(cluster: Cluster) -> dict[str, int]:
+    """slurmctld's average time for each kind of request, in microseconds."""
+    pattern = r"(REQUEST_\w+)\s*\(\s*\d+\)\s*count:\d+\s*ave_time:(\d+)"
+    return {kind: int(us) for kind, us in re.findall(pattern, cluster.query("sdiag"))}
 
 
 def _reason(log: Path) -> str:

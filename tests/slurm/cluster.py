@@ -91,8 +91,7 @@ class Cluster:
         conf = slurm_conf(
             self.folder, socket.gethostname(), controller, ports, self.more, self.nodes
         )
-        (self.folder / "slurm.conf").write_text(conf)
-        (self.folder / "gres.conf").write_text(gres_conf())
+        self.write_conf(conf)
         for name in ("state", "munge", "spool", "radrm"):
             (self.folder / name).mkdir()
         self._start_munged()
@@ -100,6 +99,11 @@ class Cluster:
         for node in self.nodes:
             self.start_slurmd(node)
         wait_until(self._answers, f"the nodes; Slurm said:\n{self.said()}")
+
+    def write_conf(self, conf: str) -> None:
+        """Write what Slurm begins with."""
+        (self.folder / "slurm.conf").write_text(conf)
+        (self.folder / "gres.conf").write_text(gres_conf())
 
     def _answers(self) -> bool:
         for name, process in self.processes.items():
