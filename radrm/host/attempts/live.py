@@ -43,7 +43,7 @@ from radrm.host.attempts.owners import LiveAttempt
 from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, client_work, limits
-from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
+from radrm.host.processes.identity import Identity, alive, identify, open_pidfd, wake
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE, Stat, read_stat
 from radrm.host.processes.tree import attempt_processes, attempt_stats, kill_tree
@@ -169,7 +169,7 @@ class Live(Struct):
         except OSError:
             os.close(self.pidfd)
             raise
-        waiting.wake(self.pidfd)
+        wake(self.pidfd)
 
     def send(self, number: int) -> bool:
         """Send the runner a signal, and let it go on if its job has stopped it; False if it is
