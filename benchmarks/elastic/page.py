@@ -15,8 +15,14 @@ models of their jobs and clusters (`radrm/simulated/training.py`,
 GPU, no cluster and no training ran for these tables. The plans are those of the planners
 [`dlrover` and `nearchus`](../policies.md): the same functions, and further below the planners.
 
+Say first: on one node a slow parameter server has nowhere to go, so DLRover's gain from replacing
+one is a cluster's; a daemon has no network figures of tasks, so NEARCHUS' rule for servers on a
+network acts in the simulator only. Its speeds against Optimus are far above the published ones,
+those against FA-BF below.
+
 A constant that is fitted to a published figure is named beside that figure, so that row is no
-evidence. **Bold** misses what should be reached. Several seeds: the median, and the quartiles.
+evidence. **Bold** misses what should be reached. *By lot*: the control, with the rule's signal
+drawn. Several seeds: the median, and the quartiles.
 """
 
 _CHECKED = """\
