@@ -53,7 +53,6 @@ PAGES = (
         for part in ("sizes", "server", "real", "costs")
     ),
     Page("reproduction", ("benchmarks.simulation.reproduction",), needs="data"),
-    Page("shipped", ("benchmarks.simulation.shipped",), needs="data"),
     Page("gpumemnet-tables", ("benchmarks.gpumemnet.train", "--tables"), needs="torch"),
 )
 
