@@ -39,10 +39,10 @@ from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.commands import (
     command_request,
     factory_request,
+    fingerprint_of,
     may_run,
     may_trace,
 )
-from radrm.host.estimation.marks import fingerprint_of
 from radrm.host.estimation.service import EstimationService, Wanted
 from radrm.host.storage.runs import Run, program_of
 from radrm.host.storage.schema import digest_of
@@ -152,6 +152,10 @@ class Estimation:
             made = replace(wanted.trace, user=job.spec.user, uid=submission.uid, gid=gid)
             wanted = replace(wanted, trace=made)
         self._service.ask(key, job.id, wanted)
+
+    def forget(self, job_id: int) -> None:
+        """Note that a job has ended, with or without its estimates."""
+        self._service.drop(job_id)
 
     def again(self, runs: Sequence[Run], waiting: Iterable[Job]) -> tuple[Again, ...]:
         """Predict those of the waiting jobs again of which `runs` are earlier runs.
