@@ -284,7 +284,7 @@ def one_job(
         Row(
             "the same, by lot (control)",
             "",
-            f"median {lot[0]:.0f} %, {lot[1]:.0f} % less",
+            f"median {-lot[0]:.0f} %, {-lot[1]:.0f} % more",
             "reported",
             "NEARCHUS is shown uses of CPUs and network that are drawn",
         ),

@@ -47,7 +47,7 @@ def test_a_figure_that_is_not_there_is_an_error() -> None:
     ("published", "more", "word"),
     [
         ((-25.0, -25.0), {}, "reproduced"),
-        ((-31.0, -31.0), {}, "missed"),
+        ((-33.0, -33.0), {}, "missed"),
         ((-30.0, -24.0), {}, "reproduced"),  # a range
         ((-25.0, -25.0), {"close": True}, "reproduced"),
         ((-28.0, -28.0), {"close": True}, "missed"),
