@@ -135,15 +135,16 @@ def _specon() -> Iterator[Row]:
                 _grown(name, nth),
                 within=1.0 if nth == 2 else 0.0,
             )
-    for alpha, interval, published in (
+    slower: tuple[tuple[str, int, float | tuple[float, float]], ...] = (
         ("0.05", 20, -1.1),
         ("0.05", 25, -5.2),
-        ("0.05", 30, -8.0),
+        ("0.05", 30, (-8.0, -3.2)),  # the text has both
         ("0.01", 30, -7.2),
         ("0.1", 30, -9.5),
-    ):
+    )
+    for alpha, interval, change in slower:
         name = f"20 VAE at random, α {alpha}, {interval} s"
-        yield _row("6.2.3", f"{name}: mean (%)", published, _grown(name))
+        yield _row("6.2.3", f"{name}: mean (%)", change, _grown(name))
     for source, name, mean, makespan, word in (
         ("6.2.3", "20 mixed jobs, 4 workers", 710.0, 1421.0, FITTED),
         ("6.2.3", "30 mixed jobs, 4 workers", 799.5, 1640.0, None),

@@ -47,9 +47,9 @@ _SIZES = """## 10 to 100 nodes
 
 Load {load:g} for both scenarios, one seed: the paper names no load. Beside FIFO, EDF and PS on 10,
 20, 50 and 100 nodes `andreas` with free moves costs in scenario 1: {first:.0f} % less on average
-(published: 62 %), in scenario 2: {second:.0f} % less on average (published: almost 30 %). *Run times
-by lot* is the control, {first_lot:.0f} and {second_lot:.0f} %: those of a job are multiplied by one
-random number.
+(published: 62 %), in scenario 2: {second:.0f} % less on average (published: almost 30 %). *Run
+times by lot* is the control, {first_lot:.0f} and {second_lot:.0f} %: those of a job are multiplied
+by one random number.
 
 *call*: processor seconds of a call of the optimizer, the median and the longest (the first imports
 numpy). Published: always below 0.1 s (scenario 1), below 0.01 s on average (scenario 2). Here
