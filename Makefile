@@ -138,7 +138,7 @@ gpu-wheels: $(BIN)/python
 	  --requirement $(GPU_NEEDED)
 
 slurm-test: $(VENV)/.dev
-	@$(BIN)/python -m pytest -n 2 -rs tests/slurm
+	@$(BIN)/python -m pytest -n 2 -rs -m "nightly or not nightly" tests/slurm
 
 generated: manual
 	$(BIN)/python -m tools.json_reference

@@ -17,9 +17,7 @@ from msgspec.structs import asdict
 
 from benchmarks import micro
 from proofs.acceptance import children, first, hardware, main, report
-from proofs.acceptance.plan import PART_LIMIT_S, PLAN
 from proofs.acceptance.step import Failed, Step, perform
-from proofs.acceptance.suites import _first_reason
 from proofs.processes import Process
 from tests.paths import REPOSITORY
 
@@ -145,37 +143,6 @@ def test_a_part_counts_what_has_failed(tmp_path: Path, monkeypatch: pytest.Monke
     assert "it wrote no result" in said[3]
 
 
-def test_a_part_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps_of(monkeypatch, {})
-    (tmp_path / "results").mkdir()
-    said: list[str] = []
-    steps = [SimpleNamespace(name="late", limit_s=9.0)]
-    assert main.run_part(1, steps, tmp_path, {}, limit_s=0, say=said.append) == 1
-    assert "not run: the part's time is over" in said[0]
-
-
-@pytest.mark.parametrize(
-    ("now", "words"),
-    [
-        ("Default, Disabled, 60", None),
-        ("Exclusive_Process, Disabled, 5", "was Default"),
-        ("Default, Enabled, 5", "was Default"),
-        ("Default, Disabled, 900", "had 5 MiB in use, and has 900"),
-        (None, "is None"),
-    ],
-)
-def test_what_has_changed_on_the_gpu(now: str | None, words: str | None) -> None:
-    found = main._changed({"GPU-1": "Default, Disabled, 5"}, {"GPU-1": now} if now else {})
-    assert (found is None) if words is None else (words in str(found))
-
-
-def test_the_plan() -> None:
-    names = [each.name for each in PLAN]
-    assert len(names) == len(set(names))
-    assert {each.part for each in PLAN} == set(range(1, 7))
-    assert all(each.limit_s < PART_LIMIT_S < 600 for each in PLAN)
-
-
 # ------------------------------------------------------------------ what is brought back
 
 
@@ -227,11 +194,6 @@ def test_a_rehearsal_passes_for_no_measurement(tmp_path: Path) -> None:
 
 def test_a_serial_number_is_not_kept() -> None:
     assert first.masked("<gpu><serial>1562821083900</serial>") == "<gpu><serial>0</serial>"
-
-
-def test_why_a_test_has_failed() -> None:
-    text = "E                        [100%]\n==== ERRORS ====\nE   AssertionError: 3 is not 4\n"
-    assert _first_reason(text) == "AssertionError: 3 is not 4"
 
 
 TOPOLOGY = """\

@@ -42,6 +42,10 @@ def main() -> None:
     )
     step("so does a simulated one", not simulated.returncode, simulated.stdout)
 
+    words = ("submit", "--slurm", "--wait", "--wrap", "squeue && srun true")
+    named = run("radrm", *words)
+    step("a job finds Slurm's commands", not named.returncode, named.stdout)
+
     found = run("radrm", "doctor", "--all").stdout
     step("radrm doctor: systemd", "ok    systemd: " in found, found)
     refused = run("radrm", "service", "install").stdout

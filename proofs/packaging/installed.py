@@ -81,6 +81,7 @@ def _try(wheel: Path, folder: Path) -> None:
             time.sleep(0.05)
         simulated = ("radrm-simjob", "--gpu-memory", "4G", "--seconds", "20")
         radrm("submit", "--wait", "--gpu-memory=4G", "--", *simulated)
+        radrm("submit", "--slurm", "--wait", "--wrap", "squeue && srun true")
         radrm("gpus")
         radrm("estimators")
         for words in (("submit", "--help"), ("completion", "bash"), ("config", "show")):

@@ -16,9 +16,9 @@ from radrm.core.words import Collocation
 _FIXED = "fixed"
 
 
-def fixed(default: Any) -> Any:
+def fixed(default: Any, **more: Any) -> Any:
     """Return a field that no configuration file sets: tests and benchmarks vary it."""
-    return field(default=default, metadata={_FIXED: True})
+    return field(default=default, metadata={_FIXED: True}, **more)
 
 
 def settings_of(owner: Callable[..., Any]) -> dict[str, Field[Any]]:

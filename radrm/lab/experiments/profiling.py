@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from radrm.client.connection import Client, find_spool
-from radrm.client.states import FINAL
+from radrm.client.text import FINAL
 from radrm.core.constraints.kinds import is_name_of
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.estimators.learning.profile import LEAST_S

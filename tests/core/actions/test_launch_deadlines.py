@@ -56,14 +56,6 @@ def test_what_has_waited_for_the_store_has_its_whole_time_from_then_on() -> None
     assert world.state(job) is JobState.STOPPING
 
 
-def test_a_start_in_time_ends_the_deadline() -> None:
-    world = World(gpus(1))
-    world.submit(GIB)
-    assert world.live(1).pending == ()  # type: ignore[union-attr]
-    world.pass_time(10 * CORE.action_limit_s)
-    assert world.state(1) is JobState.RUNNING
-
-
 def test_a_launch_that_failed_after_its_start_is_no_end() -> None:
     world = World(gpus(1))
     world.submit(GIB)
