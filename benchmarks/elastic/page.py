@@ -9,16 +9,15 @@ from benchmarks.elastic.gpus import Served
 from benchmarks.elastic.rows import Row, missed
 
 INTRO = """\
+On one server a slow parameter server has nowhere to go: `dlrover` moves it to another node, and a
+daemon has one. NEARCHUS' rule for servers on a network acts in the simulator only: tasks report no
+bytes to a daemon, and those of one server use no network.
+
 Made by `make bench-elastic`: Wang et al., *DLRover* (VLDB), and Tariq et al., *NEARCHUS*, beside
 models of their jobs and clusters (`radrm/simulated/training.py`,
 `benchmarks/elastic/training_cluster.py`). No
 GPU, no cluster and no training ran for these tables. The plans are those of the planners
 [`dlrover` and `nearchus`](../policies.md): the same functions, and further below the planners.
-
-Say first: on one node a slow parameter server has nowhere to go, so DLRover's gain from replacing
-one is a cluster's; a daemon has no network figures of tasks, so NEARCHUS' rule for servers on a
-network acts in the simulator only. Its speeds against Optimus are missed, far above the published
-ones; of those against FA-BF MobileNet's is missed (1 % of 18).
 
 A constant that is fitted to a published figure is named beside that figure, so that row is no
 evidence. **Bold** misses what should be reached. *By lot*: the control, with the rule's signal
