@@ -46,16 +46,15 @@ The paper names no load.
 _SIZES = """## 10 to 100 nodes
 
 Load {load:g} for both scenarios, one seed: the paper names no load. Beside FIFO, EDF and PS on 10,
-20, 50 and 100 nodes `andreas` with free moves costs in scenario 1: {first:.0f} % less on average
-(published: 62 %), in scenario 2: {second:.0f} % less on average (published: almost 30 %). *Run
-times by lot* is the control, on 10 and 20 nodes: those of a job are multiplied by one random
-number. It saves {first_lot:.0f} and {second_lot:.0f} %, where `andreas` saves {first_few:.0f} and
-{second_few:.0f} %.
+20, 50 and 100 nodes `andreas` with free moves costs in scenario 1: {first} % less on average
+(published: 62 %), in scenario 2: {second} % less on average (published: almost 30 %). *Run times by
+lot* is the control, on 10 and 20 nodes: those of a job are multiplied by one random number. It
+saves {first_lot} and {second_lot} %, where `andreas` saves {first_few} and {second_few} %.
 
 *call*: processor seconds of a call of the optimizer, the median and the longest (the first imports
 numpy). Published: always below 0.1 s (scenario 1), below 0.01 s on average (scenario 2). Here
-scenario 1's longest call is {longest_s:.3f} s, and scenario 2's calls take {median_s:.3f} s
-(median, 100 nodes).
+scenario 1's longest call is {longest_s:.3f} s, and scenario 2's calls take {median_s:.3f} s (median
+of 100 nodes).
 
 | scenario | nodes | | energy | total | hours | call |
 |---|---|---|---|---|---|---|"""

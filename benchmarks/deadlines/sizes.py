@@ -72,13 +72,13 @@ def _timed() -> Iterator[list[float]]:
         yield calls
 
 
-def saved_on_average(sizes: Sequence[Sized], scenario: int, by: Method = FREE) -> float:
+def saved_on_average(sizes: Sequence[Sized], scenario: int, by: Method = FREE) -> int:
     """Return by how many per cent `andreas` is cheaper, as the paper averages it: over all numbers
     of nodes and the three baselines."""
     cost = {(e.nodes, e.method): e.total_cost for e in sizes if e.scenario == scenario}
     nodes = {count for count, method in cost if method == by}
     parts = [1 - cost[n, by] / cost[n, each] for n in sorted(nodes) for each in BASELINES]
-    return 100 * fmean(parts)
+    return round(100 * fmean(parts))
 
 
 def all_sized(cores: int | None, nodes: Sequence[int] = NODES) -> list[Sized]:
